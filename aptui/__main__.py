@@ -1,0 +1,10 @@
+"""The program's entry: `python -m aptui` and the `aptui` script; what the words mean is in `cli`."""
+
+from __future__ import annotations
+
+import sys
+
+from aptui.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Words on the command line → one of the verbs, and its result → an exit code; what a verb does is in its own module.
+
+Only the module of the verb that was asked for is imported: `aptui batch` with nothing to do must not pay for the rest.
+
+    0  all is current          3  your mistake (configuration, arguments)
+    1  some job failed         4  another engine holds the cache
+    2  the machine, or a bug   130  interrupted
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from aptui import __version__, printing
+from aptui.core.errors import KnownError, UserError
+
+INTERRUPTED = 130
+VERBS = {
+    "batch": ("aptui.batch", "process everything that is owed, then exit"),
+    "status": ("aptui.verbs.read", "what is done, what failed, and how large it is"),
+    "jobs": ("aptui.verbs.read", "list jobs"),
+    "why": ("aptui.verbs.why", "why a job ran, waits or failed; what a file is to aptui"),
+    "log": ("aptui.verbs.read", "show the log of a job"),
+    "builders": ("aptui.verbs.read", "list builders with what they did and how long it took"),
+    "reprocess": ("aptui.verbs.run", "run the jobs of some sources again"),
+    "rerun": ("aptui.verbs.run", "run one job alone, in the foreground, and keep what it left"),
+    "verify": ("aptui.verbs.check", "compare every product with its recorded digest"),
+    "doctor": ("aptui.verbs.doctor", "look for trouble: versions, limits, disk, cache, database"),
+    "init": ("aptui.verbs.project", "write an aptui.yaml for a folder"),
+    "demo": ("aptui.verbs.project", "write a small project, process it, and explain"),
+    "config": ("aptui.verbs.project", "show what the configuration comes to"),
+    "schema": ("aptui.verbs.project", "print the JSON Schema of aptui.yaml, for editors"),
+}
+"""{verb: (module that has `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
+
+
+class Parser(ArgumentParser):
+    """A parser whose mistakes are ours: one line, exit code 3."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the mistake as a `UserError`."""
+        raise UserError(message, hint=f"'{self.prog} --help' shows what there is")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the command line says and return the exit code."""
+    printing.prepare_streams()
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KnownError as error:
+        return _refused(error)
+    except BrokenPipeError:
+        printing.silence_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as leaving:  # argparse, after --help and --version
+        return leaving.code if isinstance(leaving.code, int) else 0
+    except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is told in one line
+        return _crashed(error)
+    return code
+
+
+def _dispatch(words: list[str]) -> int:
+    verb, words = _split(words)
+    if verb is None:
+        return _alone(words)
+    if verb not in VERBS:
+        raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
+    module = import_module(VERBS[verb][0])
+    parser = Parser(prog=f"aptui {verb}", description=VERBS[verb][1], formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False)
+    add_project(parser)
+    getattr(module, f"{verb}_arguments")(parser)
+    return int(getattr(module, verb)(parser.parse_args(words)))
+
+
+def _split(words: list[str]) -> tuple[str | None, list[str]]:
+    """Return the verb and the other words; `--project` may also stand before the verb."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] == "--project" else 1
+    if at >= len(words):
+        return None, words
+    return words[at], words[:at] + words[at + 1 :]
+
+
+def add_project(parser: ArgumentParser) -> None:
+    """Add what every verb takes."""
+    parser.add_argument("--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards unless said")
+    parser.add_argument("--debug", action="store_true", help=SUPPRESS)
+
+
+def _alone(words: list[str]) -> int:
+    listed = "\n".join(f"  {verb:<11}{line}" for verb, (_module, line) in VERBS.items())
+    text = f"verbs:\n{listed}\n\n'aptui VERB --help' says more. The screen that 'aptui' alone will open comes later."
+    parser = Parser(
+        prog="aptui",
+        usage="aptui VERB [options]",
+        description="The asset processor for the terminal: sources in, products and an asset database out.",
+        epilog=text,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_project(parser)
+    parser.add_argument("--version", action="version", version=f"aptui {__version__}")
+    parser.parse_args(words)
+    parser.print_help()
+    return 0
+
+
+def _nearest(verb: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a mistake
+
+    near = get_close_matches(verb, VERBS, n=1)
+    return f"did you mean '{near[0]}'?" if near else "'aptui --help' lists them"
+
+
+# ------------------------------------------------------------------------------------------------------------------ errors
+
+
+def _refused(error: KnownError) -> int:
+    for line in str(error).splitlines():
+        printing.complain(f"aptui: {printing.line(line)}")
+    return error.exit_code
+
+
+def _crashed(error: Exception) -> int:
+    """Say in one line that there is a bug, and where its traceback is."""
+    import time  # noqa: PLC0415 - only for a bug
+    import traceback  # noqa: PLC0415 - as above
+
+    if "--debug" in sys.argv:
+        traceback.print_exception(error)
+    folder = _state_dir()
+    path = os.path.join(folder, time.strftime(f"crash-%Y%m%d-%H%M%S-{os.getpid()}.txt"))
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"aptui {__version__}, Python {sys.version}\n{sys.argv}\n\n{''.join(traceback.format_exception(error))}")
+        where = f"the traceback is in '{path}'"
+    except OSError as problem:
+        where = f"and the traceback cannot be written: {problem.strerror}"
+    printing.complain(f"aptui: internal error: {printing.line(f'{type(error).__name__}: {error}')}; {printing.line(where)}")
+    return 2
+
+
+def _state_dir() -> str:
+    folder = os.environ.get("XDG_STATE_HOME", "")
+    return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser("~/.local/state"), "aptui")
+
+
+__all__ = ["VERBS", "Namespace", "Parser", "main"]

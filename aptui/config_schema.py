@@ -1,0 +1,489 @@
+"""The YAML side of the configuration: bounded reading with places, the schema and its messages, small values.
+
+What the values add up to is in `config_init`.
+The only module that imports ruamel.yaml, jsonschema and pathspec: nothing here is loaded while the configuration is unchanged.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+from pathspec.patterns.gitignore import GitIgnorePatternError
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+from ruamel.yaml import YAML, events
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.reader import ReaderError
+
+from aptui.core.errors import UserError
+from aptui.core.model import Pattern, PatternKind
+from aptui.core.patterns import wildcard_regex
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 50
+_SHOWN = 60
+"""Characters of a value in a message."""
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class Node:
+    """A YAML value with its place: `value` is a scalar, or a list or dict of nodes; `key_where` is the place of its key."""
+
+    value: Any
+    where: str
+    key_where: str = ""
+
+    def plain(self) -> Any:
+        """Return the value without places."""
+        if isinstance(self.value, dict):
+            return {key: child.plain() for key, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [child.plain() for child in self.value]
+        return self.value
+
+    def get(self, key: str) -> Node | None:
+        """Return the child named `key`, if this is a mapping that has it."""
+        return self.value.get(key) if isinstance(self.value, dict) else None
+
+    def at(self, path: Iterable[str | int]) -> Node:
+        """Return the node at `path`, a way of keys and indices."""
+        node = self
+        for step in path:
+            node = node.value[step]
+        return node
+
+
+def read_yaml(data: bytes, name: str) -> Node:
+    """Parse one YAML document within the bounds of reliability.md SEC-17: size, depth, no anchors, aliases, tags or duplicate keys.
+
+    Args:
+        name: what stands in front of `:line:column` in every message.
+
+    Raises:
+        UserError: at the first mistake.
+    """
+    if len(data) > MAX_BYTES:
+        raise UserError(f"larger than {MAX_BYTES >> 20} MiB", where=f"{name}:1:1", hint="a configuration is much smaller than that")
+    text = _decode(data, name)
+    try:
+        return _Reader(text, name).document()
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else f"{name}:1:1"
+        raise UserError(f"not valid YAML: {error.problem or error.context}", where=where) from None
+    except ReaderError as error:
+        where = _place(text[: error.position], name)
+        raise UserError("not valid YAML: a control character that YAML does not allow", where=where) from None
+    except YAMLError as error:
+        raise UserError(f"not valid YAML: {' '.join(str(error).split())}", where=f"{name}:1:1") from None
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = _place(data[: error.start].decode("utf-8", "replace"), name)
+        raise UserError(f"byte 0x{data[error.start]:02x} is not UTF-8", where=where, hint="save the file as UTF-8") from None
+
+
+def _place(before: str, name: str) -> str:
+    return f"{name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+class _Reader:
+    """Nodes straight from the event stream: nothing is expanded before it is checked, and every node knows its place."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._yaml = YAML(typ="safe", pure=True)
+        self._events: Iterator[Any] = iter(self._yaml.parse(text))
+        self._name = name
+
+    def document(self) -> Node:
+        """Read the only document; a file without one is an empty mapping."""
+        next(self._events)
+        if isinstance(next(self._events), events.StreamEndEvent):
+            return Node({}, f"{self._name}:1:1")
+        node = self._node(next(self._events), 1)
+        next(self._events)
+        after = next(self._events)
+        if not isinstance(after, events.StreamEndEvent):
+            raise UserError("a second document", where=self._where(after), hint="keep one document a file")
+        return node
+
+    def _where(self, event: Any) -> str:
+        return f"{self._name}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
+
+    def _node(self, event: Any, depth: int) -> Node:
+        where = self._where(event)
+        self._refuse(event, depth, where)
+        match event:
+            case events.MappingStartEvent():
+                return Node(self._mapping(depth), where)
+            case events.SequenceStartEvent():
+                items = []
+                while not isinstance(child := next(self._events), events.SequenceEndEvent):
+                    items.append(self._node(child, depth + 1))
+                return Node(items, where)
+            case _:
+                return Node(self._scalar(event, where), where)
+
+    def _refuse(self, event: Any, depth: int, where: str) -> None:
+        if isinstance(event, events.AliasEvent) or event.anchor is not None:
+            raise UserError("anchors and aliases are not allowed", where=where, hint="write the value out")
+        if event.tag is not None:
+            raise UserError(f"tags like {event.tag} are not allowed", where=where, hint="write the plain value")
+        if depth > MAX_DEPTH:
+            raise UserError(f"nested deeper than {MAX_DEPTH} levels", where=where)
+
+    def _mapping(self, depth: int) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        while not isinstance(event := next(self._events), events.MappingEndEvent):
+            where = self._where(event)
+            self._refuse(event, depth, where)
+            if not isinstance(event, events.ScalarEvent):
+                raise UserError("a key must be plain text", where=where)
+            key = self._text(event, where)
+            node = self._node(next(self._events), depth + 1)
+            if key in found:
+                raise UserError(f"key '{key}' is given twice, first at {found[key].key_where.rpartition('/')[2]}", where=where)
+            node.key_where = where
+            if node.value is None:  # an empty value stands where the next token begins
+                node.where = where
+            found[key] = node
+        return found
+
+    def _scalar(self, event: Any, where: str) -> str | int | float | bool | None:
+        if not event.implicit[0]:
+            return self._text(event, where)
+        tag = self._yaml.resolver.resolve(ScalarNode, event.value, (True, False))
+        if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
+            return self._text(event, where)
+        value: int | float | bool | None = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{event.value} is not a number to count with", where=where)
+        return value
+
+    def _text(self, event: Any, where: str) -> str:
+        text = str(event.value)
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise UserError("half a character (a lone surrogate)", where=where, hint="write the character itself")
+        return text
+
+
+NAMED_LISTS = ("builders", "scan_folders")
+
+
+# ── the schema: `title` says what is expected, for messages; `description` is for editors ─────────────
+
+_Schema = dict[str, Any]
+_PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
+_DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"
+_SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*$"
+_NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # `$` alone lets a newline through
+
+
+def _text(title: str, description: str = "", **more: Any) -> _Schema:
+    return {"type": "string", "minLength": 1, "title": title, **({"description": description} if description else {}), **more}
+
+
+def _list(items: _Schema, title: str, description: str = "") -> _Schema:
+    return {"type": "array", "items": items, "title": title, **({"description": description} if description else {})}
+
+
+def _record(title: str, required: tuple[str, ...] = (), **properties: _Schema) -> _Schema:
+    base: _Schema = {"type": "object", "title": title, "additionalProperties": False, "properties": properties}
+    return base | ({"required": list(required)} if required else {})
+
+
+def _flag(description: str) -> _Schema:
+    return {"type": "boolean", "title": "true or false", "description": description}
+
+
+def _duration(description: str) -> _Schema:
+    title = "a duration like 30s, 5m or 1h"
+    return {"type": ["string", "number"], "pattern": _DURATION, "exclusiveMinimum": 0, "title": title, "description": description}
+
+
+def _size(description: str) -> _Schema:
+    title = "a size like 512MiB or 2GiB, or 0 for no limit"
+    return {"type": ["string", "integer"], "pattern": _SIZE, "minimum": 0, "title": title, "description": description}
+
+
+_REFS = "a list of platform ids or tags"
+_REF = _text("a platform id or tag")
+_PATTERN: _Schema = _record("a glob, or a mapping like {regex: '…'}", ("regex",), regex=_text("a regular expression"))
+_PATTERN = {**_PATTERN, "type": ["string", "object"], "minLength": 1}
+_PATTERNS = _list(
+    _PATTERN, "a list of patterns", "Files it works on: `*` is any text, also across `/`; `?` one character; or {regex: …}."
+)
+_REGEX = _text("a regular expression", "Named groups: file, line, message.")
+_COMPANION: _Schema = _record(
+    "a suffix, or {suffix: …, replaces: …}", ("suffix",), suffix=_text("a suffix"), replaces=_text("an extension")
+)
+_COMPANION = {**_COMPANION, "type": ["string", "object"], "minLength": 1}
+_PARAMS: _Schema = {"type": "object", "title": "a mapping of parameters", "description": "What the builder is told."}
+_UUID = r"^\{?[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}\}?$"
+
+
+_BUILDER = _record(
+    "a mapping that describes a builder",
+    ("name",),
+    name=_text("a name", "Unique; part of every job's identity.", pattern=_NAME),
+    copy=_list(_PATTERN, "a list of patterns", "First form: copy these files as they are."),
+    uses=_text("the name of a builder", "Second form: a Python builder: shipped, installed, or in the project's builders/ folder."),
+    command=_text("a command line", "Third form: a program; {source} {products_dir} {stem} {platform} {depfile} are filled in."),
+    patterns=_PATTERNS,
+    params=_PARAMS,
+    platforms={
+        "type": "object",
+        "title": "a mapping from platform id or tag to skip or parameters",
+        "description": "Per platform id, tag or `*`: `skip`, or parameters that override. An id beats a tag, a tag beats `*`.",
+        "additionalProperties": {
+            "type": ["string", "object"],
+            "pattern": "^skip$",
+            "title": "skip, or a mapping of parameters",
+        },
+    },
+    version={"type": ["string", "number"], "minLength": 1, "title": "a version", "description": "A new one re-runs its jobs."},
+    priority={"type": "integer", "title": "a whole number", "description": "Higher first; 0 unless said otherwise."},
+    critical=_flag("Its jobs come before all others."),
+    time_limit=_duration("A job that takes longer fails."),
+    memory_limit=_size("A job that takes more fails."),
+    on_failure={
+        "enum": ["keep", "delete"],
+        "title": "keep or delete",
+        "description": "What becomes of the last good products.",
+    },
+    asset_type=_text("a UUID", "Asset type of its products.", pattern=_UUID),
+    products=_list(_text("a glob"), "a list of globs", "Command: which files in {products_dir} are products."),
+    depfile=_text("a file name", "Command: a Makefile-style list of what was read; relative to the temp folder."),
+    dependencies=_text("a regular expression", "Command: lifts what was read out of its output; group `file`, or its only group."),
+    warnings=_REGEX,
+    errors=_REGEX,
+    tools=_list(_text("a program", pattern=_NAME), "a list of programs", "Command: programs whose upgrade re-runs its jobs."),
+)
+_SCAN_FOLDER = _record(
+    "a mapping that describes a scan folder",
+    ("name", "path"),
+    name=_text("a name", "Unique; identifies the folder even if it moves.", pattern=_NAME),
+    path=_text("a path", "Relative to aptui.yaml, or absolute.", pattern=_NAME),
+    order={"type": "integer", "title": "a whole number", "description": "Lower wins where two folders have the same path."},
+    recursive=_flag("Whether folders below are looked at."),
+    include=_list(_REF, _REFS, "Only these platforms."),
+    exclude=_list(_REF, _REFS, "Not these platforms."),
+)
+_PLATFORM_ENTRY = _record(
+    "a mapping with tags and enabled",
+    tags=_list(_text("a tag", pattern=_NAME), "a list of tags", "Words that builders and scan folders can refer to."),
+    enabled=_flag("Whether products are made for it; the host's platform is always on."),
+)
+_IDS = {
+    "pattern": _PLATFORM,
+    "not": {"enum": ["common", "fence"]},
+    "title": "a free name of lower-case letters, digits, _ and -",
+}
+_COMPANIONS = {**_COMPANION, "type": ["string", "object", "array"], "items": _COMPANION}
+_TOP = _record(
+    "a mapping of settings",
+    name=_text("a name", "The project's; its folder's name unless said otherwise.", pattern=_NAME),
+    platforms={"type": "object", "title": "a mapping of platforms", "propertyNames": _IDS, "additionalProperties": _PLATFORM_ENTRY},
+    scan_folders=_list(_SCAN_FOLDER, "a list of scan folders", "Where sources are."),
+    ignore=_list(_PATTERN, "a list of patterns", "Files and folders that are not looked at, as in .gitignore; or {regex: …}."),
+    shipped_ignore=_flag("Whether the rules shipped with aptui apply as well."),
+    builders=_list(_BUILDER, "a list of builders", "What is done with sources."),
+    companions={"type": "object", "title": "a mapping from glob to suffix", "additionalProperties": _COMPANIONS},
+    workers={
+        "type": "integer",
+        "minimum": 0,
+        "title": "a whole number, 0 for one per core",
+        "description": "Worker processes.",
+    },
+    limits=_record(
+        "a mapping of limits",
+        analyse=_duration("Of one analysis."),
+        process=_duration("Of one job."),
+        memory=_size("Of a worker."),
+    ),
+    cache=_text("a path", "Where products and the asset database go.", pattern=_NAME),
+    logs=_text("a path", "Where logs go; .aptui/logs in the cache unless said otherwise.", pattern=_NAME),
+)
+
+
+def schema() -> _Schema:
+    """Return the JSON Schema of `aptui.yaml`; config/aptui.schema.json is this, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _TOP
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the hint for a word that is not known: the nearest one, or all when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"known here: {', '.join(names)}" if names else ""
+
+
+def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
+    """Return every way in which a layer breaks the schema, in its order; a partial layer changes entries of others."""
+    if not isinstance(root.value, dict):
+        return [UserError("a configuration is a mapping of settings", where=root.where, hint="see 'aptui init'")]
+    found = [error for error in Draft202012Validator(schema()).iter_errors(root.plain()) if not (is_partial and _lacks_path(error))]
+    mistakes = {str(mistake): mistake for error in found for mistake in _mistakes(error, root)}
+    if not mistakes:
+        return list(_twins(root))
+    return sorted(
+        mistakes.values(), key=lambda mistake: [int(part) if part.isdigit() else 0 for part in mistake.where.rsplit(":", 2)[1:]]
+    )
+
+
+def _lacks_path(error: ValidationError) -> bool:
+    return error.validator == "required" and "path" in error.validator_value and "name" in error.instance
+
+
+def _twins(root: Node) -> Iterator[UserError]:
+    for key in NAMED_LISTS:
+        seen: dict[str, Node] = {}
+        items = root.get(key)
+        for node in items.value if items else ():
+            name = node.value["name"]
+            if name.value in seen:
+                first = seen[name.value].where.rpartition("/")[2]
+                yield UserError(f"'{name.value}' is already the name of another in '{key}', at {first}", where=name.where)
+            seen.setdefault(name.value, name)
+
+
+def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
+    path = list(error.absolute_path)
+    node = root.at(path)
+    label = _label(path, root)
+    if "propertyNames" in error.absolute_schema_path:
+        key = error.instance
+        yield UserError(f"platform '{key}' must be {_expected(error)}", where=node.value[key].key_where)
+    elif error.validator == "additionalProperties":
+        known = error.schema["properties"]
+        for key in error.instance.keys() - known.keys():
+            place = f" in '{label}'" if label else ""
+            yield UserError(f"unknown key '{key}'{place}", where=node.value[key].key_where, hint=nearest(key, known))
+    elif error.validator == "required":
+        for key in [key for key in error.validator_value if key not in error.instance]:
+            yield UserError(f"'{key}' is missing in '{label}'", where=node.where)
+    else:
+        hint = (
+            nearest(error.instance, error.validator_value) if error.validator == "enum" and isinstance(error.instance, str) else ""
+        )
+        yield UserError(f"'{label}' must be {_expected(error)}, not {shown(node)}", where=node.where, hint=hint)
+
+
+def _expected(error: ValidationError) -> str:
+    schema_part = error.schema if "title" in error.schema else error.parent.schema if error.parent else error.schema
+    title: str = schema_part.get("title", "something else")
+    return title
+
+
+def _label(path: list[str | int], root: Node) -> str:
+    """Return a path for people: `builders.textures.params`, the list entry by its name where it has one."""
+    words = []
+    for depth, step in enumerate(path):
+        name = root.at(path[: depth + 1]).get("name") if isinstance(step, int) else None
+        words.append(str(name.value) if name and isinstance(name.value, str) else str(step + 1 if isinstance(step, int) else step))
+    return ".".join(words)
+
+
+def shown(node: Node) -> str:
+    """Return a value for a message: short, on one line."""
+    if isinstance(node.value, dict | list):
+        return "a mapping" if isinstance(node.value, dict) else "a list"
+    if node.value is None:
+        return "nothing"
+    if isinstance(node.value, bool):
+        return str(node.value).lower()
+    text = repr(node.value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}…'"
+
+
+# ── small values ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
+
+
+def seconds(value: str | float) -> float:
+    """Return a duration that passed the schema in seconds; a bare number is seconds."""
+    found = re.match(_DURATION, value) if isinstance(value, str) else None
+    return float(found[1]) * _SECONDS[found[2]] if found else float(value)
+
+
+def byte_count(value: str | int) -> int:
+    """Return a size that passed the schema in bytes."""
+    found = re.match(_SIZE, value) if isinstance(value, str) else None
+    return int(float(found[1]) * _BYTES[found[2]]) if found else int(value)
+
+
+def checked_regex(node: Node) -> re.Pattern[str]:
+    """Compile a regular expression of the user's."""
+    try:
+        return re.compile(node.value, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        where = f" at character {error.pos + 1}" if isinstance(error, re.error) and error.pos is not None else ""
+        problem = error.msg if isinstance(error, re.error) else str(error)
+        raise UserError(f"not a regular expression: {problem}{where}: {shown(node)}", where=node.where) from None
+
+
+def pattern_of(node: Node) -> Pattern:
+    """Translate a builder's pattern."""
+    if isinstance(node.value, dict):
+        regex = node.value["regex"]
+        return Pattern(PatternKind.REGEX, regex.value, checked_regex(regex).pattern)
+    if node.value.startswith("/") or "\\" in node.value:
+        raise UserError(f"pattern {shown(node)} must be relative, with '/' between folders", where=node.where)
+    text = node.value.removeprefix("./")
+    return Pattern(PatternKind.GLOB, text, wildcard_regex(text))
+
+
+def ignore_regex(node: Node) -> str:
+    """Translate an ignore rule: what it matches and, if that is a folder, all below. Globs mean what they mean in .gitignore."""
+    if isinstance(node.value, dict):
+        regex = node.value["regex"]
+        found = checked_regex(regex)
+        if found.groupindex or re.search(r"\\[1-9]|\(\?\(", found.pattern) or re.match(r"\(\?[a-zA-Z]+\)", found.pattern):
+            raise UserError("named groups, back references and global flags are not allowed in ignore rules", where=regex.where)
+        return f"(?:{found.pattern})(?s:/.*)?"
+    try:
+        text, is_ignoring = GitIgnoreSpecPattern.pattern_to_regex(node.value)
+    except GitIgnorePatternError:
+        text, is_ignoring = None, None
+    if text is None or not is_ignoring:
+        hint = "exceptions (!) are not supported" if node.value.startswith("!") else "quote it as in .gitignore"
+        raise UserError(f"{shown(node)} is not an ignore rule", where=node.where, hint=hint)
+    return f"(?s:{re.sub(r'[(][?]P<[^>]*>', '(?:', str(text))}.*)"
+
+
+def joined(rules: Iterable[str]) -> str:
+    """Join ignore rules; those for a name at any depth share their beginning, which makes matching three times as fast."""
+    start = "(?s:^(?:.+/)?"
+    unique = list(dict.fromkeys(rules))
+    names = [rule.removeprefix(start)[:-1] for rule in unique if rule.startswith(start)]
+    shared = [f"{start}(?:{'|'.join(names)}))"] if names else []
+    return "|".join(shared + [rule for rule in unique if not rule.startswith(start)])

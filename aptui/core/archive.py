@@ -1,0 +1,112 @@
+"""The seam to what rests: the questions the core may ask of the asset database, and the names of the rows it orders saved.
+
+The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered saved and is
+not acknowledged yet, the pipeline overlays from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from aptui.core.model import FileFact, PathKey, Source, SourceUuid
+
+ROW_OPERATIONS: dict[str, str] = {
+    # name: its parameters, in order. The writer applies them in this order within a transaction.
+    "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats
+    "drop_analysis": "source_id, builder_uuid",
+    "drop_job": "job_id",  # with its products, runs, conflicts and stats
+    "drop_products": "job_id",
+    "drop_edges": "source_uuid, builder_uuid",  # its rows in SourceDependency and aptui_edges
+    "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
+    "drop_file": "scan_folder_id, name",  # name: relative path; projection Files
+    "drop_conflict": "job_id",
+    "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest",
+    "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, log_file, "
+    "reason, plans_blob",
+    "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
+    "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
+    "duration_ms, completed_ms, failure_cause, escalation",
+    "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
+    "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",
+    "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint",
+    "put_stat": "name, value_ms, time_ms",
+    "put_conflict": "name, job_id",
+    "put_folder": "scan_folder_id, folder, digest, files_blob",
+    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",
+    "put_cache_folder": "name, mtime_ns",  # folder relative to the cache root
+    "drop_cache_folder": "name",
+    "put_state": "key, value",
+    "doubt_job": "job_id",  # its products on disk may not be those recorded: it is owed a run whatever its inputs are
+}
+"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.signed`) by the writer's caller."""
+
+
+class Archive(Protocol):
+    """What rests, by key. Batches, because one question a file would cost more than the answer."""
+
+    def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
+        """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.
+
+        `fact` of a source is taken from the folder table when it is there, else None.
+        """
+        ...
+
+    def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
+        """Return what the folder table remembers of these files (winners only)."""
+        ...
+
+    def forget(self, folder: str) -> None:
+        """The row of this relative folder was saved anew: drop any copy kept of it."""
+        ...
+
+    def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
+        """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
+        ...
+
+    def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
+        """Return {target: keys of sources with an edge on it}; targets are keys or 32 hex digits, compared in lower case.
+
+        Job dependencies (type bit 2) and discovered ones count as edges; wildcard edges do not.
+        """
+        ...
+
+    def wildcards(self) -> list[tuple[str, PathKey]]:
+        """Return every wildcard edge: (pattern in lower case, key of the source that has it)."""
+        ...
+
+    def key_of(self, uuid: SourceUuid) -> PathKey | None:
+        """Return the key of the stored source with this UUID."""
+        ...
+
+    def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return {product name: (job id, key of its source)} for products recorded under these names."""
+        ...
+
+    def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too; () = all names."""
+        ...
+
+    def conflict_names(self, job_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return {job id: names it is in conflict about}."""
+        ...
+
+    def unfinished(self) -> list[PathKey]:
+        """Return keys of sources with a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without fingerprint."""
+        ...
+
+    def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
+        """Return {job id: key of its source}."""
+        ...
+
+    def state(self, key: str) -> str | None:
+        """Return the value of `key` in aptui_state."""
+        ...
+
+    def has_edges(self) -> bool:
+        """Return whether any source depends on anything."""
+        ...
+
+    def next_ids(self) -> tuple[int, int, int, int]:
+        """Return the next free (source id, job id, product id, run key)."""
+        ...

@@ -1,0 +1,295 @@
+"""From results to commits: which products move in, which are stale, and who loses when two jobs make the same product.
+
+Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed; within one
+source the job that stands first (builder's place in the configuration, then key) keeps it (spec/engine.md §6, made independent of who
+came first). A job that failed so holds a *claim* on the name, which outlives restarts, until it succeeds without it or goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from aptui.core import rows
+from aptui.core.ledger import Ledger
+from aptui.core.memory import Memory
+from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult
+from aptui.core.model import SETTLED, Builder, Digest, Job, JobState, PathKey, Product, Source
+from aptui.core.planner import Planner
+
+Log = tuple[LogRecord, ...]
+Finished = tuple[Job, RunResult]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What one batch of results leads to: jobs to commit with their logs, names to delete first, and the order itself."""
+
+    ready: list[tuple[Job, RunResult, Log]] = field(default_factory=list)
+    deletes: tuple[str, ...] = ()
+    commits: CommitProducts | None = None
+
+
+@dataclass(slots=True)
+class Change:
+    """What a commit changed for others: (name, digest hex or "" when removed), and whether anything did."""
+
+    products: tuple[tuple[str, str], ...]
+    is_changed: bool
+
+
+@dataclass(slots=True)
+class _Undo:
+    fingerprint: int
+    inputs: tuple[tuple[str, str, str], ...]
+    products: tuple[Product, ...]
+
+
+class Commits:
+    """Prepares commits and keeps the claims."""
+
+    def __init__(self, memory: Memory, ledger: Ledger, planner: Planner) -> None:
+        self._memory = memory
+        self._ledger = ledger
+        self._planner = planner
+        self._undo: dict[int, _Undo] = {}
+        self._claims: dict[str, dict[int, PathKey]] = {}
+        for name, claimants in memory.archive.conflicts(()).items():
+            for job_id, key in claimants:
+                self._claims.setdefault(name, {})[job_id] = key
+
+    # -------------------------------------------------------------------------------------------------------------- prepare
+
+    def prepare(
+        self,
+        finished: list[Finished],
+        now_ms: int,
+        log_name: Callable[[Job, str], str],
+        builders: Mapping[bytes, Builder],
+        folder_names: Mapping[int, str],
+    ) -> tuple[Prepared, list[tuple[Job, RunResult, str]], list[Job]]:
+        """Sort results into commits, losers of this batch with their reason, and jobs that have to run again because they lost."""
+        products = {job: self._products(job, result, builders[job.builder]) for job, result in finished}
+        names = [product.name for made in products.values() for product in made]
+        owners = self._memory.archive.owners(names)
+        taken: dict[str, Job] = {}
+        lost: dict[Job, str] = {}
+        losers: dict[Job, None] = {}
+        deletes: list[str] = []
+        for job, _result in finished:
+            for product in products[job]:
+                for other in self._others(job, product.name, owners, taken):
+                    self._judge(job, other, product.name, lost, losers, deletes)
+                if job not in lost:
+                    taken[product.name] = job
+        prepared = Prepared(deletes=tuple(dict.fromkeys(deletes)))
+        commits = []
+        for job, result in finished:
+            if job in lost:
+                continue
+            log = self._log_of(job, result, builders[job.builder], now_ms)
+            commits.append(self._commit_of(job, result, products[job], log, now_ms, log_name, builders, folder_names))
+            prepared.ready.append((job, result, log))
+        if commits:
+            prepared.commits = CommitProducts(self._ledger.cause, tuple(commits))
+        return (
+            prepared,
+            [(job, result, lost[job]) for job, result in finished if job in lost],
+            [job for job in losers if job not in lost],
+        )
+
+    @staticmethod
+    def _products(job: Job, result: RunResult, builder: Builder) -> tuple[Product, ...]:
+        return tuple(
+            Product(
+                f"{job.platform}/{staged.name or job.source.key}",
+                staged.sub_id,
+                staged.asset_type or builder.asset_type or bytes(16),
+                staged.flags,
+                Digest(staged.digest),
+                staged.hash64,
+                staged.size,
+            )
+            for staged in result.products
+        )
+
+    def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], taken: Mapping[str, Job]) -> list[Job]:
+        """Return the other jobs that own `name`, are about to, or lay claim to it."""
+        found: dict[Job, None] = {}
+        if name in taken and taken[name] is not job:
+            found[taken[name]] = None
+        candidates = dict(self._claims.get(name, {}))
+        if name in owners:
+            candidates[owners[name][0]] = owners[name][1]
+        candidates.pop(job.id, None)
+        for job_id, key in candidates.items():
+            for source in self._memory.load((key,)):
+                for other in source.jobs.values():
+                    is_claim = job_id in self._claims.get(name, {})
+                    if (
+                        other.id == job_id
+                        and not other.is_analysis
+                        and (is_claim or any(item.name == name for item in other.products))
+                    ):
+                        found[other] = None
+        return list(found)
+
+    def _judge(self, job: Job, other: Job, name: str, lost: dict[Job, str], losers: dict[Job, None], deletes: list[str]) -> None:
+        """Two jobs make `name`: say who loses it, and take it away from a loser that has it."""
+        if job.source is other.source:
+            beaten: tuple[Job, ...] = (other,) if self._stands(job) < self._stands(other) else (job,)
+        else:
+            beaten = (job, other)
+        for loser in beaten:
+            winner = other if loser is job else job
+            text = f"product '{name}' is made by '{winner.source.rel}' (job key '{winner.key}') as well"
+            if loser is job or loser.state is JobState.RUNNING and loser.id not in self._claims.get(name, {}):
+                lost.setdefault(loser, text)
+            elif any(product.name == name for product in loser.products):
+                loser.is_forced, loser.reason = True, text
+                if loser.state in SETTLED:
+                    losers[loser] = None
+            self._claim(name, loser)
+            if any(product.name == name for product in loser.products):
+                self._take_away(name, loser)
+                if len(beaten) > 1:
+                    deletes.append(name)
+
+    def _stands(self, job: Job) -> tuple[int, str, str]:
+        return (self._planner.order_of(job.builder), job.key, job.platform)
+
+    def _claim(self, name: str, job: Job) -> None:
+        claimants = self._claims.setdefault(name, {})
+        if job.id not in claimants:
+            claimants[job.id] = job.source.key
+            self._ledger.put("put_conflict", (name, job.id))
+
+    def _take_away(self, name: str, job: Job) -> None:
+        job.products = tuple(product for product in job.products if product.name != name)
+        self._ledger.put("drop_products", (job.id,))
+        self._ledger.put_all("put_product", (rows.product_row(self._ledger.next_product_id(), job, item) for item in job.products))
+        self._ledger.touched[job.source] = None
+
+    # --------------------------------------------------------------------------------------------------------------- commit
+
+    @staticmethod
+    def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
+        if not job.ring:
+            return result.log
+        text = "a ring of job dependencies is ignored for the order of jobs: " + " -> ".join(job.ring)
+        return (*result.log, LogRecord(LogLevel.WARNING, builder.name, text, now_ms))
+
+    def _commit_of(
+        self,
+        job: Job,
+        result: RunResult,
+        products: tuple[Product, ...],
+        log: Log,
+        now_ms: int,
+        log_name: Callable[[Job, str], str],
+        builders: Mapping[bytes, Builder],
+        folder_names: Mapping[int, str],
+    ) -> JobCommit:
+        builder = builders[job.builder]
+        present = {} if job.is_forced else {product.name: product.digest for product in job.products}
+        moves = tuple(
+            (staged.staged, product)
+            for staged, product in zip(result.products, products, strict=True)
+            if staged.staged and present.get(product.name) != product.digest
+        )
+        self._undo[job.run_key] = _Undo(job.fingerprint, job.inputs, job.products)
+        kept = {product.name for product in products}
+        stale = tuple(product.name for product in job.products if product.name not in kept)
+        had_products = bool(job.products)
+        job.products, job.fingerprint, job.inputs = (products, job.planned or 0, job.planned_inputs)
+        job.warnings, job.errors, job.error = (result.warnings + bool(job.ring), result.errors, "")
+        job.duration_ms, job.completed_ms, job.last_log_ms = (result.duration_ms, now_ms, now_ms)
+        job.log_file = log_name(job, builder.name) if log else ""
+        (job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause) = 0, "", 0, "", ""
+        return JobCommit(
+            job.run_key, job.id, moves, stale, tuple(self._rows_of(job, builder, folder_names, had_products=had_products))
+        )
+
+    def _rows_of(
+        self, job: Job, builder: Builder, folder_names: Mapping[int, str], *, had_products: bool
+    ) -> Iterable[tuple[str, tuple[object, ...]]]:
+        if had_products:
+            yield "drop_products", (job.id,)
+        yield "put_job", rows.job_row(job, JobState.COMPLETED)
+        for product in job.products:
+            yield ("put_product", rows.product_row(self._ledger.next_product_id(), job, product))
+        yield (
+            "put_run",
+            (
+                job.id,
+                job.run_key,
+                job.completed_ms,
+                job.duration_ms,
+                int(Outcome.SUCCEEDED),
+                job.reason,
+                "",
+                job.log_file,
+                job.fingerprint,
+            ),
+        )
+        folder = folder_names.get(job.source.scan_folder, "")
+        name = f"ProcessJob,{folder},{job.source.rel},{job.key},{job.platform},{{{builder.uuid.hex()}}}"
+        yield "put_stat", (name, job.duration_ms, job.completed_ms)
+
+    def committed(self, job: Job) -> Change:
+        """The commit of `job` is done; return what it changed for others."""
+        undo = self._undo.pop(job.run_key)
+        job.is_forced = False
+        before = {product.name: product.digest for product in undo.products}
+        after = {product.name: product.digest for product in job.products}
+        changed = [(name, digest.hex()) for name, digest in after.items() if before.get(name) != digest]
+        changed += [(name, "") for name in before if name not in after]
+        return Change(tuple(changed), bool(changed) or undo.fingerprint != job.fingerprint)
+
+    def undo(self, job: Job) -> None:
+        """The commit of `job` failed: what it may have half replaced must be made again, whatever its inputs are then."""
+        undo = self._undo.pop(job.run_key)
+        names = {product.name for product in job.products}
+        job.fingerprint, job.inputs = 0, undo.inputs
+        job.products = tuple(product for product in undo.products if product.name not in names) + job.products
+
+    # --------------------------------------------------------------------------------------------------------------- claims
+
+    def deletable(self, job: Job) -> tuple[str, ...]:
+        """Return the names of the products of `job` that nobody else has taken over."""
+        names = [product.name for product in job.products]
+        owners = self._memory.archive.owners(names)
+        return tuple(name for name in names if name not in owners or owners[name][0] == job.id)
+
+    def release(self, job: Job) -> list[Job]:
+        """`job` goes: return the jobs that lost a product to it, which may have it now."""
+        names = [name for name, claimants in self._claims.items() if job.id in claimants]
+        names += [product.name for product in job.products]
+        return self._let_go(job, names)
+
+    def release_names(self, job: Job) -> list[Job]:
+        """`job` has succeeded: drop its claims, and return the jobs of other sources that may have the names it no longer makes."""
+        if not self._claims:
+            return []
+        return self._let_go(job, [name for name, claimants in self._claims.items() if job.id in claimants])
+
+    def _let_go(self, job: Job, names: Iterable[str]) -> list[Job]:
+        freed: dict[Job, None] = {}
+        had_claim = False
+        for name in names:
+            claimants = self._claims.get(name)
+            if claimants is None:
+                continue
+            had_claim = claimants.pop(job.id, None) is not None or had_claim
+            for job_id, key in claimants.items():
+                for source in self._memory.load((key,)):
+                    freed.update((other, None) for other in _jobs_with(source, job_id))
+            if not claimants:
+                del self._claims[name]
+        if had_claim:
+            self._ledger.put("drop_conflict", (job.id,))
+        return [other for other in freed if other is not job]
+
+
+def _jobs_with(source: Source, job_id: int) -> list[Job]:
+    return [job for job in source.jobs.values() if job.id == job_id and not job.is_analysis]

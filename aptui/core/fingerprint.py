@@ -1,0 +1,151 @@
+"""Fingerprints: what a job is made of, as a manifest of named digests, and one number over it. It reads no files.
+
+A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
+`rule_entries`), the plan, the source, its dependencies and companions, the jobs it depends on. Equal manifests, equal fingerprints;
+and where two differ, the difference names the very input that changed (`explain`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+from aptui.core.model import Builder, Digest, Job, JobPlan, Platform
+
+Entry = tuple[str, str, str]
+Manifest = tuple[Entry, ...]
+
+MISSING = "missing"
+"""Digest of a file that is not there: differs from an empty file, and from another missing file by its name (spec/engine.md §4)."""
+_DIGEST_HEX = 32
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every manifest
+
+
+def short(data: bytes) -> str:
+    """Return the first 128 bits of the SHA-256 of `data`, in hex."""
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_HEX]
+
+
+def file_digest(digest: Digest | None) -> str:
+    """Return how a file's digest stands in a manifest."""
+    return digest.hex()[:_DIGEST_HEX] if digest else MISSING
+
+
+def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) -> Manifest:
+    """Return what the configuration says about the jobs of `builder` on `platform`, one entry for each thing that may change."""
+    params = dict(builder.platform_params).get(platform.id, "{}")
+    entries = [
+        ("builder", builder.name, short(builder.uuid + builder.kind.encode())),
+        ("version", builder.version, short(builder.version.encode())),
+        ("analysis fingerprint", builder.analysis_fingerprint, short(builder.analysis_fingerprint.encode())),
+        ("code", builder.origin or builder.name, builder.code_digest.hex()[:_DIGEST_HEX]),
+        ("parameters", builder.params, short(builder.params.encode())),
+        ("platform parameters", params, short(params.encode())),
+        ("platform", platform.id, short("\0".join((platform.id, *sorted(platform.tags))).encode())),
+        ("asset type", builder.asset_type.hex(), short(builder.asset_type)),
+    ]
+    if builder.command is not None:
+        entries.append(("command", builder.command.command, short(repr(builder.command).encode())))
+    if debug_output:
+        entries.append(("debug output", "on", short(b"on")))
+    return tuple(entries)
+
+
+def combine(entries: Iterable[Entry]) -> str:
+    """Return one digest over entries, in the order given."""
+    return short("\n".join("\t".join(entry) for entry in entries).encode("utf-8", "surrogatepass"))
+
+
+def plan_entries(plan: JobPlan) -> Manifest:
+    """Return what an analysis said about the job beyond its name; nothing for a plain one."""
+    entries: list[Entry] = []
+    if plan.params != "{}":
+        entries.append(("job parameters", plan.params, short(plan.params.encode())))
+    if plan.additional_fingerprint:
+        entries.append(("additional fingerprint", plan.additional_fingerprint, short(plan.additional_fingerprint.encode())))
+    return tuple(entries)
+
+
+def number(manifest: Sequence[Entry]) -> int:
+    """Return the fingerprint of a manifest: 63 bits, never 0 (0 means "none" in the database)."""
+    text = "\n".join("\t".join(entry) for entry in manifest).encode("utf-8", "surrogatepass")
+    return (int.from_bytes(hashlib.sha256(text).digest()[:8]) >> 1) or 1
+
+
+def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
+    """Return one digest over the (named) products of a job: what an Order dependency covers."""
+    parts = [
+        f"{product.name}\t{product.sub_id}\t{product.flags}\t{product.digest.hex()}"
+        for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))
+        if not sub_ids or product.sub_id in sub_ids
+    ]
+    return short("\n".join(parts).encode())
+
+
+_PHRASES = {
+    "builder": "the builder '{name}'",
+    "version": "the builder's version",
+    "analysis fingerprint": "the builder's analysis fingerprint",
+    "code": "the builder's code or tools ('{name}')",
+    "parameters": "the builder's parameters",
+    "platform parameters": "the builder's parameters for this platform",
+    "platform": "the platform '{name}' or its tags",
+    "asset type": "the asset type",
+    "command": "the command line",
+    "debug output": "debug output",
+    "job parameters": "the parameters of the job",
+    "additional fingerprint": "the job's additional fingerprint",
+    "source": "source '{name}'",
+    "dependency": "dependency '{name}'",
+    "discovered": "dependency '{name}' (found while processing)",
+    "companion": "companion '{name}'",
+    "job": "the fingerprint of job '{name}'",
+    "products": "the products of job '{name}'",
+    "ring": "the ring through '{name}'",
+    "rule": "the configuration of builder '{name}'",
+}
+_VALUED = frozenset(
+    {"version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters", "additional fingerprint"}
+)
+
+
+def _phrase(kind: str, name: str) -> str:
+    return _PHRASES.get(kind, kind).format(name=name)
+
+
+def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> str:
+    """Say in words how two manifests differ, naming at most `limit` inputs; "" when they are equal."""
+    before = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in old}
+    after = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in new}
+    said: list[str] = []
+    for slot in sorted(before.keys() | after.keys()):
+        was, now = before.get(slot), after.get(slot)
+        if was == now or (was and now and was[1] == now[1]):
+            continue
+        said.append(_difference(slot[0], was, now))
+    if len(said) > limit:
+        said[limit:] = [f"and {len(said) - limit} more"]
+    return "; ".join(said)
+
+
+def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | None) -> str:
+    name = (now or was or ("", ""))[0]
+    phrase = _phrase(kind, name)
+    if was is None or was[1] == MISSING:
+        return f"{phrase} is new" if kind not in _VALUED else f"{phrase} was set to '{name}'"
+    if now is None or now[1] == MISSING:
+        return f"{phrase} is gone"
+    if kind in _VALUED:
+        return f"{phrase} changed from '{was[0]}' to '{now[0]}'"
+    return f"{phrase} changed ({was[1][:8]} -> {now[1][:8]})"
+
+
+def dump(manifest: Sequence[Entry]) -> str:
+    """Return a manifest as compact JSON, the form in which it rests."""
+    return _encode(manifest) if manifest else "[]"
+
+
+def load(text: str | bytes | None) -> Manifest:
+    """Return the manifest that `dump` wrote; () for none."""
+    return tuple((kind, name, digest) for kind, name, digest in json.loads(text)) if text else ()

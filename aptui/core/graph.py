@@ -1,0 +1,279 @@
+"""What a job is made of, right now: its manifest, or the keys it still waits for. It looks; it moves nothing.
+
+Rings never block. Rings of source dependencies are legal: the closure simply holds every member. A job dependency that leads back to
+the job itself is ignored for blocking and enters the manifest by name alone, so that the answer is the same whatever ran first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aptui.core import fingerprint
+from aptui.core.fingerprint import Entry, Manifest
+from aptui.core.memory import UNSETTLED, Memory, Unsettled
+from aptui.core.model import (
+    SETTLED,
+    Builder,
+    Companion,
+    DependencyKind,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobDependency,
+    PathKey,
+    Project,
+    RelPath,
+    Source,
+    SourceEdge,
+    SourceUuid,
+)
+from aptui.core.paths import key_of, normalize
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes nobody has read yet."""
+
+    manifest: Manifest
+    waits: set[PathKey]
+    unread: dict[PathKey, FileFact]
+    blockers: list[Job]
+    misses_dependency: bool = False
+    ring: tuple[str, ...] = ()
+
+
+class Graph:
+    """Answers "what is this job made of?" over a project's memory."""
+
+    def __init__(self, project: Project, memory: Memory) -> None:
+        self._project = project
+        self._memory = memory
+        self._builders = {builder.uuid: builder for builder in project.builders}
+        self._platforms = {platform.id: platform for platform in project.platforms}
+        self._roots = [(folder.path + "/", folder.id) for folder in project.scan_folders]
+        self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
+        self._companions = [(companion, re.compile(companion.source.regex, re.IGNORECASE)) for companion in project.companions]
+
+    # --------------------------------------------------------------------------------------------------------------- rules
+
+    def rule(self, builder: Builder, platform: str) -> tuple[Entry, Manifest]:
+        """Return the one entry that stands for all the configuration says about (builder, platform), and its expansion."""
+        found = self._rules.get((builder.uuid, platform))
+        if found is None:
+            entries = fingerprint.rule_entries(builder, self._platforms[platform], debug_output=self._project.debug_output)
+            found = (("rule", builder.name, fingerprint.combine(entries)), entries)
+            self._rules[builder.uuid, platform] = found
+        return found
+
+    def companions_of(self, rel: RelPath) -> list[PathKey]:
+        """Return the keys of the metadata companions that `rel` may have, existing or not."""
+        if not self._companions:
+            return []
+        return [_companion_key(companion, rel) for companion, regex in self._companions if regex.fullmatch(rel)]
+
+    def owners_of(self, rel: RelPath) -> list[PathKey]:
+        """Return the keys that `rel` may be a companion of."""
+        key, found = key_of(rel), []
+        for companion, regex in self._companions:
+            suffix = "." + companion.suffix.lower()
+            if not key.endswith(suffix):
+                continue
+            owner = key[: -len(suffix)] + ("." + companion.replaces.lower() if companion.replaces else "")
+            if regex.fullmatch(owner):
+                found.append(PathKey(owner))
+        return found
+
+    # ------------------------------------------------------------------------------------------------------------ manifests
+
+    def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
+        """Assemble the manifest of an analysis: builder, platforms, source, and all its builder was told to depend on last time."""
+        builder = self._builders[job.builder]
+        entries = [self.rule(builder, platform)[0] for platform in platforms]
+        entries.append(("source", job.source.rel, fingerprint.file_digest(job.source.fact.digest if job.source.fact else None)))
+        assembly = Assembly((), set(), {}, [])
+        entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
+        assembly.manifest = tuple(entries)
+        return assembly
+
+    def job(self, job: Job) -> Assembly:
+        """Assemble the manifest of a job."""
+        assert job.plan is not None
+        source = job.source
+        entries = [self.rule(self._builders[job.builder], job.platform)[0], *fingerprint.plan_entries(job.plan)]
+        entries.append(("source", source.rel, fingerprint.file_digest(source.fact.digest if source.fact else None)))
+        assembly = Assembly((), set(), {}, [])
+        siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
+        if siblings or self._companions:
+            entries += self._closure(source, siblings, assembly, needs_analyses=True)
+        for name, digest in job.discovered:
+            entries.append(("discovered", name, self._discovered(PathKey(name), digest, assembly)))
+        if job.plan.job_dependencies:
+            entries += self._job_dependencies(job, assembly)
+        assembly.manifest = tuple(entries)
+        return assembly
+
+    def with_discovered(self, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
+        """Return the manifest of a finished run: as planned, with what it found while processing in place of what was known before."""
+        kept = [entry for entry in manifest if entry[0] != "discovered"]
+        plain = [entry for entry in kept if entry[0] not in ("job", "products", "ring")]
+        rest = [entry for entry in kept if entry[0] in ("job", "products", "ring")]
+        found = [("discovered", name, digest[: len(fingerprint.short(b""))] or fingerprint.MISSING) for name, digest in discovered]
+        return (*plain, *found, *rest)
+
+    def _discovered(self, key: PathKey, digest: str, assembly: Assembly) -> str:
+        if key.startswith("/"):  # outside every scan folder: nobody watches it
+            return digest[: len(fingerprint.short(b""))] or fingerprint.MISSING
+        return self._digest(key, assembly) or fingerprint.MISSING
+
+    def _digest(self, key: PathKey, assembly: Assembly) -> str:
+        fact = self._memory.file(key)
+        if isinstance(fact, Unsettled):
+            assembly.waits.add(key)
+            return ""
+        if fact is None:
+            return fingerprint.MISSING
+        if not fact.digest:
+            assembly.waits.add(key)
+            assembly.unread[key] = fact
+            return ""
+        return fingerprint.file_digest(fact.digest)
+
+    def _closure(self, source: Source, jobs: Iterable[Job], assembly: Assembly, *, needs_analyses: bool) -> list[Entry]:
+        """Return entries for companions and all recursive source dependencies, by name."""
+        entries: dict[PathKey, Entry] = {}
+        for companion in self.companions_of(source.rel):
+            entries[companion] = ("companion", companion, self._digest(companion, assembly))
+        todo = [edge for job in jobs for edge in job.edges]
+        seen = {source.key}
+        while todo:
+            for key in self._resolve(todo.pop(), assembly, entries):
+                if key in seen:
+                    continue
+                seen.add(key)
+                entries[key] = ("dependency", key, self._digest(key, assembly))
+                if key in assembly.waits:
+                    continue
+                for companion in self.companions_of(RelPath(key)):
+                    entries.setdefault(companion, ("companion", companion, self._digest(companion, assembly)))
+                other = self._memory.view(key)
+                for job in other.jobs.values() if other else ():
+                    if not job.is_analysis:
+                        continue
+                    if needs_analyses and job.state not in SETTLED:
+                        assembly.waits.add(key)
+                    todo.extend(job.edges)
+        return [entries[key] for key in sorted(entries)]
+
+    def _resolve(self, edge: SourceEdge, assembly: Assembly, entries: dict[PathKey, Entry]) -> list[PathKey]:
+        if edge.kind is EdgeKind.PATH:
+            return [key_of(RelPath(edge.target))]
+        if edge.kind is EdgeKind.WILDCARD:
+            keys = self._memory.matching(edge.target)
+            if keys is UNSETTLED or isinstance(keys, Unsettled):
+                assembly.waits.add(SCAN_END)
+                return []
+            return keys
+        found = self._memory.archive.key_of(SourceUuid(bytes.fromhex(edge.target)))
+        if found is None:
+            name = PathKey(edge.target)
+            entries[name] = ("dependency", name, fingerprint.MISSING)
+            return []
+        return [found]
+
+    # ---------------------------------------------------------------------------------------------------- job dependencies
+
+    def _job_dependencies(self, job: Job, assembly: Assembly) -> list[Entry]:
+        assert job.plan is not None
+        entries: list[Entry] = []
+        for dependency in sorted(job.plan.job_dependencies):
+            other = self.find_job(dependency)
+            name = f"{dependency.source}@{dependency.platform}:{dependency.key}"
+            if isinstance(other, Unsettled):
+                assembly.waits.add(dependency.source)
+            elif other is None:
+                assembly.misses_dependency = True
+                if dependency.kind in (DependencyKind.FINGERPRINT, DependencyKind.ORDER):
+                    entries.append(("job", name, fingerprint.MISSING))
+            else:
+                entries += self._job_dependency(job, dependency, other, name, assembly)
+        return entries
+
+    def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
+        ring = self._ring(job, other)
+        if ring:
+            assembly.ring = ring
+            return [("ring", name, fingerprint.short(name.encode()))]
+        if other.state not in SETTLED and not (dependency.kind is DependencyKind.ORDER_ONCE and other.fingerprint):
+            assembly.waits.add(dependency.source)
+            assembly.blockers.append(other)
+            return []
+        if dependency.kind is DependencyKind.FINGERPRINT:
+            return [("job", name, f"{(other.planned or other.fingerprint):032x}")]
+        if dependency.kind is DependencyKind.ORDER:
+            return [("products", name, fingerprint.product_entries(other, dependency.sub_ids))]
+        return []
+
+    def find_job(self, dependency: JobDependency) -> Job | None | Unsettled:
+        """Return the job a dependency names; None when there is none, UNSETTLED when nobody can tell yet."""
+        fact = self._memory.file(dependency.source)
+        if isinstance(fact, Unsettled):
+            return UNSETTLED
+        source = self._memory.view(dependency.source)
+        if source is None:
+            return None
+        for job in source.jobs.values():
+            if job.key == dependency.key and job.platform == dependency.platform and not job.is_analysis:
+                return job
+        if any(job.is_analysis and job.state not in SETTLED for job in source.jobs.values()):
+            return UNSETTLED
+        return None
+
+    def _ring(self, job: Job, start: Job) -> tuple[str, ...]:
+        """Return the sorted names of the ring through `job` and `start`, () when `start` does not lead back to `job`."""
+        wanted, seen = _identity(job), {_identity(start)}
+        trail: list[tuple[Job, tuple[Job, ...]]] = [(start, (start,))]
+        if _identity(start) == wanted:
+            return (_name(job),)
+        while trail:
+            here, path = trail.pop()
+            for dependency in here.plan.job_dependencies if here.plan else ():
+                other = self.find_job(dependency)
+                if not isinstance(other, Job):
+                    continue
+                if _identity(other) == wanted:
+                    return tuple(sorted({_name(job), *map(_name, path)}))
+                if _identity(other) not in seen:
+                    seen.add(_identity(other))
+                    trail.append((other, (*path, other)))
+        return ()
+
+    def relative(self, path: str, source: Source) -> str | None:
+        """Return `path` (absolute, or relative to its scan folder) as a relative path; None when it lies outside all scan folders."""
+        if not path.startswith("/"):
+            return normalize(path)
+        path = "/" + normalize(path).lstrip("/")
+        for root, _scan_folder in self._roots:
+            if path.startswith(root):
+                return path[len(root) :]
+        return None
+
+
+SCAN_END = PathKey("\x00scan")
+"""The key of waiting for the end of the scan."""
+
+
+def _identity(job: Job) -> tuple[PathKey, bytes, str, str]:
+    return (job.source.key, job.builder, job.platform, job.key)
+
+
+def _name(job: Job) -> str:
+    return f"{job.source.rel}@{job.platform}:{job.key}"
+
+
+def _companion_key(companion: Companion, rel: RelPath) -> PathKey:
+    stem, dot, extension = rel.rpartition(".")
+    if companion.replaces and dot and extension.lower() == companion.replaces.lower():
+        return key_of(RelPath(f"{stem}.{companion.suffix}"))
+    return key_of(RelPath(f"{rel}.{companion.suffix}"))

@@ -1,0 +1,92 @@
+"""What one event leads to: commands, notices and rows gathered while it is handled, and the ids and tickets they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aptui.core.messages import Command, Notice, Rows, SaveRows
+from aptui.core.model import Source
+
+
+RUN_KEY_STATE = "run_keys"
+"""Where the next engine finds the highest run key that this one has reserved."""
+_BLOCK = 65_536
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Numbers that only rise, and the answer that is being written.
+
+    `ticket` is that of the rows being gathered: a source touched now rests when `ticket` is acknowledged.
+    """
+
+    source_id: int
+    job_id: int
+    product_id: int
+    run_key: int
+    reserved: int = 0
+    ticket: int = 1
+    cause: int = 0
+    commands: list[Command] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    rows: Rows = field(default_factory=dict)
+    touched: dict[Source, None] = field(default_factory=dict)
+
+    def next_source_id(self) -> int:
+        """Return a fresh id."""
+        self.source_id += 1
+        return self.source_id - 1
+
+    def next_job_id(self) -> int:
+        """Return a fresh id."""
+        self.job_id += 1
+        return self.job_id - 1
+
+    def next_product_id(self) -> int:
+        """Return a fresh id."""
+        self.product_id += 1
+        return self.product_id - 1
+
+    def next_run_key(self) -> int:
+        """Return a fresh run key, never used before: they are reserved in blocks, so that one lost in a crash does not come back."""
+        self.run_key += 1
+        if self.run_key > self.reserved:
+            self.reserved = self.run_key + _BLOCK
+            self.put("put_state", (RUN_KEY_STATE, str(self.reserved)))
+        return self.run_key - 1
+
+    def put(self, operation: str, row: tuple[object, ...]) -> None:
+        """Add one row to what is saved at the end of this event."""
+        rows = self.rows.get(operation)
+        if rows is None:
+            self.rows[operation] = [row]
+        else:
+            rows.append(row)
+
+    def put_all(self, operation: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Add rows."""
+        for row in rows:
+            self.put(operation, row)
+
+    def order(self, command: Command) -> None:
+        """Add a command."""
+        self.commands.append(command)
+
+    def flush_rows(self) -> None:
+        """Order what was gathered saved, under the present ticket; the next rows get the next one."""
+        if self.rows:
+            self.commands.append(SaveRows(self.cause, self.ticket, self.rows))
+            self.rows = {}
+            self.ticket += 1
+
+    def flush_puts(self) -> None:
+        """Order saved what was put so far, for drops are applied before puts within one transaction."""
+        if any(operation.startswith("put_") for operation in self.rows):
+            self.flush_rows()
+
+    def take(self) -> tuple[list[Command], list[Notice]]:
+        """Return the answer and begin a new one."""
+        answer = self.commands, self.notices
+        self.commands, self.notices = [], []
+        return answer

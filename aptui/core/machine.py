@@ -1,0 +1,99 @@
+"""The job machine: everything that may ever happen to a job is the one table here. It knows no files, no workers, no clock.
+
+Five rules stand above the table (architecture, "The job machine"): a job's state is assigned in one line of one file (`feed`, below); a
+result that does not name the job's current run is dropped before it gets here (the fence); commit is atomic for the machine; BLOCK and
+UNBLOCK look only at settled jobs; analysis is a job like any other.
+"""
+
+from __future__ import annotations
+
+from enum import Flag, StrEnum, auto
+
+from aptui.core.errors import InternalError
+from aptui.core.model import Job, JobState
+
+
+class Trigger(StrEnum):
+    """What can be fed to a job."""
+
+    PLAN = "PLAN"
+    MATCH = "MATCH"
+    UNBLOCK = "UNBLOCK"
+    BLOCK = "BLOCK"
+    START = "START"
+    SUCCEED = "SUCCEED"
+    FAIL = "FAIL"
+    LOST = "LOST"
+    COMMITTED = "COMMITTED"
+    COMMIT_FAILED = "COMMIT_FAILED"
+    CANCEL = "CANCEL"
+    DROP = "DROP"
+
+
+class Effect(Flag):
+    """What has to be done when a transition is taken; the pipeline turns each into a Command."""
+
+    NONE = 0
+    START = auto()
+    KILL = auto()
+    COMMIT = auto()
+    PUBLISH = auto()
+    DELETE = auto()
+
+
+class InvalidTransition(InternalError):
+    """An empty cell was asked for; nothing has changed."""
+
+
+_W, _Q, _R, _I = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING)
+_C, _F, _X = JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED
+_T, _E = Trigger, Effect
+
+Cell = tuple[JobState | None, Effect]
+
+TABLE: dict[JobState | None, dict[Trigger, Cell]] = {
+    None: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE)},
+    _W: {
+        _T.PLAN: (_W, _E.NONE),
+        _T.MATCH: (_C, _E.NONE),
+        _T.UNBLOCK: (_Q, _E.NONE),
+        _T.CANCEL: (_X, _E.NONE),
+        _T.DROP: (None, _E.DELETE),
+    },
+    _Q: {
+        _T.PLAN: (_W, _E.NONE),
+        _T.MATCH: (_C, _E.NONE),
+        _T.BLOCK: (_W, _E.NONE),
+        _T.START: (_R, _E.START),
+        _T.CANCEL: (_X, _E.NONE),
+        _T.DROP: (None, _E.DELETE),
+    },
+    _R: {
+        _T.PLAN: (_W, _E.KILL),
+        _T.MATCH: (_C, _E.KILL),
+        _T.SUCCEED: (_I, _E.COMMIT),
+        _T.FAIL: (_F, _E.NONE),
+        _T.LOST: (_Q, _E.NONE),
+        _T.CANCEL: (_X, _E.KILL),
+        _T.DROP: (None, _E.KILL | _E.DELETE),
+    },
+    _I: {_T.COMMITTED: (_C, _E.PUBLISH), _T.COMMIT_FAILED: (_F, _E.NONE)},
+    _C: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.DROP: (None, _E.DELETE)},
+    _F: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.DROP: (None, _E.DELETE)},
+    _X: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.DROP: (None, _E.DELETE)},
+}
+"""{state: {trigger: (next state, effects)}}; None = absent before, gone after. A missing cell is an error."""
+
+
+def feed(job: Job, trigger: Trigger) -> Effect:
+    """Move `job` and return what has to be done.
+
+    Raises:
+        InvalidTransition: the cell is empty; the job is as it was.
+    """
+    cell = TABLE[job.state].get(trigger)
+    if cell is None:
+        state = job.state or "absent"
+        raise InvalidTransition(f"a job that is {state} cannot take {trigger}", where=f"{job.source.rel}@{job.platform}:{job.key}")
+    job.state, effect = cell
+    return effect

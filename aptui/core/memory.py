@@ -1,0 +1,254 @@
+"""What moves: sources, folders and edges in memory, laid over what rests in the archive. It decides nothing.
+
+A source is loaded whole (`load`) before it may change, and leaves when every job of it is settled and every row about it is acknowledged
+(`acknowledge`). Looking is cheaper (`view`): it answers from memory, else from a small shelf of copies nobody may change.
+A file is *unsettled* until the scan has seen its folder and, if anybody needs them, its bytes have been read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from aptui.core.archive import Archive
+from aptui.core.model import SETTLED, EdgeKind, FileFact, PathKey, RelPath, Source
+from aptui.core.paths import key_of, parent
+from aptui.core.patterns import literal_prefix, wildcard
+
+
+class Unsettled:
+    """Type of the answer "nobody can tell yet"."""
+
+
+UNSETTLED: Final = Unsettled()
+_SHELF_SIZE = 4096
+
+
+@dataclass(slots=True)
+class PendingFolder:
+    """A folder whose row is owed: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet."""
+
+    folder: str
+    parts: dict[int, tuple[bytes, dict[RelPath, FileFact]]]
+    winners: dict[PathKey, FileFact]
+    open: set[PathKey] = field(default_factory=set)
+    ticket: int = 0
+
+
+class Memory:
+    """Sources, pending folders, edges. See the module's head."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self.sources: dict[PathKey, Source] = {}
+        self.folders: dict[str, PendingFolder] = {}
+        self.hashing: set[PathKey] = set()
+        self.unstable: set[PathKey] = set()
+        self.extra: dict[PathKey, FileFact] = {}
+        self.has_edges = archive.has_edges()
+        self.scan_is_done = True
+        self._kept: set[str] = set()
+        self._shelf: OrderedDict[PathKey, Source | None] = OrderedDict()
+        self._acknowledged = 0
+        self._dead: dict[PathKey, int] = {}
+        self._leaving: deque[tuple[int, PathKey]] = deque()
+        self._leaving_folders: deque[tuple[int, str]] = deque()
+        self._edges_in: dict[str, set[PathKey]] = {}
+        self._wildcards: dict[PathKey, list[tuple[str, re.Pattern[str]]]] = {}
+        for pattern, key in archive.wildcards():
+            self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
+
+    # ------------------------------------------------------------------------------------------------------------- sources
+
+    def load(self, keys: Iterable[PathKey]) -> list[Source]:
+        """Return the sources among `keys`, now in memory and free to change."""
+        keys = list(keys)
+        missing = [key for key in keys if key not in self.sources]
+        if missing:
+            for key, source in self.archive.sources(missing).items():
+                if key in self._dead:
+                    continue
+                self._shelf.pop(key, None)
+                self.sources[key] = source
+                self._index(source)
+        return [self.sources[key] for key in keys if key in self.sources]
+
+    def view(self, key: PathKey) -> Source | None:
+        """Return a source to look at, never to change; None when there is none."""
+        source = self.sources.get(key)
+        if source is not None:
+            return source
+        if key in self._shelf:
+            self._shelf.move_to_end(key)
+            return self._shelf[key]
+        self.view_many((key,))
+        return self._shelf.get(key)
+
+    def view_many(self, keys: Sequence[PathKey]) -> None:
+        """Put these sources on the shelf with one question."""
+        missing = [key for key in keys if key not in self.sources and key not in self._shelf]
+        if not missing:
+            return
+        found = self.archive.sources(missing)
+        for key in missing:
+            self._shelf[key] = None if key in self._dead else found.get(key)
+        while len(self._shelf) > max(_SHELF_SIZE, len(missing)):
+            self._shelf.popitem(last=False)
+
+    def add(self, source: Source) -> None:
+        """Take a new source into memory."""
+        self._shelf.pop(source.key, None)
+        self.sources[source.key] = source
+
+    def forget(self, source: Source, ticket: int) -> None:
+        """Drop a source that is gone; its rows go with `ticket`, and until then the archive's word on it does not count."""
+        del self.sources[source.key]
+        self._dead[source.key] = ticket
+        self._unindex(source)
+        self._shelf.pop(source.key, None)
+        self._wildcards.pop(source.key, None)
+
+    def leaves_after(self, source: Source, ticket: int) -> None:
+        """Let `source` leave once `ticket` is acknowledged and all its jobs are settled."""
+        source.last_ticket = max(source.last_ticket, ticket)
+        if source.last_ticket > self._acknowledged:
+            self._leaving.append((source.last_ticket, source.key))
+        else:
+            self._let_go(source)
+
+    def acknowledge(self, ticket: int) -> None:
+        """Everything up to `ticket` rests: let go of what is settled."""
+        self._acknowledged = max(self._acknowledged, ticket)
+        if self._dead:
+            self._dead = {key: owed for key, owed in self._dead.items() if owed > ticket}
+        while self._leaving and self._leaving[0][0] <= ticket:
+            _ticket, key = self._leaving.popleft()
+            source = self.sources.get(key)
+            if source is not None and source.last_ticket <= ticket:
+                self._let_go(source)
+        while self._leaving_folders and self._leaving_folders[0][0] <= ticket:
+            _ticket, folder = self._leaving_folders.popleft()
+            pending = self.folders.get(folder)
+            if pending is not None and pending.ticket <= ticket and not pending.open:
+                del self.folders[folder]
+                self.archive.forget(folder)
+                if not self.scan_is_done:
+                    self._kept.add(folder)
+
+    def _let_go(self, source: Source) -> None:
+        if self.sources.get(source.key) is source and self._is_settled_source(source):
+            self._unindex(source)
+            del self.sources[source.key]
+
+    @staticmethod
+    def _is_settled_source(source: Source) -> bool:
+        return all(job.state in SETTLED and (job.fingerprint or not job.is_analysis or job.error) for job in source.jobs.values())
+
+    # --------------------------------------------------------------------------------------------------------------- files
+
+    def begin_scan(self) -> None:
+        """A scan starts: nothing is known of any folder until it is reported."""
+        self.scan_is_done = False
+        self._kept.clear()
+
+    def end_scan(self) -> None:
+        """Everything not reported is as it was remembered, or gone."""
+        self.scan_is_done = True
+        self._kept.clear()
+
+    def keep(self, folders: Iterable[str]) -> None:
+        """These folders are as they were remembered."""
+        self._kept.update(folders)
+
+    def put_folder(self, pending: PendingFolder) -> None:
+        """A folder was reported; what was pending of it is superseded."""
+        self.folders[pending.folder] = pending
+
+    def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:
+        """Let the folder leave once its row rests."""
+        pending.ticket = ticket
+        self._leaving_folders.append((ticket, pending.folder))
+
+    def file(self, key: PathKey) -> FileFact | None | Unsettled:
+        """Return the file that wins this path, None when there is none, UNSETTLED when nobody can tell yet."""
+        if key in self.hashing or key in self.unstable:
+            return UNSETTLED
+        folder = parent(key)
+        pending = self.folders.get(folder)
+        if pending is not None:
+            return self.extra.get(key) or pending.winners.get(key)
+        if not self.scan_is_done and folder not in self._kept:
+            return UNSETTLED
+        return self.extra.get(key) or self.archive.files((key,)).get(key)
+
+    def matching(self, pattern: str) -> list[PathKey] | Unsettled:
+        """Return the keys that a wildcard matches, sorted; UNSETTLED while the scan is under way."""
+        if not self.scan_is_done:
+            return UNSETTLED
+        regex = wildcard(pattern)
+        prefix = key_of(literal_prefix(pattern))
+        keys: set[PathKey] = set()
+        for fact in self.archive.files_below(prefix):
+            key = key_of(fact.rel)
+            if parent(key) not in self.folders and regex.fullmatch(key):
+                keys.add(key)
+        for pending in self.folders.values():
+            keys.update(key for key in pending.winners if regex.fullmatch(key))
+        return sorted(keys)
+
+    # --------------------------------------------------------------------------------------------------------------- edges
+
+    def targets(self, source: Source) -> set[str]:
+        """Return what `source` depends on, in the form of the index: keys and 32 hex digits; wildcards are apart."""
+        found: set[str] = set()
+        for job in source.jobs.values():
+            for edge in job.edges:
+                if edge.kind is not EdgeKind.WILDCARD:
+                    found.add(edge.target.lower())
+            found.update(name for name, _digest in job.discovered)
+            if job.plan is not None:
+                found.update(dependency.source for dependency in job.plan.job_dependencies)
+        return found
+
+    def reindex(self, source: Source, before: set[str]) -> None:
+        """Put the edges of `source` into the index in place of `before` (what `targets` said earlier)."""
+        now = self.targets(source)
+        for target in before - now:
+            self._edges_in.get(target, set()).discard(source.key)
+        for target in now:
+            self._edges_in.setdefault(target, set()).add(source.key)
+        wildcards = [edge.target for job in source.jobs.values() for edge in job.edges if edge.kind is EdgeKind.WILDCARD]
+        if wildcards:
+            self._wildcards[source.key] = [(pattern, wildcard(pattern)) for pattern in wildcards]
+        else:
+            self._wildcards.pop(source.key, None)
+        self.has_edges = self.has_edges or bool(now) or bool(wildcards)
+
+    def _index(self, source: Source) -> None:
+        for target in self.targets(source):
+            self._edges_in.setdefault(target, set()).add(source.key)
+
+    def _unindex(self, source: Source) -> None:
+        for target in self.targets(source):
+            keys = self._edges_in.get(target)
+            if keys is not None:
+                keys.discard(source.key)
+                if not keys:
+                    del self._edges_in[target]
+
+    def dependents(self, targets: Sequence[str]) -> set[PathKey]:
+        """Return the keys of sources that depend on any of `targets`, wildcards included."""
+        if not self.has_edges:
+            return set()
+        found: set[PathKey] = set()
+        for keys in self.archive.dependents(targets).values():
+            found.update(key for key in keys if key not in self.sources and key not in self._dead)
+        for target in targets:
+            found.update(self._edges_in.get(target, ()))
+        for key, patterns in self._wildcards.items():
+            if key not in found and any(regex.fullmatch(target) for _text, regex in patterns for target in targets):
+                found.add(key)
+        return found

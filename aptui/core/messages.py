@@ -1,0 +1,467 @@
+"""The three vocabularies: Events (facts, past tense), Commands (orders, imperative), Notices (news); and what travels to workers.
+
+Events about files and runs carry batches: the loop must move thousands of them a second. Each Command and Notice carries `cause`, the
+`seq` of the event that led to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from aptui.core.model import FileFact, JobPlan, PathKey, Product, RelPath, RunKey, SourceEdge
+
+# ---------------------------------------------------------------------------------------------------- to and from workers
+
+
+class LogLevel(IntEnum):
+    """Severity of a log record as the reference writes it (spec/surface.md §1.2)."""
+
+    DEBUG = 0
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One line of a job's log. `window` is the reference's word for where it came from; `context` are key/value pairs shown with it."""
+
+    level: int
+    window: str
+    text: str
+    time_ms: int
+    context: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyseOrder:
+    """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path; platforms are ids it works for."""
+
+    run_key: int
+    builder: str
+    root: str
+    rel: str
+    source_uuid: bytes
+    platforms: tuple[str, ...]
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOrder:
+    """Do one job. `params` is the canonical JSON of the plan's parameters; `staging` an absolute folder that the run may fill alone.
+
+    `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the outcome is STALE.
+    `source_digest` is the digest those bytes had.
+    """
+
+    run_key: int
+    builder: str
+    root: str
+    rel: str
+    source_uuid: bytes
+    platform: str
+    job_key: str
+    params: str
+    additional_fingerprint: str
+    priority: int
+    is_critical: bool
+    expected: tuple[int, int, int, int]
+    source_digest: bytes
+    staging: str
+    limit_s: float
+    memory_limit_bytes: int
+    debug_output: bool = False
+    keeps_temp: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOrder:
+    """Copy one source to the file `staged`. When its digest equals `present_digest`, nothing is written (the product is there already)."""
+
+    run_key: int
+    path: str
+    staged: str
+    present_digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HashOrder:
+    """Read the files at these absolute paths; one answer each, in order."""
+
+    order: int
+    paths: tuple[str, ...]
+
+
+class Outcome(IntEnum):
+    """How a run ended. LOST: its worker died while it ran. RETURNED: its worker died before it began. STALE: its source changed under it."""
+
+    SUCCEEDED = 0
+    FAILED = 1
+    LOST = 2
+    RETURNED = 3
+    STALE = 4
+    CANCELLED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StagedProduct:
+    """A product as a worker left it: `staged` is its absolute path in staging ("" = equal to the one in the cache, nothing staged).
+
+    `name` is relative to the platform's cache folder, in lower case, `/` between parts.
+    """
+
+    staged: str
+    name: str
+    sub_id: int
+    asset_type: bytes
+    flags: int
+    digest: bytes
+    hash64: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyseResult:
+    """What `create_jobs` said. `error` is "" on success, else one line."""
+
+    run_key: int
+    outcome: int
+    error: str = ""
+    plans: tuple[JobPlan, ...] = ()
+    edges: tuple[SourceEdge, ...] = ()
+    log: tuple[LogRecord, ...] = ()
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What one run of a job left behind. `error` is "" on success, else one line, the first error.
+
+    `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while processing:
+    ((absolute path, digest hex or "" when missing), ...).
+    """
+
+    run_key: int
+    outcome: int
+    error: str = ""
+    products: tuple[StagedProduct, ...] = ()
+    source_digest: bytes = b""
+    discovered: tuple[tuple[str, str], ...] = ()
+    log: tuple[LogRecord, ...] = ()
+    warnings: int = 0
+    errors: int = 0
+    duration_ms: int = 0
+    peak_rss_bytes: int = 0
+    command_line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HashResult:
+    """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), or None when gone or changed while read.
+
+    Both digest b"" and size -1 mean the file cannot be read; `errors` then holds {index: text} as pairs.
+    """
+
+    order: int
+    files: tuple[tuple[bytes, int, int, int, int, int] | None, ...]
+    errors: tuple[tuple[int, str], ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------------------------ events
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStarted:
+    """A scan began. `is_full`: every file's bytes are read again. `epoch_is_new`: the first scan of this engine."""
+
+    seq: int
+    is_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSeen:
+    """One relative folder (over all scan folders) differs from what is remembered, or must be looked at again.
+
+    Args:
+        seq: the event's number.
+        folder: relative folder in lower case, "" = top.
+        facts: files that won their path and are new or changed, or all of them when `is_reassessed`; digest present when remembered.
+        gone: keys that were remembered here and are no more.
+        clashes: {key of each clashing file: the other names} for files of one scan folder that differ only in case; their facts are not
+            in `facts` but here: (fact, others).
+        rows: what the folder table will hold: (scan folder id, folder digest, all files of that part) for each scan folder that has it.
+    """
+
+    seq: int
+    folder: str
+    facts: tuple[FileFact, ...]
+    gone: tuple[PathKey, ...]
+    clashes: tuple[tuple[FileFact, tuple[str, ...]], ...]
+    rows: tuple[tuple[int, bytes, tuple[FileFact, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldersKept:
+    """These relative folders (lower case) are as they were remembered."""
+
+    seq: int
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsFree:
+    """So many messages may be sent to workers now."""
+
+    seq: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFinished:
+    """Every folder has been reported; a path not seen is gone."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesHashed:
+    """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read."""
+
+    seq: int
+    facts: tuple[FileFact, ...]
+    unreadable: tuple[tuple[PathKey, str], ...] = ()
+    unstable: tuple[PathKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunsFinished:
+    """Results of runs, analyses among them, in the order they came."""
+
+    seq: int
+    results: tuple[AnalyseResult | RunResult, ...]
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsCommitted:
+    """The commit ordered by `CommitProducts` ended: `failed` are (run key, error text), everything else is in place and recorded."""
+
+    seq: int
+    committed: tuple[int, ...]
+    failed: tuple[tuple[int, str], ...]
+    durations_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsLost:
+    """Products recorded but not in the cache any more (product names)."""
+
+    seq: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSaved:
+    """Everything ordered with tickets up to `ticket` rests in the database."""
+
+    seq: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Somebody asks: verb is "reprocess", "cancel", "escalate" or "stop"; `keys` are sources, `job_ids` jobs."""
+
+    seq: int
+    verb: str
+    keys: tuple[PathKey, ...] = ()
+    job_ids: tuple[int, ...] = ()
+    value: int = 0
+
+
+Event = (
+    ScanStarted
+    | FolderSeen
+    | FoldersKept
+    | ScanFinished
+    | SlotsFree
+    | FilesHashed
+    | RunsFinished
+    | ProductsCommitted
+    | ProductsLost
+    | RowsSaved
+    | Asked
+)
+
+# ---------------------------------------------------------------------------------------------------------------- commands
+
+Rows = dict[str, list[tuple[object, ...]]]
+"""{operation of store/writer.py: parameter tuples}; applied in the writer's fixed order within one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class HashFiles:
+    """Read the bytes of these files; answered by `FilesHashed`."""
+
+    cause: int
+    files: tuple[FileFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartRuns:
+    """One message to one worker: orders of one kind."""
+
+    cause: int
+    orders: tuple[AnalyseOrder | ProcessOrder | CopyOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KillRuns:
+    """Stop these runs; nothing that they still say counts."""
+
+    cause: int
+    run_keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommit:
+    """One job's part of a commit: move `products` in, delete the names in `stale`, then save `rows`."""
+
+    run_key: int
+    job_id: int
+    products: tuple[tuple[str, Product], ...]
+    stale: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[object, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitProducts:
+    """Commit these jobs together; the loop performs it before it takes the next event."""
+
+    cause: int
+    commits: tuple[JobCommit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteProducts:
+    """Remove products (names) from the cache after the rows of ticket `ticket` are saved."""
+
+    cause: int
+    names: tuple[str, ...]
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRows:
+    """Save in one transaction; answered by `RowsSaved(ticket)`. Orders are saved in the order they are given."""
+
+    cause: int
+    ticket: int
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLog:
+    """Write the log of a run to `file` (relative to the log folder); empty records write nothing."""
+
+    cause: int
+    file: str
+    records: tuple[LogRecord, ...]
+    warnings: int = 0
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DropLogs:
+    """Remove superseded logs (relative to the log folder)."""
+
+    cause: int
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardStaging:
+    """Throw away what these runs staged."""
+
+    cause: int
+    run_keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """These files changed while they were read: look at them again soon."""
+
+    cause: int
+    keys: tuple[PathKey, ...]
+
+
+Command = (
+    HashFiles | StartRuns | KillRuns | CommitProducts | DeleteProducts | SaveRows | WriteLog | DropLogs | DiscardStaging | LookAgain
+)
+
+# ----------------------------------------------------------------------------------------------------------------- notices
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone."""
+
+    cause: int
+    job_id: int
+    source: RelPath
+    scan_folder: int
+    platform: str
+    job_key: str
+    builder: str
+    status: str
+    reason: str
+    error: str
+    warnings: int
+    errors: int
+    duration_ms: int
+    log_file: str
+    run_key: RunKey
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsChanged:
+    """Products published or removed: (name, digest hex or "" when removed)."""
+
+    cause: int
+    products: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesChanged:
+    """Sources that appeared, changed or went: (relative path, is present)."""
+
+    cause: int
+    sources: tuple[tuple[RelPath, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence for people about the whole engine, not a job: "a link to a folder is not followed: …"."""
+
+    cause: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts, made by the loop at most 10 times a second."""
+
+    cause: int
+    files_scanned: int
+    analyses_waiting: int
+    analyses_running: int
+    jobs_waiting: int
+    jobs_running: int
+    jobs_done: int
+    jobs_failed: int
+    is_scanning: bool
+
+
+Notice = JobChanged | ProductsChanged | SourcesChanged | Said | Progress

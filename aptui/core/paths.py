@@ -1,0 +1,123 @@
+"""Names of files as text and bytes, the identity of a path, and which scan folder wins; no file is touched here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+
+from aptui.core.model import FileFact, PathKey, RelPath, SourceUuid
+
+# A file name is bytes; the database and the wire want text. Valid UTF-8 stays as it is; every other byte 0xNN becomes U+10FFNN,
+# a private character that nobody types. A name that really holds one of U+10FF80…U+10FFFF is escaped byte by byte too, so that
+# the pair stays reversible. Python's own `surrogateescape` does the same with U+DCNN, which neither SQLite nor JSON accepts.
+_ESCAPE = 0x10FF00
+_LONE = 0xDC00
+_TO_ESCAPE = re.compile("[\udc80-\udcff\U0010ff80-\U0010ffff]")
+_ESCAPED = re.compile("[\U0010ff80-\U0010ffff]")
+
+
+def to_text(name: bytes) -> str:
+    """Return `name` as text that is valid in SQLite and JSON; `from_text` gives the same bytes back."""
+    if name.isascii():
+        return name.decode("ascii")
+    return _TO_ESCAPE.sub(_escape, name.decode("utf-8", "surrogateescape"))
+
+
+def from_text(text: str) -> bytes:
+    """Return the bytes whose text form is `text`."""
+    if text.isascii():
+        return text.encode("ascii")
+    return _ESCAPED.sub(lambda match: chr(ord(match[0]) - _ESCAPE + _LONE), text).encode("utf-8", "surrogateescape")
+
+
+def _escape(match: re.Match[str]) -> str:
+    return "".join(chr(_ESCAPE + byte) for byte in match[0].encode("utf-8", "surrogateescape"))
+
+
+def key_of(rel: str) -> PathKey:
+    """Return what identifies a source across scan folders: its relative path in lower case."""
+    return PathKey(rel.lower())
+
+
+def name_uuid(name: bytes) -> bytes:
+    """Return the name UUID of `name`: SHA-1 without a namespace, with the bits of version 5 (spec/surface.md §4)."""
+    digest = bytearray(hashlib.sha1(name, usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x5F | 0x50
+    digest[8] = digest[8] & 0xBF | 0x80
+    return bytes(digest)
+
+
+def path_uuid(rel: str) -> SourceUuid:
+    """Return the UUID of a source without a `.meta` file: the name UUID of its relative path in lower case, as bytes on disk."""
+    return SourceUuid(name_uuid(from_text(rel.lower())))
+
+
+def product_name(platform: str, source_rel: str, file_name: str) -> str:
+    """Return `<platform>/<folder of the source>/<file name>` in lower case; of `file_name` only its last part counts."""
+    folder = parent(source_rel)
+    middle = f"{folder}/" if folder else ""
+    return f"{platform}/{middle}{file_name.rpartition('/')[2]}".lower()
+
+
+def normalize(path: str) -> RelPath:
+    r"""Return `path` with `/` for `\` and without `.`, `..`, doubled or trailing slashes; never made absolute (spec/engine.md §1).
+
+    An absolute path stays absolute, and a path that climbs out of its folder keeps its leading `..`.
+    """
+    path = path.replace("\\", "/")
+    root = "/" if path.startswith("/") else ""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1] != "..":
+            parts.pop()
+        elif part not in ("", ".") and not (part == ".." and root):
+            parts.append(part)
+    return RelPath(root + "/".join(parts))
+
+
+def parent(rel: str) -> str:
+    """Return the folder of `rel`, "" for one at the top."""
+    return rel.rpartition("/")[0]
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether `path` lies in `folder` or deeper; "" is the folder of all, and no folder is below itself."""
+    if not folder:
+        return bool(path)
+    return len(path) > len(folder) + 1 and path.startswith(folder) and path[len(folder)] == "/"
+
+
+Clash = tuple[FileFact, tuple[RelPath, ...]]
+"""A file and the names of the others in its scan folder that differ from it only in case."""
+
+
+def merge_folder(parts: Sequence[Iterable[FileFact]]) -> tuple[dict[PathKey, FileFact], list[Clash]]:
+    """Decide who wins in one relative folder.
+
+    A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
+    and what they override stays overridden. Clashes among overridden files are nobody's business.
+
+    Args:
+        parts: the files of that folder in each scan folder, in the order of the scan folders.
+    """
+    winners: dict[PathKey, FileFact] = {}
+    clashes: list[Clash] = []
+    taken: set[PathKey] = set()
+    for part in parts:
+        mine: dict[PathKey, FileFact] = {}
+        crowds: dict[PathKey, list[FileFact]] = {}
+        for fact in part:
+            key = PathKey(fact.rel.lower())
+            if key in taken:
+                continue
+            if key in mine:
+                crowds.setdefault(key, [mine[key]]).append(fact)
+            else:
+                mine[key] = fact
+        for key, crowd in crowds.items():
+            del mine[key]
+            clashes.extend((fact, tuple(other.rel for other in crowd if other is not fact)) for fact in crowd)
+        taken.update(mine, crowds)
+        winners.update(mine)
+    return winners, clashes

@@ -1,0 +1,112 @@
+"""Relative paths against patterns: which builders want a file, what a wildcard means, what is ignored; YAML is read elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from aptui.core.model import Pattern, PatternKind
+
+_FLAGS = re.IGNORECASE
+_SPECIAL = re.compile(r"[*?]")
+_OWN_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
+
+
+def wildcard_regex(pattern: str) -> str:
+    """Translate a wildcard pattern for `re.fullmatch`: `*` is any text, also across `/`; `?` one character; all else is itself.
+
+    `**/` is any folders, or none. All stars but the last commit to their first match, as in `fnmatch`, so that many stars do not
+    take exponential time.
+    """
+    body = "(?:.*/)?".join(_stars(part) for part in re.split(r"(?:(?<=/)|^)\*\*+/", pattern))
+    return f"(?s:{body})"
+
+
+def _stars(pattern: str) -> str:
+    first, *rest = (re.escape(part).replace(r"\?", ".") for part in re.split(r"\*+", pattern))
+    if not rest:
+        return first
+    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return f"{first}{middle}.*{rest[-1]}"
+
+
+def wildcard(pattern: str) -> re.Pattern[str]:
+    """Return the compiled form of `wildcard_regex`, ignoring case; use `fullmatch`."""
+    return re.compile(wildcard_regex(pattern), _FLAGS)
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return the folder, with its slash, below which everything lies that a wildcard pattern can match; "" for anywhere."""
+    found = _SPECIAL.search(pattern)
+    head = pattern[: found.start()] if found else pattern
+    return head[: head.rfind("/") + 1]
+
+
+def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
+    """Return `is_ignored(rel)` for `Project.ignore_regex`; an empty one ignores nothing."""
+    if not ignore_regex:
+        return lambda _rel: False
+    match = re.compile(ignore_regex, _FLAGS).fullmatch
+    return lambda rel: match(rel) is not None
+
+
+class PatternSet:
+    """Which of many builders want a path.
+
+    Nearly all patterns are `*.ext`: those are one look-up per dot of the file's name. The rest are joined to one regex per
+    builder, behind one gate of them all, so that a path which nobody wants costs a single match.
+    """
+
+    def __init__(self, builders: Sequence[Sequence[Pattern]]) -> None:
+        suffixes: dict[str, list[int]] = {}
+        rest: list[tuple[int, re.Pattern[str]]] = []
+        for index, patterns in enumerate(builders):
+            others = []
+            for pattern in patterns:
+                suffix = _suffix(pattern)
+                if suffix:
+                    suffixes.setdefault(suffix, []).append(index)
+                else:
+                    others.append(pattern.regex)
+            rest.extend((index, regex) for regex in _join(others))
+        self._suffixes = {suffix: tuple(dict.fromkeys(indices)) for suffix, indices in suffixes.items()}
+        self._rest = rest
+        self._gates = _join([regex.pattern for _, regex in rest])
+
+    def builders_for(self, rel: str) -> tuple[int, ...]:
+        """Return the indices of the builders that want `rel`, ascending."""
+        wanted = self._by_suffix(rel)
+        if not any(gate.fullmatch(rel) for gate in self._gates):
+            return wanted
+        return tuple(sorted({*wanted, *(index for index, regex in self._rest if regex.fullmatch(rel))}))
+
+    def _by_suffix(self, rel: str) -> tuple[int, ...]:
+        name = rel[rel.rfind("/") + 1 :].lower()
+        found: tuple[int, ...] = ()
+        dot = name.find(".")
+        while dot >= 0:
+            indices = self._suffixes.get(name[dot:])
+            if indices:
+                found = tuple(sorted({*found, *indices})) if found else indices
+            dot = name.find(".", dot + 1)
+        return found
+
+
+def _suffix(pattern: Pattern) -> str:
+    """Return ".ext" in lower case for a glob `*.ext`, else ""."""
+    text = pattern.text
+    is_plain = pattern.kind is PatternKind.GLOB and text.startswith("*.") and not _SPECIAL.search(text, 1) and "/" not in text
+    return text[1:].lower() if is_plain and text.isascii() else ""
+
+
+def _join(regexes: Iterable[str]) -> list[re.Pattern[str]]:
+    """Join what can be joined: groups would be renumbered, and flags for the whole may only stand in front."""
+    plain: list[str] = []
+    alone: list[re.Pattern[str]] = []
+    for regex in regexes:
+        compiled = re.compile(regex, _FLAGS)
+        if compiled.groups or _OWN_FLAGS.match(regex):
+            alone.append(compiled)
+        else:
+            plain.append(f"(?:{regex})")
+    return ([re.compile("|".join(plain), _FLAGS)] if plain else []) + alone

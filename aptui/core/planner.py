@@ -1,0 +1,64 @@
+"""Which builders a source has, and which jobs follow without asking anyone; no state of its own."""
+
+from __future__ import annotations
+
+from aptui.core.model import Builder, BuilderKind, JobPlan, Project, RelPath
+from aptui.core.patterns import PatternSet
+
+
+_ASKED_SIZE = 8192
+"""A path is asked about several times within a short while, and then never again."""
+
+
+class Planner:
+    """Answers from the configuration alone."""
+
+    def __init__(self, project: Project) -> None:
+        self._builders = project.builders
+        self._patterns = PatternSet([builder.patterns for builder in project.builders])
+        self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
+        self._asked: dict[tuple[str, int], tuple[Builder, ...]] = {}
+        self._inline: dict[tuple[bytes, int], tuple[JobPlan, ...]] = {}
+        self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}
+
+    def builders_for(self, rel: RelPath, scan_folder: int) -> tuple[Builder, ...]:
+        """Return the builders that want `rel`, in the order of the configuration."""
+        found = self._asked.get((rel, scan_folder))
+        if found is None:
+            enabled = self._platforms.get(scan_folder, frozenset())
+            wanted = [self._builders[index] for index in self._patterns.builders_for(rel)]
+            found = tuple(builder for builder in wanted if any(platform in enabled for platform in builder.platforms))
+            if len(self._asked) >= _ASKED_SIZE:
+                self._asked.clear()
+            self._asked[rel, scan_folder] = found
+        return found
+
+    def wants(self, rel: RelPath, scan_folder: int) -> bool:
+        """Whether any builder wants `rel`."""
+        return bool(self.builders_for(rel, scan_folder))
+
+    def platforms_of(self, builder: Builder, scan_folder: int) -> tuple[str, ...]:
+        """Return the platforms that `builder` works for in this scan folder, in the order of the configuration."""
+        enabled = self._platforms.get(scan_folder, frozenset())
+        return tuple(platform for platform in builder.platforms if platform in enabled)
+
+    def inline_plans(self, builder: Builder, scan_folder: int) -> tuple[JobPlan, ...]:
+        """Return the jobs of a rule that needs no analysis: one for each platform, its key the builder's name."""
+        plans = self._inline.get((builder.uuid, scan_folder))
+        if plans is None:
+            plans = tuple(
+                JobPlan(builder.name, platform, _priority(builder), builder.is_critical)
+                for platform in self.platforms_of(builder, scan_folder)
+            )
+            self._inline[builder.uuid, scan_folder] = plans
+        return plans
+
+    def order_of(self, builder: bytes) -> int:
+        """Return where a builder stands in the configuration; unknown ones last."""
+        return self._order.get(builder, len(self._order))
+
+
+def _priority(builder: Builder) -> int:
+    if builder.kind is BuilderKind.COPY and builder.priority == 0:
+        return 1  # copy jobs that say nothing start before others (spec/surface.md §3.9)
+    return builder.priority

@@ -1,0 +1,143 @@
+"""Sources and jobs as rows of the database, and back from the packed columns; pure reshaping, no SQL."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aptui.core import fingerprint
+from aptui.core.model import DependencyKind, EdgeKind, Job, JobDependency, JobPlan, JobState, PathKey, Product, Source, SourceEdge
+
+Row = tuple[object, ...]
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every row
+
+STATUS = {
+    JobState.WAITING: 0,
+    JobState.QUEUED: 0,
+    JobState.RUNNING: 0,
+    JobState.COMMITTING: 0,
+    JobState.COMPLETED: 4,
+    JobState.FAILED: 2,
+    JobState.CANCELLED: 2,
+}
+"""What the reference's `Jobs.Status` holds for a state (spec/surface.md §4)."""
+RESTING = {
+    **{state: state.value for state in JobState},
+    JobState.QUEUED: "waiting",
+    JobState.RUNNING: "waiting",
+    JobState.COMMITTING: "waiting",
+}
+"""What `state` columns hold: a job that was moving is owed work again."""
+
+
+def signed(value: int) -> int:
+    """Return an unsigned 64-bit number as SQLite stores it."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def source_row(source: Source) -> Row:
+    """Return the parameters of "put_source"."""
+    digest = source.fact.digest if source.fact else b""
+    return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest)
+
+
+def job_row(job: Job, state: JobState | None = None) -> Row:
+    """Return the parameters of "put_job", as if the job were in `state` already when that is given."""
+    state = state or job.state or JobState.WAITING
+    return (
+        job.id, job.source.id, job.key, job.fingerprint, job.platform, job.builder, STATUS[state], job.run_key,
+        job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file,
+        job.errors, job.warnings, RESTING[state], job.planned, job.error, job.reason,
+        fingerprint.dump(job.inputs), pack_plan(job.plan, job.discovered), job.duration_ms, job.completed_ms, job.failure_cause,
+        job.escalation,
+    )  # fmt: skip
+
+
+def analysis_row(job: Job) -> Row:
+    """Return the parameters of "put_analysis"."""
+    state = job.state or JobState.WAITING
+    return (
+        job.source.id, job.builder, RESTING[state], job.fingerprint or None, job.error, job.warnings, job.errors, job.duration_ms,
+        job.completed_ms, job.log_file, job.reason, pack_analysis(job),
+    )  # fmt: skip
+
+
+def product_row(product_id: int, job: Job, product: Product) -> Row:
+    """Return the parameters of "put_product"."""
+    return (
+        product_id, job.id, product.name, product.sub_id, product.asset_type, signed(product.hash64), product.flags, product.digest,
+        product.size,
+    )  # fmt: skip
+
+
+def edge_rows(source: Source, builder: bytes) -> list[Row]:
+    """Return the parameters of "put_edge" for all that jobs of `builder` on `source` depend on."""
+    rows: set[Row] = set()
+    for (uuid, _platform, _key), job in source.jobs.items():
+        if uuid != builder:
+            continue
+        for edge in job.edges:
+            bits = 5 if edge.kind is EdgeKind.WILDCARD else 1
+            rows.add((source.uuid, builder, int(edge.kind), edge.target, bits, "", int(edge.kind is EdgeKind.UUID), source.id))
+        for name, _digest in job.discovered:
+            rows.add((source.uuid, builder, int(EdgeKind.DISCOVERED), name, 1, "", 0, source.id))
+        for dependency in job.plan.job_dependencies if job.plan else ():
+            sub_ids = ",".join(map(str, dependency.sub_ids))
+            rows.add((source.uuid, builder, int(EdgeKind.JOB), dependency.source, 2, sub_ids, 0, source.id))
+    return sorted(rows, key=repr)
+
+
+def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> str:
+    """Return a plan and what was discovered while processing as JSON; "" for a plain one (its analysis or rule knows the rest)."""
+    if plan is None or (not discovered and _is_plain(plan)):
+        return ""
+    return _encode([_plan_to_json(plan), discovered])
+
+
+def unpack_plan(text: str, key: str, platform: str) -> tuple[JobPlan, tuple[tuple[str, str], ...]]:
+    """Return what `pack_plan` packed."""
+    if not text:
+        return JobPlan(key, platform), ()
+    plan, discovered = json.loads(text)
+    return _plan_from_json(plan), tuple((name, digest) for name, digest in discovered)
+
+
+def pack_analysis(job: Job) -> str:
+    """Return the plans and edges of an analysis as JSON."""
+    plans = [_plan_to_json(plan) for plan in job.plans]
+    return _encode([plans, [[int(edge.kind), edge.target] for edge in job.edges]])
+
+
+def unpack_analysis(text: str) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
+    """Return what `pack_analysis` packed."""
+    if not text:
+        return (), ()
+    plans, edges = json.loads(text)
+    return tuple(map(_plan_from_json, plans)), tuple(SourceEdge(EdgeKind(kind), target) for kind, target in edges)
+
+
+def _is_plain(plan: JobPlan) -> bool:
+    return not (plan.additional_fingerprint or plan.job_dependencies or plan.params != "{}")
+
+
+def _plan_to_json(plan: JobPlan) -> list[Any]:
+    dependencies = [[item.source, item.key, item.platform, int(item.kind), item.sub_ids] for item in plan.job_dependencies]
+    return [
+        plan.key, plan.platform, plan.priority, plan.is_critical, plan.additional_fingerprint, plan.params, dependencies,
+    ]  # fmt: skip
+
+
+def _plan_from_json(data: list[Any]) -> JobPlan:
+    key, platform, priority, is_critical, additional, params, dependencies = data
+    return JobPlan(
+        key,
+        platform,
+        priority,
+        is_critical,
+        additional,
+        params,
+        tuple(
+            JobDependency(PathKey(source), job_key, on, DependencyKind(kind), tuple(sub_ids))
+            for source, job_key, on, kind, sub_ids in dependencies
+        ),
+    )

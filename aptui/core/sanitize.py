@@ -1,0 +1,45 @@
+r"""Makes text that others wrote (builders, file names, logs) safe for a terminal; requirement SEC-1 of design/reliability.md §3.2.
+
+Escape sequences go, in their 7-bit and 8-bit forms, finished or not. Whatever control character is left is *shown* instead of obeyed, so
+that nothing can be put together again from the remains: C0 as its picture (`␛`), C1, bidirectional and zero-width controls as U+FFFD. Bytes
+of a file name that are no UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text stays where it was: in the log file, in the database.
+"""
+
+from __future__ import annotations
+
+import re
+
+TAB = "    "
+
+# One alternative a kind; every part excludes what begins the next one, so that matching is linear however the text was made up.
+# A string sequence (OSC, DCS, APC, PM, SOS) that nobody ends stops at the end of its line: it must not swallow the rest of a log.
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
+    r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x18\x1a\x1b\x9c\r\n]*(?:\x07|\x18|\x1a|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]+[0-~]?"  # choice of character sets, as in `tput sgr0`
+)
+_C0 = re.compile(r"[\x00-\x1f\x7f]")
+_HIDDEN = re.compile(
+    "[\x80-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udc7f\udd00-\udfff\U000e0000-\U000e0fff]"
+)
+_BYTES = re.compile("[\udc80-\udcff\U0010ff80-\U0010ffff]")
+
+
+def sanitize(text: str) -> str:
+    """Return one line that no terminal acts on; line breaks become pictures."""
+    if text.isprintable():
+        return text
+    text = _SEQUENCE.sub("", text).replace("\t", TAB)
+    text = _C0.sub(_picture, text)
+    text = _HIDDEN.sub("\ufffd", text)
+    return _BYTES.sub(lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", text)
+
+
+def sanitize_lines(text: str) -> str:
+    r"""Return text that no terminal acts on, with its line breaks (`\n`, `\r\n`) kept as `\n`."""
+    return "\n".join(sanitize(line) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _picture(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return "\u2421" if code == 0x7F else chr(0x2400 + code)

@@ -1,0 +1,1 @@
+"""Deeds: each file here owns exactly one piece of the outside world."""

@@ -1,0 +1,120 @@
+"""Messages to workers and what becomes of their orders: the bookkeeping of the pool, without processes or clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from aptui.core.messages import (
+    AnalyseOrder,
+    AnalyseResult,
+    CopyOrder,
+    HashOrder,
+    HashResult,
+    LogLevel,
+    LogRecord,
+    Outcome,
+    ProcessOrder,
+    RunResult,
+)
+from aptui.engine import wire
+from aptui.engine.runner_output import BoundedText, count_levels, records_of
+
+Order = AnalyseOrder | ProcessOrder | CopyOrder
+Result = AnalyseResult | RunResult | HashResult
+
+
+@dataclass(slots=True)
+class Message:
+    """Orders of one kind that travel together. `done` of them are answered; the next one is what the worker is at.
+
+    `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order.
+    """
+
+    kind: wire.Kind
+    orders: list[Order]
+    hash_order: HashOrder | None = None
+    done: int = 0
+    began_s: float = 0.0
+    cancelled: set[int] = field(default_factory=set)
+    tries: int = 0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a second message may wait behind this one: copies and hashes do not keep a worker long."""
+        return self.kind in (wire.Kind.COPY, wire.Kind.HASH)
+
+    @property
+    def current(self) -> AnalyseOrder | ProcessOrder | None:
+        """The order whose builder is at work, None for copies, hashes and when all is done."""
+        if self.is_short or self.done >= len(self.orders):
+            return None
+        order = self.orders[self.done]
+        return None if isinstance(order, CopyOrder) else order
+
+    @property
+    def rest(self) -> list[Order]:
+        """The orders that are not answered yet."""
+        return self.orders[self.done :]
+
+    def frame(self) -> bytes:
+        """Return the frame for the worker."""
+        return wire.encode(self.kind, self.hash_order or self.rest)
+
+
+def message_of(orders: Sequence[Order]) -> Message:
+    """Return the message for orders, which must be of one kind."""
+    match orders[0]:
+        case AnalyseOrder():
+            kind = wire.Kind.ANALYSE
+        case ProcessOrder():
+            kind = wire.Kind.PROCESS
+        case CopyOrder():
+            kind = wire.Kind.COPY
+    return Message(kind, list(orders))
+
+
+def builder_of(order: Order) -> str:
+    """Return the name of an order's builder; copy orders have none."""
+    return "" if isinstance(order, CopyOrder) else order.builder
+
+
+# ------------------------------------------------------------------------------------------------------------------- results
+
+
+def ended(order: Order, outcome: Outcome, error: str = "", log: Iterable[LogRecord] = ()) -> AnalyseResult | RunResult:
+    """Return the result of a run that its worker cannot answer for."""
+    records = tuple(log)
+    if isinstance(order, AnalyseOrder):
+        return AnalyseResult(order.run_key, outcome, error, log=records)
+    warnings, errors = count_levels(records)
+    return RunResult(order.run_key, outcome, error, log=records, warnings=warnings, errors=errors)
+
+
+def broken_off(
+    order: AnalyseOrder | ProcessOrder, outcome: Outcome, error: str, text: BoundedText, duration_s: float
+) -> AnalyseResult | RunResult:
+    """Return the result of the run that a worker was at when it ended, with what it had written."""
+    now_ms = time.time_ns() // 1_000_000
+    records = records_of(text, order.builder, now_ms)
+    if error:
+        records.append(LogRecord(LogLevel.ERROR, order.builder, error, now_ms))
+    return replace(ended(order, outcome, error, records), duration_ms=int(duration_s * 1000))
+
+
+def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, window: str) -> AnalyseResult | RunResult:
+    """Return the result with the builder's output in its log, before what it logged itself."""
+    if not text:
+        return result
+    records = records_of(text, window, time.time_ns() // 1_000_000)
+    if isinstance(result, AnalyseResult):
+        return replace(result, log=(*records, *result.log))
+    warnings, errors = count_levels(records)
+    return replace(result, log=(*records, *result.log), warnings=result.warnings + warnings, errors=result.errors + errors)
+
+
+def unhashed(order: HashOrder, error: str) -> HashResult:
+    """Return the answer to a hash order over which two workers died."""
+    files = tuple((b"", 0, -1, 0, 0, 0) for _ in order.paths)
+    return HashResult(order.order, files, tuple((index, error) for index in range(len(files))))

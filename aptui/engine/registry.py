@@ -1,0 +1,294 @@
+"""Which Python builders there are: completes configured builders from their classes, and finds those in a project's `builders/` folder.
+
+No builder code runs in the engine: a short-lived process looks at the classes (`runner_describe`), and a JSON file remembers what it saw, by
+size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no import, no metadata of packages.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from aptui.core.errors import UserError
+from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
+from aptui.core.paths import name_uuid
+from aptui.core.patterns import wildcard_regex
+
+FOLDER = "builders"
+_LIMIT_S = 120.0
+_ENTRY = "entry:"
+
+
+@dataclass(slots=True)
+class Question:
+    """`entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted."""
+
+    entry: str = ""
+    path: str = ""
+
+
+@dataclass(slots=True)
+class Description:
+    """One builder class."""
+
+    name: str
+    origin: str
+    version: str
+    analysis_fingerprint: str
+    patterns: tuple[str, ...]
+    flags: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Answer:
+    """`files` are (path, size, mtime_ns, SHA-256 hex) of the code; `error` is "" when there are classes.
+
+    `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file.
+    """
+
+    classes: list[Description] = field(default_factory=list)
+    files: list[tuple[str, int, int, str]] = field(default_factory=list)
+    error: str = ""
+    kind: str = ""
+    line: int = 0
+    known: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What the cache file holds. `signature` covers interpreter and installed packages; `entries` by name, `files` by path."""
+
+    signature: str = ""
+    entries: dict[str, Answer] = field(default_factory=dict)
+    files: dict[str, Answer] = field(default_factory=dict)
+
+
+def builder_uuid(name: str) -> bytes:
+    """Return the UUID of the builder called `name`."""
+    return name_uuid(f"aptui:builder:{name}".encode())
+
+
+def complete(
+    builders: tuple[Builder, ...], project_dir: Path, cache_file: Path, platforms: tuple[str, ...] = ()
+) -> tuple[Builder, ...]:
+    """Return `builders` with version, patterns, analysis fingerprint and code digest of their classes, and the project's own added.
+
+    A builder whose origin is `entry:NAME` may also name a class in the project's `builders/` folder; one that is configured so is not added a
+    second time.
+
+    Args:
+        builders: from the configuration; patterns given there win over those of the class.
+        project_dir: its `builders/*.py` are looked at; names that start with `_` are for their helpers.
+        cache_file: where to remember; may be absent, unreadable or unwritable.
+        platforms: enabled platforms, for builders that the configuration does not mention.
+
+    Raises:
+        UserError: no such builder, a file that cannot be imported, two builders of one name.
+    """
+    memory = _remembered(cache_file)
+    paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
+    files = _answers({path: Question(path=path) for path in paths}, memory.files)
+    own = {found.name: (found, path) for path in paths for found in files[path].classes}
+    _check_own_names(files, paths)
+    names = {_entry_name(builder) for builder in builders if builder.kind is BuilderKind.PYTHON}
+    entries = _answers({name: Question(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries)
+    for path in paths:
+        _raise_file_error(files[path], path)
+    completed = [_completed(builder, own, files, entries) for builder in builders]
+    used = {builder.origin for builder in completed}
+    added = [_added(found, files[path], platforms) for found, path in own.values() if found.origin not in used]
+    _check_names([*completed, *added])
+    _remember(cache_file, _Memory(_signature(), entries, files), memory)
+    return (*completed, *added)
+
+
+# ------------------------------------------------------------------------------------------------------------------ builders
+
+
+def _entry_name(builder: Builder) -> str:
+    return builder.origin.removeprefix(_ENTRY).partition(":")[0] if builder.origin.startswith(_ENTRY) else ""
+
+
+def _completed(
+    builder: Builder, own: dict[str, tuple[Description, str]], files: dict[str, Answer], entries: dict[str, Answer]
+) -> Builder:
+    name = _entry_name(builder)
+    if builder.kind is not BuilderKind.PYTHON or not name:
+        return builder
+    if name in own:
+        found, path = own[name]
+        return _filled(builder, found, files[path])
+    answer = entries[name]
+    _raise_entry_error(answer, builder, (*answer.known, *own))
+    return _filled(builder, answer.classes[0], answer)
+
+
+def _filled(builder: Builder, found: Description, answer: Answer) -> Builder:
+    return replace(
+        builder,
+        version=found.version,
+        analysis_fingerprint=found.analysis_fingerprint,
+        patterns=builder.patterns or _patterns(found),
+        origin=found.origin,
+        code_digest=_code_digest(answer),
+        deletes_products_on_failure=builder.deletes_products_on_failure or "delete_products_on_failure" in found.flags,
+    )
+
+
+def _added(found: Description, answer: Answer, platforms: tuple[str, ...]) -> Builder:
+    builder = Builder(builder_uuid(found.name), found.name, BuilderKind.PYTHON, platforms=platforms)
+    return _filled(builder, found, answer)
+
+
+def _patterns(found: Description) -> tuple[Pattern, ...]:
+    return tuple(Pattern(PatternKind.GLOB, text, wildcard_regex(text)) for text in found.patterns)
+
+
+def _code_digest(answer: Answer) -> bytes:
+    # Names without folders, so that a project may move; sorted by them, so that only bytes count.
+    digest = hashlib.sha256()
+    for name, code in sorted((os.path.basename(path), code) for path, _, _, code in answer.files):
+        digest.update(f"{name}\0{code}\n".encode("utf-8", "surrogateescape"))
+    return digest.digest()
+
+
+# -------------------------------------------------------------------------------------------------------------------- errors
+
+
+def _raise_file_error(answer: Answer, path: str) -> None:
+    if not answer.error:
+        return
+    where = f"{path}:{answer.line}" if answer.line else path
+    what = answer.error if answer.kind == "syntax" else f"the builder cannot be loaded: {answer.error}"
+    raise UserError(what, where=where, hint=f"files in '{FOLDER}/' whose names start with '_' are not loaded")
+
+
+def _raise_entry_error(answer: Answer, builder: Builder, known: Iterable[str]) -> None:
+    if not answer.error:
+        return
+    name = _entry_name(builder)
+    if answer.kind != "unknown":
+        raise UserError(f"builder {name!r} cannot be loaded: {answer.error}")
+    names = sorted(set(known))
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(map(repr, names)) or 'none'}"
+    raise UserError(f"{answer.error} (used by {builder.name!r})", hint=hint)
+
+
+def _check_own_names(files: dict[str, Answer], paths: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for path in paths:
+        for found in files[path].classes:
+            if not re.fullmatch(r"[^\s\x00-\x1f/:]+", found.name):
+                raise UserError(f"the builder name {found.name!r} has blanks, slashes or colons in it", where=path)
+            if found.name in seen:
+                raise UserError(f"the builder {found.name!r} is also in {seen[found.name]!r}", where=path, hint="rename one of them")
+            seen[found.name] = path
+
+
+def _check_names(builders: list[Builder]) -> None:
+    seen: dict[str, Builder] = {}
+    for builder in builders:
+        if builder.name in seen:
+            where = builder.origin.removeprefix("file:").rpartition(":")[0] if builder.origin.startswith("file:") else ""
+            raise UserError(f"two builders are called {builder.name!r}", where=where, hint="rename one of them")
+        seen[builder.name] = builder
+
+
+# -------------------------------------------------------------------------------------------------------------------- memory
+
+
+def _answers(questions: dict[str, Question], known: dict[str, Answer]) -> dict[str, Answer]:
+    """Return the answer to each question, asking a process for those that are not known or not valid any more."""
+    fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
+    missing = [key for key in questions if key not in fresh]
+    if missing:
+        fresh.update(zip(missing, _ask([questions[key] for key in missing]), strict=True))
+    return {key: fresh[key] for key in questions}
+
+
+def _current(answer: Answer) -> Answer | None:
+    """Return the answer if every file of the code is as it was, with new times where only those changed; else None."""
+    if answer.error or not answer.files:
+        return None
+    current = []
+    for path, size, mtime_ns, digest in answer.files:
+        try:
+            found = os.stat(path)
+            if (found.st_size, found.st_mtime_ns) != (size, mtime_ns) and _digest_of(path) != digest:
+                return None
+        except OSError:
+            return None
+        current.append((path, found.st_size, found.st_mtime_ns, digest))
+    return replace(answer, files=current)
+
+
+def _digest_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _ask(questions: list[Question]) -> list[Answer]:
+    import subprocess  # noqa: PLC0415 - hardly ever needed: see the head of this file
+
+    from aptui.engine.pool_member import python_command, python_environment  # noqa: PLC0415 - as above
+
+    try:
+        ended = subprocess.run(
+            python_command("--describe"),
+            input=msgspec.json.encode(questions),
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=False,
+            env=python_environment(),
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        names = ", ".join(repr(question.entry or question.path) for question in questions)
+        raise UserError(f"builders cannot be loaded within {_LIMIT_S:.0f} s: one of {names} hangs at its import") from None
+    try:
+        return msgspec.json.decode(ended.stdout, type=list[Answer])
+    except msgspec.MsgspecError:
+        text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise UserError(f"builders cannot be looked at: {text[-1] if text else f'status {ended.returncode}'}") from None
+
+
+def _signature() -> str:
+    """Return what changes when the interpreter or the installed packages do: `pip` touches the folder it installs to."""
+    parts = [sys.version, sys.executable]
+    for folder in sys.path:
+        if folder.endswith(("site-packages", "dist-packages")):
+            try:
+                parts.append(f"{folder}:{os.stat(folder).st_mtime_ns}")
+            except OSError:
+                continue
+    return "\n".join(parts)
+
+
+def _remembered(cache_file: Path) -> _Memory:
+    try:
+        memory = msgspec.json.decode(cache_file.read_bytes(), type=_Memory)
+    except (OSError, msgspec.MsgspecError):
+        return _Memory()
+    return memory if memory.signature == _signature() else _Memory(memory.signature, {}, memory.files)
+
+
+def _remember(cache_file: Path, memory: _Memory, before: _Memory) -> None:
+    """Write the memory when it is news; a cache that cannot be written costs time only."""
+    if memory == before:
+        return
+    new = cache_file.with_name(f"{cache_file.name}.{os.getpid()}.new")
+    try:
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(msgspec.json.encode(memory))
+        os.replace(new, cache_file)
+    except OSError:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""Finding and importing a builder's class from its `origin`; runs in worker processes only, because builder code may do anything.
+
+Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages), `entry:NAME:MODULE:CLASS`
+(the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a project's `builders/` folder).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+ENTRY_POINT_GROUP = "aptui.builders"
+_FILE_PREFIX = "aptui_project_builders_"
+
+
+class NoSuchBuilder(Exception):
+    """An origin names nothing that exists; `known` are the names that do."""
+
+    def __init__(self, what: str, known: tuple[str, ...] = ()) -> None:
+        super().__init__(what)
+        self.known = known
+
+
+def load_class(origin: str) -> type[Any]:
+    """Import and return the class that `origin` names.
+
+    Raises:
+        NoSuchBuilder: nothing has that name.
+        Exception: whatever the import of the builder's code raises.
+    """
+    kind, _, rest = origin.partition(":")
+    if kind == "file":
+        path, _, name = rest.rpartition(":")
+        return _attribute(load_file(path), name)
+    if kind == "entry":
+        name, _, target = rest.partition(":")
+        module, _, attribute = (target or find_entry_point(name)).partition(":")
+        return _attribute(importlib.import_module(module), attribute)
+    raise NoSuchBuilder(f"the builder's origin {origin!r} is neither an entry point nor a file")
+
+
+def find_entry_point(name: str) -> str:
+    """Return `module:class` of an entry point of the group `aptui.builders`.
+
+    Raises:
+        NoSuchBuilder: no installed package has it.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms that a worker hardly ever needs
+
+    found = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if name not in found:
+        raise NoSuchBuilder(f"no builder is called {name!r}", tuple(sorted(found)))
+    return found[name]
+
+
+def load_file(path: str) -> ModuleType:
+    """Import the Python file at `path` under a name of its own; files beside it can be imported by it.
+
+    Its folder may be a scan folder, so nothing is written there: no `__pycache__`.
+    """
+    folder, _, file_name = path.rpartition("/")
+    name = _FILE_PREFIX + file_name.removesuffix(".py")
+    if name in sys.modules and sys.modules[name].__file__ == path:
+        return sys.modules[name]
+    if folder not in sys.path:
+        sys.path.append(folder)
+    sys.dont_write_bytecode = True
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise NoSuchBuilder(f"{path!r} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def builder_classes(module: ModuleType) -> list[type[Any]]:
+    """Return the classes defined in `module` that are builders: they have a `name` and answer the two questions."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and value.__module__ == module.__name__
+        and isinstance(getattr(value, "name", None), str)
+        and callable(getattr(value, "create_jobs", None))
+        and callable(getattr(value, "process_job", None))
+    ]
+
+
+def _attribute(module: ModuleType, name: str) -> type[Any]:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise NoSuchBuilder(f"{module.__name__!r} has no class {name!r}")
+    return found

@@ -1,0 +1,328 @@
+"""One call of a builder: `analyse` and `process`. Runs in a worker, or in the foreground for `aptui rerun`; never in the engine.
+
+Whatever the builder does short of killing the process becomes a result: an exception, a lie about products, a process left behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge
+from aptui.core.paths import to_text
+from aptui.engine import runner_files as files
+from aptui.engine.runner_answers import Refused, plans_and_edges
+from aptui.engine.runner_command_job import run_command
+from aptui.engine.runner_log import RunLog, one_line, valid_text
+from aptui.engine.runner_processes import end_children
+from aptui.engine.runner_products import Folders, remove_tree, stage_products
+from aptui.sdk import Cancelled, CreateJobsRequest, CreateJobsResponse, PlatformInfo, ProcessJobRequest, ProcessJobResponse, Result
+
+Load = Callable[[Builder], Any]
+"""Returns the instance of a builder's class; imports its code at the first call."""
+
+
+class Stale(Exception):
+    """The source is not the one that the order is about."""
+
+
+class Terminated(BaseException):
+    """SIGTERM: no `except Exception` of a builder stops this."""
+
+
+@dataclass(slots=True)
+class _Ending:
+    outcome: Outcome
+    error: str = ""
+
+
+# ----------------------------------------------------------------------------------------------------------------- analysis
+
+
+def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load) -> AnalyseResult:
+    """Ask a builder which jobs a source needs."""
+    started_ns = time.perf_counter_ns()
+    log = RunLog(builder.name)
+    root = files.os_path(order.root)
+    request = CreateJobsRequest(
+        builder_name=builder.name,
+        scan_folder=root,
+        source=files.os_path(order.rel),
+        source_uuid=UUID(bytes=order.source_uuid) if order.source_uuid else UUID(int=0),
+        platforms=tuple(_platform_info(name, platforms) for name in order.platforms),
+        params=_json(builder.params),
+        platform_params={name: _json(text) for name, text in builder.platform_params},
+        log=log.for_builder(),
+    )
+    answers: list[CreateJobsResponse] = []
+    ending = _guarded(log, lambda: answers.append(_create_jobs(load(builder), request, log)))
+    plans: tuple[JobPlan, ...] = ()
+    edges: tuple[SourceEdge, ...] = ()
+    if ending.outcome is Outcome.SUCCEEDED:
+        try:
+            plans, edges = plans_and_edges(answers[0], order, builder, log)
+        except Refused as error:
+            ending = _failure(log, str(error))
+    duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
+    return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms)
+
+
+def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog) -> CreateJobsResponse:
+    response = instance.create_jobs(request)
+    if not isinstance(response, CreateJobsResponse):
+        raise Refused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
+    _check_result(response.result, response.error, log)
+    return response
+
+
+# --------------------------------------------------------------------------------------------------------------- processing
+
+
+def process(order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load) -> RunResult:
+    """Do one job: call the builder in folders of the run's own, check and hash its products, make them durable."""
+    started_ns = time.perf_counter_ns()
+    log = RunLog(builder.name)
+    run = _Run(order, builder, platforms, load, log)
+    ending = _guarded(log, run.enter)
+    try:
+        if ending.outcome is Outcome.SUCCEEDED:
+            ending = _guarded(log, run.call)
+        if ending.outcome is Outcome.SUCCEEDED:
+            ending = _guarded(log, run.finish)
+    finally:
+        run.leave(ending.outcome)
+    is_done = ending.outcome is Outcome.SUCCEEDED
+    return RunResult(
+        run_key=order.run_key,
+        outcome=ending.outcome,
+        error=ending.error,
+        products=run.products if is_done else (),
+        source_digest=run.read_digest or order.source_digest,
+        discovered=run.discovered,
+        log=log.records(),
+        warnings=log.warnings,
+        errors=log.errors,
+        duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000,
+        peak_rss_bytes=run.peak_rss_bytes,
+        command_line=valid_text(run.command_line),
+    )
+
+
+class _Run:
+    """What is known of a run while it goes through its steps: enter, call, finish, leave."""
+
+    def __init__(self, order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, log: RunLog) -> None:
+        self.order, self.builder, self.load, self.log = order, builder, load, log
+        self.platform = _platform_info(order.platform, platforms)
+        self.folders = Folders(files.os_path(order.staging))
+        self.root = files.os_path(order.root)
+        self.source = os.path.join(self.root, files.os_path(order.rel))
+        self.products: tuple[StagedProduct, ...] = ()
+        self.discovered: tuple[tuple[str, str], ...] = ()
+        self.read_digest = b""
+        self.command_line = ""
+        self.peak_rss_bytes = 0
+        self.keeps_temp = order.keeps_temp
+        self._made: list[Any] = []
+        self._found: list[str] = []
+        self._environment = ""
+
+    def enter(self) -> None:
+        self.folders.make()
+        os.chdir(self.folders.temp)
+        self._environment = os.environ.get("TMPDIR", "")
+        _set_temp(self.folders.temp)
+        self._check_source()
+
+    def call(self) -> None:
+        if self.builder.kind is BuilderKind.COMMAND:
+            self._call_command()
+        else:
+            self._call_python()
+
+    def finish(self) -> None:
+        """Check, hash and sync what was made; then make sure once more that the source is still the one it was made of."""
+        self.products = stage_products(self._made, self.folders, self.order)
+        self.discovered = self._hash_dependencies()
+        self._check_source()
+
+    def leave(self, outcome: Outcome) -> None:
+        os.chdir("/")
+        _set_temp(self._environment)
+        if self.keeps_temp or self.order.debug_output:
+            return
+        remove_tree(self.folders.temp if outcome is Outcome.SUCCEEDED else self.folders.staging)
+
+    def _call_command(self) -> None:
+        job = run_command(self.order, self.builder, self.folders, self.source, {**self._params(), **_json(self.order.params)}, self.log)
+        self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
+        if job.error:
+            raise Refused(job.error)
+        self._made, self._found = job.products, job.dependencies
+
+    def _call_python(self) -> None:
+        instance = self.load(self.builder)
+        request = ProcessJobRequest(
+            builder_name=self.builder.name,
+            scan_folder=self.root,
+            source=files.os_path(self.order.rel),
+            source_uuid=UUID(bytes=self.order.source_uuid) if self.order.source_uuid else UUID(int=0),
+            platform=self.platform,
+            job_key=self.order.job_key,
+            params=self._params(),
+            job_params=_json(self.order.params),
+            additional_fingerprint=self.order.additional_fingerprint,
+            products_dir=self.folders.products,
+            temp_dir=self.folders.temp,
+            log=self.log.for_builder(),
+            debug_output=self.order.debug_output,
+        )
+        response = instance.process_job(request)
+        if not isinstance(response, ProcessJobResponse):
+            raise Refused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
+        self.keeps_temp = self.keeps_temp or response.keep_temp
+        self._made, self._found = response.products, response.dependencies
+        if request.read_digest:
+            self.read_digest = bytes.fromhex(request.read_digest)
+        _check_result(response.result, response.error, self.log)
+        self.peak_rss_bytes = _peak_rss_bytes()
+        if self.read_digest and self.order.source_digest and self.read_digest != self.order.source_digest:
+            raise Stale("the source changed before it was read")
+
+    def _params(self) -> dict[str, Any]:
+        merged = _json(self.builder.params)
+        for name, text in self.builder.platform_params:
+            if name == self.order.platform:
+                merged = {**merged, **_json(text)}
+        return merged
+
+    def _check_source(self) -> None:
+        try:
+            found = files.stat_key(os.stat(self.source))
+        except OSError as error:
+            raise Stale(f"the source cannot be read: {error.strerror}") from error
+        if found != tuple(self.order.expected):
+            raise Stale("the source changed while the job ran")
+
+    def _hash_dependencies(self) -> tuple[tuple[str, str], ...]:
+        paths = dict.fromkeys(os.path.normpath(os.path.join(self.root, path)) for path in self._found)
+        paths.pop(self.source, None)
+        wanted = [path for path in paths if not path.startswith(f"{self.folders.staging}/")]
+        return tuple((to_text(os.fsencode(path)), _dependency_digest(path)) for path in wanted)
+
+
+_known_digests: dict[str, tuple[files.StatKey, str]] = {}
+"""Digests of dependencies by path: every shader names the same headers."""
+
+
+def _dependency_digest(path: str) -> str:
+    """Return the digest of a file in hex, "" when it is missing or no file."""
+    try:
+        known = _known_digests.get(path)
+        if known and known[0] == files.stat_key(os.stat(path)):
+            return known[1]
+        (digest, _, _), found = files.hash_file(path)
+    except files.Changed:
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise Stale(f"the dependency {path!r} changed while the job ran") from None
+        return ""
+    except OSError:
+        return ""
+    if time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > 2_000_000_000:  # younger ones may change within one tick of the clock
+        if len(_known_digests) > 20_000:
+            _known_digests.clear()
+        _known_digests[path] = files.stat_key(found), digest.hex()
+    return digest.hex()
+
+
+# ------------------------------------------------------------------------------------------------------------------- common
+
+
+def _guarded(log: RunLog, step: Callable[[], None]) -> _Ending:
+    """Take a step of a run and say how it ended; no child process survives it."""
+    pid = os.getpid()
+    try:
+        ending = _attempt(log, step)
+    finally:
+        if os.getpid() != pid:
+            os._exit(1)  # a forked child of the builder came back into our code: it must not answer for its parent
+    left = end_children()
+    if left:
+        names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+        return _failure(log, f"builder left a process behind: {names}; killed")
+    return ending
+
+
+def _attempt(log: RunLog, step: Callable[[], None]) -> _Ending:
+    try:
+        step()
+    except Refused as error:
+        return _failure(log, str(error))
+    except Stale as error:
+        return _Ending(Outcome.STALE, str(error))
+    except Cancelled:
+        return _Ending(Outcome.CANCELLED, "cancelled")
+    except SystemExit as error:
+        return _failure(log, f"builder called sys.exit({error.code!r})")
+    except MemoryError as error:
+        return _failure(log, f"MemoryError: {str(error) or 'out of memory'}{_memory_limit()}")
+    except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
+        text = one_line(str(error))
+        return _failure(log, f"{type(error).__name__}: {text}" if text else type(error).__name__, traceback.format_exc())
+    return _Ending(Outcome.SUCCEEDED)
+
+
+def _failure(log: RunLog, text: str, trace: str = "") -> _Ending:
+    text = one_line(valid_text(text))
+    if not (log.first_error and text == log.first_error):
+        log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
+    return _Ending(Outcome.FAILED, text)
+
+
+def _check_result(result: object, error: object, log: RunLog) -> None:
+    if result == Result.SUCCESS:
+        return
+    if result == Result.CANCELLED:
+        raise Cancelled
+    raise Refused(str(error) if error else log.first_error or "builder reported failure")
+
+
+def _peak_rss_bytes() -> int:
+    # Not `ru_maxrss`: that survives exec, so a worker would report what the engine had when it started it.
+    with open("/proc/self/status", "rb", buffering=0) as file:
+        _, _, rest = file.read().partition(b"VmHWM:")
+    return int(rest.split(None, 1)[0]) * 1024 if rest else 0
+
+
+def _memory_limit() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else f" (limit {limit >> 20} MiB)"
+
+
+def _platform_info(name: str, platforms: Mapping[str, Platform]) -> PlatformInfo:
+    found = platforms.get(name)
+    return PlatformInfo(name, found.tags if found else ())
+
+
+def _json(text: str) -> dict[str, Any]:
+    return dict(json.loads(text)) if text not in ("", "{}") else {}
+
+
+def _set_temp(path: str) -> None:
+    if path:
+        os.environ["TMPDIR"] = path
+    else:
+        os.environ.pop("TMPDIR", None)
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        vars(tempfile)["tempdir"] = None  # it remembers the first answer

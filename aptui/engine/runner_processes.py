@@ -1,0 +1,175 @@
+"""Processes as Linux sees them: what a worker asks of the kernel for itself, and how whole families of processes are found and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_SETTLE_S = 0.05
+"""Children that are just ending (the last of a shell's pipeline) get this long before they count as left behind."""
+_TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+"""Helpers of Python itself that outlive a call by design and end with their parent."""
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes  # noqa: PLC0415 - the engine needs it only when it starts workers
+
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of its descendants whose parents die, so that a daemon cannot escape by forking twice."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when `parent` dies; leave at once if it already did."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGSEGV` for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ------------------------------------------------------------------------------------------ a worker and what it left behind
+
+
+def end_children() -> list[str]:
+    """End every child of this process that still runs; return what to call them: `sleep (pid 4711)`.
+
+    Zombies are reaped and not named: a builder that forgot to wait for a process that ended did no harm.
+    """
+    deadline = time.monotonic() + _SETTLE_S
+    pause_s = 0.0005
+    named: dict[int, str] = {}
+    while _reap() and (alive := _living_children()):
+        if time.monotonic() < deadline:
+            time.sleep(pause_s)
+            pause_s *= 2
+            continue
+        for pid in alive:
+            named.setdefault(pid, f"{command_name(pid)} (pid {pid})")
+            _kill(pid, signal.SIGKILL)
+        for pid in alive:
+            _wait(pid)
+    return list(named.values())
+
+
+def _reap() -> bool:
+    """Reap children that ended; return whether others are left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _wait(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass
+
+
+def _living_children() -> list[int]:
+    pids: list[int] = []
+    for task in os.listdir("/proc/self/task"):
+        pids += map(int, _read(f"/proc/self/task/{task}/children").split())
+    return [pid for pid in pids if not any(name in _read(f"/proc/{pid}/cmdline") for name in _TOLERATED)]
+
+
+def command_name(pid: int) -> str:
+    """Return the short name of a process, or `process`."""
+    return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip() or "process"
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+# ------------------------------------------------------------------------------------- the engine and the family of a worker
+
+
+def family(session: int, mark: str) -> set[int]:
+    """Return the processes of a worker: those of its session, those with `mark` in their environment, and descendants of any of these.
+
+    A child leaves the process group by setpgid, the session by setsid, its parent by forking twice; hardly ever all of it with an empty
+    environment, too.
+    """
+    wanted = mark.encode("utf-8")
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        fields = _read(f"/proc/{entry}/stat").rpartition(b")")[2].split()
+        if len(fields) < 4:
+            continue
+        pid = int(entry)
+        parents[pid] = int(fields[1])
+        if int(fields[3]) == session or wanted in _read(f"/proc/{entry}/environ"):
+            found.add(pid)
+    grew = True
+    while grew:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= more
+        grew = bool(more)
+    return found - {os.getpid()}
+
+
+def kill_family(session: int, mark: str, keep: int = 0) -> set[int]:
+    """Kill every process of a worker except `keep`, also those that are born meanwhile; return the pids."""
+    killed: set[int] = set()
+    for _ in range(20):
+        pids = {pid for pid in family(session, mark) - {keep} if _is_alive(pid)}
+        if not pids - killed:
+            break
+        for pid in pids:
+            _kill(pid, signal.SIGKILL)
+        killed |= pids
+    return killed
+
+
+def _is_alive(pid: int) -> bool:
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
+
+
+def reap(pids: set[int]) -> set[int]:
+    """Reap those of `pids` that this process adopted and that are dead; return those that are still to come."""
+    left = set()
+    for pid in pids:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                left.add(pid)
+        except ChildProcessError:
+            pass  # somebody else's child, or reaped already
+    return left
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def kill_group(group: int, number: int) -> None:
+    """Send a signal to a process group that may be gone."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        pass

@@ -1,0 +1,167 @@
+"""What a run may leave behind: its folders, and the check of each product a builder claims to have made.
+
+A builder is not believed. A product must exist, be a regular file and no link, have a name of its own and a sub id of its own; it is hashed
+and synced here, and from here on only the file in the staging folder counts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aptui.core.messages import ProcessOrder, StagedProduct
+from aptui.core.model import COMMON_PLATFORM
+from aptui.core.paths import product_name, to_text
+from aptui.engine import runner_files as files
+from aptui.engine.runner_answers import Refused
+from aptui.sdk import JobProduct, ProductFlag
+
+NAME_BYTES = 255
+"""Longest file name on the file systems we meet (NAME_MAX)."""
+_KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """The folders of one run, all below `staging`."""
+
+    staging: str
+
+    @property
+    def products(self) -> str:
+        """Where the builder puts its products."""
+        return f"{self.staging}/products"
+
+    @property
+    def temp(self) -> str:
+        """Where it may put anything else: its current folder."""
+        return f"{self.staging}/temp"
+
+    def make(self) -> None:
+        """Make them; their parent exists, or is made too."""
+        try:
+            os.mkdir(self.staging)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            os.makedirs(self.staging)
+        os.mkdir(self.products)
+        os.mkdir(self.temp)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder and all in it; what cannot be removed is left to the clean-up at the next start."""
+    try:
+        os.rmdir(path)  # nearly always empty
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def stage_products(products: Sequence[JobProduct], folders: Folders, order: ProcessOrder) -> tuple[StagedProduct, ...]:
+    """Check, place, hash and sync the products of a run.
+
+    Raises:
+        Refused: a product is not what the builder says; the text names the file.
+    """
+    names: dict[str, str] = {}
+    sub_ids: dict[int, str] = {}
+    staged = []
+    for index, product in enumerate(products):
+        if not isinstance(product, JobProduct):
+            raise Refused(f"the builder returned {type(product).__name__} as a product, not a JobProduct")
+        name = _product_name(product.path, order.rel)
+        _check_flags(product, order.platform)
+        _check_unique(product, name, names, sub_ids)
+        try:
+            staged.append(_stage(product, name, index, folders))
+        except files.Changed as error:
+            raise Refused(f"product {product.path!r}: {error}") from error
+        except OSError as error:
+            raise Refused(f"product {product.path!r} cannot be staged: {files.reason(error)}") from error
+    _sync(staged, folders)
+    return tuple(staged)
+
+
+def _product_name(path: str, rel: str) -> str:
+    name = os.path.basename(path)
+    if not name or name in (".", ".."):
+        raise Refused(f"product {path!r} has no file name")
+    if any(ord(character) < 32 or character == "\x7f" for character in name):
+        raise Refused(f"product {path!r} has control characters in its name")
+    lower = to_text(os.fsencode(name)).lower()
+    if len(os.fsencode(lower)) > NAME_BYTES:
+        raise Refused(f"product {path!r} has a name longer than {NAME_BYTES} bytes")
+    return product_name("", rel, lower)[1:]
+
+
+def _check_flags(product: JobProduct, platform: str) -> None:
+    kind = product.flags & _KIND_BITS
+    if kind not in (ProductFlag.PRODUCT, ProductFlag.INTERMEDIATE):
+        raise Refused(f"product {product.path!r} must be flagged either PRODUCT or INTERMEDIATE")
+    if (kind == ProductFlag.INTERMEDIATE) != (platform == COMMON_PLATFORM):
+        what = "intermediates belong to" if kind == ProductFlag.INTERMEDIATE else "only intermediates belong to"
+        raise Refused(f"product {product.path!r}: {what} the platform {COMMON_PLATFORM!r}, this is {platform!r}")
+
+
+def _check_unique(product: JobProduct, name: str, names: dict[str, str], sub_ids: dict[int, str]) -> None:
+    if not isinstance(product.sub_id, int) or not 0 <= product.sub_id < 1 << 32:
+        raise Refused(f"product {product.path!r} has the sub id {product.sub_id!r}, which is not a number of 32 bits")
+    if name in names:
+        raise Refused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
+    if product.sub_id in sub_ids:
+        raise Refused(f"products {sub_ids[product.sub_id]!r} and {product.path!r} have the same sub id {product.sub_id}")
+    names[name] = sub_ids[product.sub_id] = product.path
+
+
+def _stage(product: JobProduct, name: str, index: int, folders: Folders) -> StagedProduct:
+    path = os.path.normpath(os.path.join(folders.products, product.path))
+    is_ours = path.startswith((f"{folders.products}/", f"{folders.temp}/"))
+    if not is_ours and not os.path.isabs(product.path):
+        raise Refused(f"product {product.path!r} lies outside the folder for products")
+    found = _lstat(path, product.path)
+    if stat.S_ISLNK(found.st_mode) or (is_ours and _is_behind_link(path, folders)):
+        raise Refused(f"product {product.path!r} is a link, or behind one")
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused(f"product {product.path!r} is not a regular file")
+    staged = path
+    if not is_ours or found.st_nlink > 1:
+        # A second hard link could change the product long after it was committed.
+        staged = f"{folders.staging}/copied-{index}"
+        hashes = files.copy_into(path, staged, os.O_NOFOLLOW)
+    else:
+        if not path.startswith(f"{folders.products}/"):
+            staged = f"{folders.staging}/moved-{index}"
+            os.rename(path, staged)
+        hashes = files.hash_file(staged)[0]
+    return StagedProduct(
+        to_text(os.fsencode(staged)), name, product.sub_id, product.asset_type.bytes, int(product.flags), *hashes
+    )
+
+
+def _lstat(path: str, shown: str) -> os.stat_result:
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Refused(f"product {shown!r} does not exist") from None
+
+
+def _is_behind_link(path: str, folders: Folders) -> bool:
+    parent = os.path.dirname(path)
+    if parent in (folders.products, folders.temp):
+        return False
+    top = folders.products if path.startswith(f"{folders.products}/") else folders.temp
+    return os.path.realpath(parent) != os.path.join(os.path.realpath(top), os.path.relpath(parent, top))
+
+
+def _sync(staged: Sequence[StagedProduct], folders: Folders) -> None:
+    try:
+        if len(staged) >= files.SYNC_EACH_BELOW:
+            files.sync_file_system(folders.staging)
+            return
+        for product in staged:
+            files.sync_file(files.os_path(product.staged))
+    except OSError as error:
+        raise Refused(f"products cannot be made durable: {files.reason(error)}") from error

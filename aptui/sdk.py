@@ -1,0 +1,295 @@
+"""Everything a builder author imports: the `Builder` protocol, its requests and responses, and the job's log.
+
+A builder answers two questions. `create_jobs` (analyse): which jobs does this source need, and on which other sources do they
+depend? `process_job` (process): do one of them, and say which products it made. The meanings are those of the reference
+(spec/engine.md §3 and §6). Builders run in worker processes: one call at a time, killed when they overrun their limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar, Protocol, runtime_checkable
+from uuid import UUID
+
+from aptui.core.model import DependencyKind
+
+__all__ = [
+    "AssetType",
+    "Builder",
+    "Cancelled",
+    "CreateJobsRequest",
+    "CreateJobsResponse",
+    "DependencyKind",
+    "JobDependency",
+    "JobDescriptor",
+    "JobLog",
+    "JobProduct",
+    "ProcessJobRequest",
+    "ProcessJobResponse",
+    "ProductFlag",
+    "Result",
+    "SourceDependency",
+    "SourceDependencyKind",
+]
+
+AssetType = UUID
+"""The type of a product, as the runtime knows it."""
+
+
+class Result(IntEnum):
+    """How a call ended; the default of a response is FAILED, so that a builder must say that it succeeded."""
+
+    SUCCESS = 0
+    FAILED = 1
+    CRASHED = 2
+    CANCELLED = 3
+    NETWORK_ISSUE = 4
+
+
+class ProductFlag(IntEnum):
+    """What a product is for; a product is exactly one of the first two."""
+
+    PRODUCT = 1
+    INTERMEDIATE = 2
+
+
+class SourceDependencyKind(IntEnum):
+    """ABSOLUTE names one file (relative to its scan folder, or absolute); WILDCARD is a path with `*`."""
+
+    ABSOLUTE = 0
+    WILDCARD = 1
+
+
+class Cancelled(Exception):
+    """Raised by `ProcessJobRequest.check_cancelled` when the job is to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformInfo:
+    """A platform and its tags (lower case)."""
+
+    id: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class SourceDependency:
+    """This source's jobs depend on another source: its bytes enter their fingerprints, and its change re-analyses this source.
+
+    `uuid` wins over `path`. The file need not exist yet.
+    """
+
+    path: str = ""
+    kind: SourceDependencyKind = SourceDependencyKind.ABSOLUTE
+    uuid: UUID | None = None
+
+
+@dataclass(slots=True)
+class JobDependency:
+    """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`)."""
+
+    source: str
+    job_key: str
+    platform: str
+    kind: DependencyKind = DependencyKind.ORDER
+    sub_ids: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class JobDescriptor:
+    """One job that a source needs.
+
+    `additional_fingerprint` is text that re-runs the job when it changes; `params` are handed back to `process_job` and enter the
+    fingerprint too. Higher `priority` runs first.
+    """
+
+    job_key: str
+    platform: str
+    priority: int = 0
+    is_critical: bool = False
+    additional_fingerprint: str = ""
+    params: dict[str, str] = field(default_factory=dict)
+    job_dependencies: list[JobDependency] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CreateJobsResponse:
+    """Answer of `create_jobs`. With `result` FAILED, `error` says why in one line."""
+
+    result: Result = Result.FAILED
+    jobs: list[JobDescriptor] = field(default_factory=list)
+    source_dependencies: list[SourceDependency] = field(default_factory=list)
+    error: str = ""
+
+
+@dataclass(slots=True)
+class JobProduct:
+    """A product of a job.
+
+    `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file name
+    enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id` names the product among those of
+    its source, must be stable and unique there.
+    """
+
+    path: str
+    sub_id: int = 0
+    asset_type: UUID = UUID(int=0)
+    flags: int = ProductFlag.PRODUCT
+
+
+@dataclass(slots=True)
+class ProcessJobResponse:
+    """Answer of `process_job`. `dependencies` are files it read that nobody declared (absolute, or relative to their scan folder)."""
+
+    result: Result = Result.FAILED
+    products: list[JobProduct] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+    sources_to_reprocess: list[str] = field(default_factory=list)
+    keep_temp: bool = False
+    error: str = ""
+
+
+class JobLog:
+    """The log of one run. Each call takes key/value context, shown with the line.
+
+    Args:
+        write: receives (severity 0 debug … 3 error, text, context).
+    """
+
+    def __init__(self, write: Callable[[int, str, tuple[tuple[str, str], ...]], None]) -> None:
+        self._write = write
+
+    def debug(self, text: str, **context: object) -> None:
+        """Say something only developers want."""
+        self._write(0, text, _pairs(context))
+
+    def info(self, text: str, **context: object) -> None:
+        """Say something worth keeping."""
+        self._write(1, text, _pairs(context))
+
+    def warning(self, text: str, **context: object) -> None:
+        """Warn; counted on the job."""
+        self._write(2, text, _pairs(context))
+
+    def error(self, text: str, **context: object) -> None:
+        """Report an error; counted on the job, and does not fail it by itself."""
+        self._write(3, text, _pairs(context))
+
+
+def _pairs(context: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, str(value)) for key, value in context.items())
+
+
+@dataclass(slots=True)
+class CreateJobsRequest:
+    """Question to `create_jobs`. `scan_folder` is absolute, `source` relative to it in its real case.
+
+    `builder_name` is the name of the configured builder; use it as job key unless there is a better one. `params` are the builder's
+    parameters common to all platforms; `platform_params` {platform id: what differs there}.
+    """
+
+    builder_name: str
+    scan_folder: str
+    source: str
+    source_uuid: UUID
+    platforms: tuple[PlatformInfo, ...]
+    params: Mapping[str, Any]
+    platform_params: Mapping[str, Mapping[str, Any]]
+    log: JobLog
+
+    @property
+    def full_path(self) -> str:
+        """Absolute path of the source."""
+        return os.path.join(self.scan_folder, self.source)
+
+    def params_for(self, platform: str) -> dict[str, Any]:
+        """Return the builder's parameters as they are for `platform`."""
+        return {**self.params, **self.platform_params.get(platform, {})}
+
+    def read_source(self) -> bytes:
+        """Return the bytes of the source."""
+        with open(self.full_path, "rb") as file:
+            return file.read()
+
+
+@dataclass(slots=True)
+class ProcessJobRequest:
+    """Question to `process_job`. `products_dir` is an empty folder of this run's own; `temp_dir` another, for anything else.
+
+    `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `progress` takes a fraction 0 … 1.
+    """
+
+    builder_name: str
+    scan_folder: str
+    source: str
+    source_uuid: UUID
+    platform: PlatformInfo
+    job_key: str
+    params: Mapping[str, Any]
+    job_params: Mapping[str, str]
+    additional_fingerprint: str
+    products_dir: str
+    temp_dir: str
+    log: JobLog
+    debug_output: bool = False
+    progress: Callable[[float], None] = lambda _fraction: None
+    is_cancelled: Callable[[], bool] = lambda: False
+    read_digest: str = ""
+
+    @property
+    def full_path(self) -> str:
+        """Absolute path of the source."""
+        return os.path.join(self.scan_folder, self.source)
+
+    @property
+    def stem(self) -> str:
+        """File name of the source without its last extension."""
+        return os.path.splitext(os.path.basename(self.source))[0]
+
+    def read_source(self) -> bytes:
+        """Return the bytes of the source and remember their digest, so that the run is known to be of exactly these bytes."""
+        with open(self.full_path, "rb") as file:
+            data = file.read()
+        self.read_digest = hashlib.sha256(data).hexdigest()
+        return data
+
+    def product_path(self, name: str) -> str:
+        """Return the absolute path for a product named `name` in `products_dir`."""
+        return os.path.join(self.products_dir, name)
+
+    def check_cancelled(self) -> None:
+        """Raise `Cancelled` when the job is to stop; call it between the steps of long work."""
+        if self.is_cancelled():
+            raise Cancelled
+
+
+@runtime_checkable
+class Builder(Protocol):
+    """What a builder is: a class without constructor arguments that answers the two questions.
+
+    Class attributes: `name` (unique), `version` (text; a change re-runs all its jobs), `patterns` (globs on the relative path),
+    `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags` = {"delete_products_on_failure"}, and
+    `params_schema`, a JSON Schema for its parameters.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    patterns: ClassVar[tuple[str, ...]]
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return the jobs that `request.source` needs; must be fast and deterministic."""
+        ...
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Do one job and return its products; must be deterministic: equal inputs, equal bytes."""
+        ...
+
+
+def canonical_json(value: object) -> str:
+    """Return `value` as JSON with sorted keys and no blanks, the form in which parameters enter fingerprints."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,484 @@
+"""The tables of the asset database as peewee models, and the SQL that makes them; what versions mean is in `schema`.
+
+Importing this costs 0.1 s (peewee), so only what creates a database, or gives a foreign one our empty tables, does it.
+
+The first part is O3DE's version 40, name by name (spec/surface.md §4). The second part is ours: what O3DE has no place for. Rows of ours
+go with O3DE's by triggers, which cost nothing until something is deleted; foreign keys would be checked at every insert (1 µs each, and
+these are most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers its rows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peewee import (
+    SQL,
+    AutoField,
+    BlobField,
+    CompositeKey,
+    ForeignKeyField,
+    IntegerField,
+    Model,
+    Node,
+    SqliteDatabase,
+    TextField,
+)
+
+
+def _text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
+    constraints: list[Node] = [] if default is None else [SQL(f"DEFAULT {default}")]
+    return TextField(column_name=column, collation="NOCASE", constraints=constraints, primary_key=primary_key)
+
+
+def _int(column: str, default: int | None = None) -> IntegerField:
+    return IntegerField(column_name=column, constraints=[] if default is None else [SQL(f"DEFAULT {default}")])
+
+
+def _owner(model: type[Model], column: str) -> ForeignKeyField:
+    return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
+
+
+class _Table(Model):
+    class Meta:
+        legacy_table_names = False
+
+
+# ------------------------------------------------------------------------------------------------- O3DE's own, version 40
+
+
+class DbInfo(_Table):
+    """The version, in one row."""
+
+    row_id = AutoField(column_name="rowID")
+    version = _int("version")
+
+    class Meta:
+        table_name = "dbinfo"
+
+
+class ScanFolders(_Table):
+    """Scan folders; `PortableKey` is the name that stays when the project moves."""
+
+    scan_folder_id = AutoField(column_name="ScanFolderID")
+    scan_folder = _text("ScanFolder")
+    display_name = _text("DisplayName")
+    portable_key = _text("PortableKey")
+    is_root = _int("IsRoot")
+
+    class Meta:
+        table_name = "ScanFolders"
+
+
+class Sources(_Table):
+    """Files that have jobs."""
+
+    source_id = AutoField(column_name="SourceID")
+    scan_folder = _owner(ScanFolders, "ScanFolderPK")
+    source_name = _text("SourceName")
+    source_guid = BlobField(column_name="SourceGuid")
+    analysis_fingerprint = _text("AnalysisFingerprint", default="''")
+
+    class Meta:
+        table_name = "Sources"
+
+
+class Jobs(_Table):
+    """Jobs; `Fingerprint` is that of the last committed run."""
+
+    job_id = AutoField(column_name="JobID")
+    source = _owner(Sources, "SourcePK")
+    job_key = _text("JobKey")
+    fingerprint = _int("Fingerprint")
+    platform = _text("Platform")
+    builder_guid = BlobField(column_name="BuilderGuid")
+    status = _int("Status")
+    job_run_key = _int("JobRunKey")
+    failure_cause_source = IntegerField(column_name="FailureCauseSourcePK", null=True)
+    failure_cause_fingerprint = IntegerField(column_name="FailureCauseFingerprint", null=True)
+    first_fail_log_time = _int("FirstFailLogTime")
+    first_fail_log_file = _text("FirstFailLogFile")
+    last_fail_log_time = _int("LastFailLogTime")
+    last_fail_log_file = _text("LastFailLogFile")
+    last_log_time = _int("LastLogTime")
+    last_log_file = _text("LastLogFile")
+    error_count = _int("ErrorCount", 0)
+    warning_count = _int("WarningCount", 0)
+
+    class Meta:
+        table_name = "Jobs"
+
+
+class Products(_Table):
+    """Products; asset id = source UUID and `SubID`."""
+
+    product_id = AutoField(column_name="ProductID")
+    job = _owner(Jobs, "JobPK")
+    product_name = _text("ProductName")
+    sub_id = _int("SubID")
+    asset_type = BlobField(column_name="AssetType")
+    legacy_guid = BlobField(column_name="LegacyGuid")
+    hash = _int("Hash")
+    flags = _int("Flags", 1)
+
+    class Meta:
+        table_name = "Products"
+
+
+class LegacySubIds(_Table):
+    """Former sub ids of a product."""
+
+    legacy_sub_id = AutoField(column_name="LegacySubID")
+    product = _owner(Products, "ProductPK")
+    sub_id = _int("SubID")
+
+    class Meta:
+        table_name = "LegacySubIDs"
+
+
+class SourceDependency(_Table):
+    """Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
+
+    source_dependency_id = AutoField(column_name="SourceDependencyID")
+    builder_guid = BlobField(column_name="BuilderGuid")
+    source_guid = BlobField(column_name="SourceGuid")
+    depends_on_source = _text("DependsOnSource")
+    sub_ids = _text("SubIds")
+    type_of_dependency = _int("TypeOfDependency", 0)
+    from_asset_id = _int("FromAssetId", 0)
+
+    class Meta:
+        table_name = "SourceDependency"
+
+
+class ProductDependencies(_Table):
+    """What a product needs at run time."""
+
+    product_dependency_id = AutoField(column_name="ProductDependencyID")
+    product = _owner(Products, "ProductPK")
+    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
+    dependency_sub_id = _int("DependencySubID")
+    platform = _text("Platform")
+    dependency_flags = _int("DependencyFlags")
+    unresolved_path = _text("UnresolvedPath")
+    unresolved_dependency_type = _int("UnresolvedDependencyType", 0)
+    from_asset_id = _int("FromAssetId", 0)
+
+    class Meta:
+        table_name = "ProductDependencies"
+
+
+class MissingProductDependencies(_Table):
+    """What looks like a dependency in a product's bytes and was not declared."""
+
+    missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
+    product = _owner(Products, "ProductPK")
+    scanner_id = TextField(column_name="ScannerId")
+    scanner_version = TextField(column_name="ScannerVersion")
+    source_file_fingerprint = TextField(column_name="SourceFileFingerprint")
+    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
+    dependency_sub_id = _int("DependencySubId")
+    missing_dependency_string = TextField(column_name="MissingDependencyString")
+    last_scan_time = TextField(column_name="LastScanTime")
+    scan_time = _int("ScanTimeSecondsSinceEpoch")
+
+    class Meta:
+        table_name = "MissingProductDependencies"
+
+
+class Files(_Table):
+    """Every file and folder seen; a projection of `aptui_folders` here."""
+
+    file_id = AutoField(column_name="FileID")
+    scan_folder = _owner(ScanFolders, "ScanFolderPK")
+    file_name = _text("FileName")
+    is_folder = _int("IsFolder")
+    mod_time = _int("ModTime")
+    hash = _int("Hash")
+
+    class Meta:
+        table_name = "Files"
+
+
+class Stats(_Table):
+    """Durations by name (spec/surface.md §3.6)."""
+
+    stat_name = _text("StatName", primary_key=True)
+    stat_value = _int("StatValue")
+    last_log_time = _int("LastLogTime")
+
+    class Meta:
+        table_name = "Stats"
+
+
+class BuilderInfo(_Table):
+    """Builders with the analysis fingerprint they had."""
+
+    builder_id = AutoField(column_name="BuilderID")
+    guid = BlobField(column_name="Guid")
+    analysis_fingerprint = TextField(column_name="AnalysisFingerprint")
+
+    class Meta:
+        table_name = "BuilderInfo"
+
+
+# -------------------------------------------------------------------------------------------------------------------- ours
+
+
+class State(_Table):
+    """Single values: schema, epoch, seq, reserved run keys, scan signature."""
+
+    key = TextField(primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "aptui_state"
+        without_rowid = True
+
+
+class OwnSources(_Table):
+    """`path_key` is in lower case beyond ASCII, where NOCASE does not reach."""
+
+    source_id = IntegerField(primary_key=True)
+    path_key = TextField()
+    digest = BlobField()
+
+    class Meta:
+        table_name = "aptui_sources"
+
+
+class OwnJobs(_Table):
+    """The rest of a job: state, plan, manifest, cause."""
+
+    job_id = IntegerField(primary_key=True)
+    state = TextField()
+    planned = IntegerField(null=True)
+    error = TextField()
+    reason = TextField()
+    inputs = BlobField()
+    plan = BlobField()
+    duration_ms = IntegerField()
+    completed_ms = IntegerField()
+    failure_cause = TextField()
+    escalation = IntegerField()
+
+    class Meta:
+        table_name = "aptui_jobs"
+
+
+class Analyses(_Table):
+    """Analyse jobs; they never rest in Jobs. `plans` holds job plans and edges of the last success."""
+
+    source_id = IntegerField()
+    builder = BlobField()
+    state = TextField()
+    fingerprint = IntegerField(null=True)
+    error = TextField()
+    warnings = IntegerField()
+    errors = IntegerField()
+    duration_ms = IntegerField()
+    completed_ms = IntegerField()
+    log_file = TextField()
+    reason = TextField()
+    plans = BlobField()
+
+    class Meta:
+        table_name = "aptui_analyses"
+        primary_key = CompositeKey("source_id", "builder")
+        without_rowid = True
+
+
+class Edges(_Table):
+    """Targets of all kinds of dependency in lower case: who has to be looked at when `target` changes."""
+
+    target = TextField()
+    source_id = IntegerField()
+    builder = BlobField()
+    kind = IntegerField()
+
+    class Meta:
+        table_name = "aptui_edges"
+        primary_key = CompositeKey("target", "source_id", "builder", "kind")
+        without_rowid = True
+
+
+class OwnProducts(_Table):
+    """SHA-256 and size of a product."""
+
+    product_id = IntegerField(primary_key=True)
+    digest = BlobField()
+    size = IntegerField()
+
+    class Meta:
+        table_name = "aptui_products"
+
+
+class Runs(_Table):
+    """The last runs of each job."""
+
+    job_id = IntegerField()
+    run_key = IntegerField()
+    completed_ms = IntegerField()
+    duration_ms = IntegerField()
+    outcome = IntegerField()
+    reason = TextField()
+    error = TextField()
+    log_file = TextField()
+    fingerprint = IntegerField()
+
+    class Meta:
+        table_name = "aptui_runs"
+        primary_key = CompositeKey("job_id", "run_key")
+        without_rowid = True
+
+
+class Conflicts(_Table):
+    """Product names that a failed job made too."""
+
+    name = TextField()
+    job_id = IntegerField()
+
+    class Meta:
+        table_name = "aptui_conflicts"
+        primary_key = CompositeKey("name", "job_id")
+        without_rowid = True
+
+
+class Folders(_Table):
+    """One scan folder's part of a relative folder: its digest, and its files as `store.packing` packs them."""
+
+    folder = TextField()
+    scan_folder_id = IntegerField()
+    digest = BlobField()
+    files = BlobField()
+
+    class Meta:
+        table_name = "aptui_folders"
+        primary_key = CompositeKey("folder", "scan_folder_id")
+        without_rowid = True
+
+
+class Intents(_Table):
+    """Renames that a commit is about to make, one row a product; `stale` is a JSON list of names to delete after."""
+
+    run_key = IntegerField()
+    job_id = IntegerField()
+    name = TextField()
+    digest = BlobField()
+    size = IntegerField()
+    stale = TextField()
+
+    class Meta:
+        table_name = "aptui_intents"
+        primary_key = CompositeKey("run_key", "name")
+        without_rowid = True
+
+
+class CacheFolders(_Table):
+    """Cache folders with the mtime they had after the last commit."""
+
+    name = TextField(primary_key=True)
+    mtime_ns = IntegerField()
+
+    class Meta:
+        table_name = "aptui_cache_folders"
+        without_rowid = True
+
+
+O3DE_TABLES: tuple[type[Model], ...] = (
+    DbInfo,
+    ScanFolders,
+    Sources,
+    Jobs,
+    Products,
+    LegacySubIds,
+    SourceDependency,
+    ProductDependencies,
+    MissingProductDependencies,
+    Files,
+    Stats,
+    BuilderInfo,
+)
+OWN_TABLES: tuple[type[Model], ...] = (
+    State,
+    OwnSources,
+    OwnJobs,
+    Analyses,
+    Edges,
+    OwnProducts,
+    Runs,
+    Conflicts,
+    Folders,
+    Intents,
+    CacheFolders,
+)
+
+_INDEXES = """
+Jobs_JobRunKey ON Jobs(JobRunKey)
+Jobs_JobKey ON Jobs(JobKey)
+Sources_Jobs ON Jobs(SourcePK)
+Jobs_Products ON Products(JobPK)
+Sources_SourceName ON Sources(SourceName)
+Sources_SourceGuid ON Sources(SourceGuid)
+IdxSources_SourceAndScanFolder ON Sources(ScanFolderPK, SourceName)
+Products_ProductName ON Products(ProductName)
+Products_SubID ON Products(SubID)
+LegacySubIDs_ProductPK ON LegacySubIDs(ProductPK)
+DependsOnSource_SourceDependency ON SourceDependency(DependsOnSource)
+BuilderGuid_Source_SourceDependency ON SourceDependency(BuilderGuid, SourceGuid)
+SourceGuid_SourceDependency ON SourceDependency(SourceGuid)
+TypeOfDependency_SourceDependency ON SourceDependency(TypeOfDependency)
+ProductDependencies_ProductPK ON ProductDependencies(ProductPK)
+ProductDependencies_UnresolvedPath ON ProductDependencies(UnresolvedPath)
+ProductDependencies_UnresolvedPathWildcard ON ProductDependencies(UnresolvedPath) WHERE UnresolvedPath LIKE '%*%'
+MissingProductDependencies_ProductPK ON MissingProductDependencies(ProductPK)
+Files_FileName ON Files(FileName)
+ScanFolders_Files ON Files(ScanFolderPK)
+aptui_jobs_unfinished ON Jobs(Status) WHERE Status <> 4
+aptui_sources_path_key ON aptui_sources(path_key)
+aptui_analyses_unfinished ON aptui_analyses(state) WHERE state <> 'completed' OR fingerprint IS NULL
+aptui_edges_source ON aptui_edges(source_id, builder)
+aptui_conflicts_job ON aptui_conflicts(job_id)
+aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
+"""
+# Two files that differ in case alone are two rows, so this one compares bytes although the column is NOCASE.
+_UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON Files(ScanFolderPK, FileName COLLATE BINARY)"
+# What goes with a row of O3DE's, whoever deletes it: (table, its key, our table, our column).
+_COMPANIONS = (
+    ("Sources", "SourceID", "aptui_sources", "source_id"),
+    ("Sources", "SourceID", "aptui_analyses", "source_id"),
+    ("Sources", "SourceID", "aptui_edges", "source_id"),
+    ("Jobs", "JobID", "aptui_jobs", "job_id"),
+    ("Jobs", "JobID", "aptui_runs", "job_id"),
+    ("Jobs", "JobID", "aptui_conflicts", "job_id"),
+    ("Products", "ProductID", "aptui_products", "product_id"),
+    ("ScanFolders", "ScanFolderID", "aptui_folders", "scan_folder_id"),
+)
+
+
+def creation_sql() -> Iterator[str]:
+    """Yield the statements that make every table, index and trigger, in order."""
+    yield from _table_sql(O3DE_TABLES + OWN_TABLES, is_temporary=False)
+    for line in _INDEXES.strip().splitlines():
+        yield f"CREATE INDEX {line}"
+    yield _UNIQUE_INDEX
+    for table, key, own, column in _COMPANIONS:
+        yield f"CREATE TRIGGER {own}_go AFTER DELETE ON {table} BEGIN DELETE FROM {own} WHERE {column} = OLD.{key}; END"
+
+
+def own_tables_sql() -> Iterator[str]:
+    """Yield the statements that make our tables as temporary ones, for reading a database that has none of them."""
+    yield from _table_sql(OWN_TABLES, is_temporary=True)
+
+
+def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> Iterator[str]:
+    with SqliteDatabase(None).bind_ctx(models):
+        for model in models:
+            # Peewee has no public way to the text of its schema.
+            schema = model._schema  # type: ignore[attr-defined]  # noqa: SLF001
+            sql, parameters = schema._create_table(safe=False, temporary=is_temporary).query()  # noqa: SLF001
+            if parameters:
+                message = f"peewee wants parameters in the schema of {model.__name__}"
+                raise AssertionError(message)
+            yield sql
+
+

@@ -1,0 +1,287 @@
+import io
+
+import numpy as np
+import pytest
+import soundfile
+
+from aptui.builders import audio_builder
+from aptui.builders.audio_builder import AUDIO_ASSET_TYPE, AudioBuilder
+from aptui.sdk import Cancelled, Result
+
+BUILDER = AudioBuilder
+RATE = 44100
+
+
+def sine(frames=RATE // 2, level=0.8, channels=1, hertz=440.0):
+    wave = level * np.sin(2 * np.pi * hertz * np.arange(frames) / RATE)
+    return np.stack([wave * (1 - 0.5 * channel) for channel in range(channels)], axis=1)
+
+
+def encoded(samples, kind="WAV", subtype="PCM_16", rate=RATE):
+    stream = io.BytesIO()
+    soundfile.write(stream, samples, rate, subtype, format=kind)
+    return stream.getvalue()
+
+
+def opened(products):
+    ((_, data),) = products.items()
+    with soundfile.SoundFile(io.BytesIO(data)) as file:
+        return file.format, file.subtype, file.samplerate, file.read(dtype="float64", always_2d=True)
+
+
+@pytest.mark.parametrize(("wished", "bits"), [("wav", 16), ("wav", 24), ("flac", 16), ("flac", 24)])
+def test_samples_of_equal_or_lower_depth_stay_exact(bench, wished, bits):
+    every = np.arange(-32768, 32768, dtype=np.int16)
+    source = bench.write("snd/a.b.wav", encoded(every))
+
+    response = bench.process(source, format=wished, bits=bits)
+
+    assert [(each.path, each.sub_id, each.asset_type) for each in response.products] == [(f"a.b.{wished}", 0, AUDIO_ASSET_TYPE)]
+    kind, subtype, rate, samples = opened({"": (bench.products_dir / f"a.b.{wished}").read_bytes()})
+    assert (kind, subtype, rate) == (wished.upper(), f"PCM_{bits}", RATE)
+    assert (samples[:, 0] * 32768 == every).all()
+
+
+def test_24_bits_stay_exact_and_are_rounded_to_16(bench):
+    values = np.array([-(1 << 23), -129, -127, 0, 127, 129, 383, 385, (1 << 23) - 1], dtype=np.int32)
+    source = bench.write("a.wav", encoded(values << 8, subtype="PCM_24"))
+
+    *_, exact = opened(bench.made(source, bits=24))
+    *_, rounded = opened(bench.made(source, bits=16))
+
+    assert (exact[:, 0] * (1 << 23)).tolist() == values.tolist()
+    assert (rounded[:, 0] * 32768).tolist() == [-32768, -1, 0, 0, 0, 1, 1, 2, 32767]
+    assert not bench.warnings
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype", "source"),
+    [
+        ("WAV", "FLOAT", "a.wav"),
+        ("WAV", "PCM_U8", "a.wav"),
+        ("FLAC", "PCM_24", "a.flac"),
+        ("OGG", "VORBIS", "a.ogg"),
+        ("MP3", "MPEG_LAYER_III", "a.mp3"),
+        ("AIFF", "PCM_16", "a.aiff"),
+    ],
+)
+def test_every_format_is_read(bench, kind, subtype, source):
+    kind_made, _, rate, samples = opened(bench.made(bench.write(source, encoded(sine(), kind, subtype)), format="flac"))
+
+    assert (kind_made, rate) == ("FLAC", RATE)
+    assert abs(np.abs(samples).max() - 0.8) < 0.05
+    assert not bench.warnings
+
+
+@pytest.mark.parametrize(
+    ("present", "wished", "count"), [(1, "stereo", 2), (2, "mono", 1), (6, "mono", 1), (6, "keep", 6), (2, "stereo", 2)]
+)
+def test_channels(bench, present, wished, count):
+    *_, samples = opened(bench.made(bench.write("a.wav", encoded(sine(channels=present, level=0.2))), channels=wished))
+
+    assert samples.shape == (RATE // 2, count)
+
+
+def test_mono_is_the_mean_and_stereo_the_same_twice(bench):
+    *_, mono = opened(bench.made(bench.write("a.wav", encoded(np.full((9, 2), [0.5, 0.25]))), channels="mono"))
+    *_, stereo = opened(bench.made(bench.write("b.wav", encoded(np.full((9, 1), 0.5))), channels="stereo"))
+
+    assert mono[:, 0].tolist() == [0.375] * 9
+    assert stereo.tolist() == [[0.5, 0.5]] * 9
+
+
+def test_many_channels_cannot_become_stereo(bench):
+    source = bench.write("a.wav", encoded(sine(channels=6)))
+
+    assert bench.error(source, channels="stereo").startswith("a.wav: 6 channels cannot become stereo")
+
+
+def test_flac_holds_eight_channels(bench):
+    source = bench.write("a.wav", encoded(np.zeros((9, 9)), "WAV"))
+
+    assert bench.error(source, format="flac") == "a.wav: flac holds 8 channels, this has 9; use wav or mono"
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 48000, 96000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_resampling_keeps_length_pitch_and_level(bench, rate, channels):
+    source = bench.write("a.wav", encoded(sine(RATE, channels=channels)))
+
+    _, _, made_rate, samples = opened(bench.made(source, sample_rate=rate))
+
+    assert made_rate == rate
+    assert abs(len(samples) - rate) <= 1
+    spectrum = np.abs(np.fft.rfft(samples[:, 0]))
+    assert abs(int(spectrum.argmax()) - 440) <= 1
+    assert abs(np.abs(samples[rate // 4 : rate // 2, 0]).max() - 0.8) < 0.01
+
+
+def test_the_block_size_does_not_change_a_conversion_without_resampling(bench, monkeypatch):
+    source = bench.write("a.wav", encoded(sine()))
+    whole = bench.made(source, channels="stereo")
+
+    monkeypatch.setattr(audio_builder, "BLOCK_FRAMES", 1000)
+
+    assert bench.made(source, channels="stereo") == whole
+
+
+PARAMS = [
+    {"format": "wav"},
+    {"format": "flac", "bits": 24},
+    {"format": "flac", "channels": "mono", "sample_rate": 11025},
+    {"format": "wav", "sample_rate": 48000, "bits": 24},
+]
+
+
+@pytest.mark.parametrize("params", PARAMS)
+def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, params):
+    source = bench.write("a.ogg", encoded(sine(channels=2), "OGG", "VORBIS"))
+
+    first = bench.made(source, **params)
+
+    assert bench.made(source, **params) == first
+    assert made_elsewhere(bench, source, **params) == digests_of(first)
+
+
+def test_ogg_cannot_be_made(bench):
+    assert bench.analyse({"format": "ogg"}).error == "builder 'mine' (audio): parameter 'format' must be one of wav, flac, not 'ogg'"
+
+
+def test_platforms_may_differ(bench):
+    response = bench.analyse({"format": "flac"}, {"server": {"format": "wav", "sample_rate": 11025}})
+
+    assert response.result is Result.SUCCESS
+    assert all("soundfile" in job.additional_fingerprint and "soxr" in job.additional_fingerprint for job in response.jobs)
+
+
+def test_clipping_after_resampling_warns(bench):
+    square = np.sign(sine(level=1.0)) * 0.999
+    bench.made(bench.write("a.wav", encoded(square)), sample_rate=22050)
+
+    (warning,) = bench.warnings
+    assert warning.startswith("a.wav: ")
+    assert "samples clipped, peak 1." in warning
+    assert warning.endswith("of full scale, after resampling")
+
+
+def test_a_float_source_that_is_too_loud_is_clipped_and_warns(bench):
+    *_, samples = opened(bench.made(bench.write("a.wav", encoded(np.array([0.5, 2.0, -3.0, 1.0]), subtype="FLOAT"))))
+
+    assert (samples[:, 0] * 32768).tolist() == [16384, 32767, -32768, 32767]
+    assert bench.warnings == ["a.wav: 2 samples clipped, peak 3.000 of full scale"]
+
+
+def test_the_overshoot_of_a_lossy_decoder_is_only_noted(bench):
+    noise = np.clip(np.random.default_rng(1).normal(0, 0.8, 20000), -1, 1)
+    bench.made(bench.write("a.ogg", encoded(noise, "OGG", "VORBIS")))
+
+    assert not bench.warnings
+    assert any("samples clipped" in text for severity, text in bench.lines if severity == 1)
+
+
+def test_what_is_no_number_becomes_silence_or_full_scale(bench):
+    *_, samples = opened(bench.made(bench.write("a.wav", encoded(np.array([np.nan, np.inf, -np.inf]), subtype="FLOAT"))))
+
+    assert (samples[:, 0] * 32768).tolist() == [0, 32767, -32768]
+
+
+def test_a_source_without_samples_fails(bench):
+    assert bench.error(bench.write("a.wav", encoded(np.zeros(0)))) == "a.wav: holds no samples"
+
+
+DAMAGED = [
+    ("empty", "a.wav", b""),
+    ("text", "a.wav", b"hello" * 100),
+    ("half flac", "a.flac", encoded(sine(), "FLAC")[:5000]),
+    ("flac bits", "a.flac", encoded(sine(), "FLAC")[:5000] + b"\xff" * 2000 + encoded(sine(), "FLAC")[7000:]),
+    ("half ogg", "a.ogg", encoded(sine(), "OGG", "VORBIS")[:3000]),
+    ("header only", "a.wav", encoded(sine())[:20]),
+]
+
+
+@pytest.mark.parametrize(("source", "data"), [case[1:] for case in DAMAGED], ids=[case[0] for case in DAMAGED])
+def test_damaged_files_fail_with_the_librarys_reason(bench, source, data):
+    error = bench.error(bench.write(source, data))
+
+    assert error.startswith(f"{source}: damaged or unknown audio: ")
+    assert len(error) > len(f"{source}: damaged or unknown audio: ")
+
+
+def test_text_that_is_no_audio_fails_with_libsndfiles_text(bench):
+    assert bench.error(bench.write("a.wav", b"hello" * 100)) == "a.wav: damaged or unknown audio: Format not recognised"
+
+
+def test_a_wav_shorter_than_its_header_says_warns(bench):
+    data = encoded(sine())
+    *_, samples = opened(bench.made(bench.write("a.wav", data[:10044])))
+
+    assert len(samples) == 5000
+    assert bench.warnings == [f"a.wav: the header and the file disagree on the size, data : {len(data) - 44} (should be 10000)"]
+
+
+def test_a_cut_mp3_warns(bench):
+    data = encoded(sine(RATE), "MP3", "MPEG_LAYER_III")
+    bench.made(bench.write("a.mp3", data[: len(data) // 2]))
+
+    (warning,) = bench.warnings
+    assert warning.startswith("a.mp3: ends after ")
+    assert warning.endswith(" of 44100 samples")
+
+
+def test_a_missing_source_fails(bench):
+    response = bench.process("gone.wav")
+
+    assert response.result is Result.FAILED
+    assert "gone.wav" in response.error
+
+
+def test_progress_rises_to_one(bench):
+    bench.made(bench.write("a.wav", encoded(np.zeros(200_000))))
+
+    assert bench.fractions == sorted(bench.fractions)
+    assert len(bench.fractions) == 4
+    assert bench.fractions[-1] == 1.0
+
+
+def test_cancelling_stops_it(bench):
+    bench.is_cancelled = lambda: True
+
+    with pytest.raises(Cancelled):
+        bench.process(bench.write("a.wav", encoded(sine())))
+
+
+def test_undecodable_names_are_handled(bench):
+    source = bench.write("caf\udce9.wav", encoded(sine()))
+
+    assert list(bench.made(source, format="flac")) == ["caf\udce9.flac"]
+
+
+GROWTH = """
+import resource, sys, tempfile
+from uuid import UUID
+from aptui.builders.audio_builder import AudioBuilder
+from aptui.sdk import JobLog, PlatformInfo, ProcessJobRequest
+scan_folder = sys.argv[1]
+def process(source):
+    with tempfile.TemporaryDirectory(dir=scan_folder) as folder:
+        response = AudioBuilder().process_job(ProcessJobRequest(
+            "mine", scan_folder, source, UUID(int=1), PlatformInfo("linux"), "mine", {"sample_rate": 22050}, {}, "",
+            folder, folder, JobLog(lambda *_: None)))
+        assert not response.error, response.error
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+short = process("short.wav")
+print(process("long.wav") - short)
+"""
+
+
+def test_memory_does_not_grow_with_the_length_of_a_sound(bench):
+    import subprocess
+    import sys
+
+    bench.write("short.wav", encoded(np.zeros(3 * audio_builder.BLOCK_FRAMES, dtype=np.int16)))
+    long_frames = 160 * audio_builder.BLOCK_FRAMES
+    bench.write("long.wav", encoded(np.zeros(long_frames, dtype=np.int16)))
+
+    done = subprocess.run([sys.executable, "-c", GROWTH, str(bench.folder / "assets")], check=True, capture_output=True, text=True)
+
+    assert int(done.stdout) * 1024 < long_frames

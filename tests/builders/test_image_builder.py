@@ -1,0 +1,350 @@
+import io
+import random
+import struct
+
+import pytest
+from PIL import Image, ImageOps
+
+from aptui.builders.image_builder import IMAGE_ASSET_TYPE, ImageBuilder
+from aptui.sdk import Cancelled, Result
+
+BUILDER = ImageBuilder
+
+
+def picture(mode="RGB", size=(40, 20)):
+    if mode == "I;16":
+        return Image.frombytes(mode, size, random.Random(1).randbytes(size[0] * size[1] * 2))
+    noise = Image.frombytes("RGBA", size, random.Random(1).randbytes(size[0] * size[1] * 4))
+    return noise.convert("RGB").convert(mode) if mode == "P" else noise.convert(mode)
+
+
+def encoded(image, kind="PNG", **options):
+    stream = io.BytesIO()
+    image.save(stream, format=kind, **options)
+    return stream.getvalue()
+
+
+def opened(data):
+    image = Image.open(io.BytesIO(data))
+    image.load()
+    return image
+
+
+def only(products):
+    ((_, data),) = products.items()
+    return opened(data)
+
+
+def test_a_png_stays_the_same_picture(bench):
+    image = picture("RGBA")
+
+    products = bench.made(bench.write("art/a.b.tif", encoded(image, "TIFF")))
+
+    assert list(products) == ["a.b.png"]
+    assert only(products).tobytes() == image.tobytes()
+
+
+@pytest.mark.parametrize("wished", ["png", "webp", "jpeg"])
+@pytest.mark.parametrize(("kind", "source"), [("PNG", "a.png"), ("JPEG", "a.JPG"), ("TGA", "a.tga"), ("BMP", "a.bmp"), ("GIF", "a.gif")])
+def test_every_format_becomes_every_wished_one(bench, kind, source, wished):
+    image = only(bench.made(bench.write(source, encoded(picture(), kind)), format=wished))
+
+    assert (image.format, image.size) == (wished.upper(), (40, 20))
+
+
+MODES = [
+    ("1", "PNG", "L"),
+    ("L", "PNG", "L"),
+    ("LA", "PNG", "LA"),
+    ("P", "PNG", "RGB"),
+    ("RGB", "PNG", "RGB"),
+    ("RGBA", "PNG", "RGBA"),
+    ("CMYK", "JPEG", "RGB"),
+    ("CMYK", "TIFF", "RGB"),
+    ("LAB", "TIFF", "RGB"),
+    ("YCbCr", "JPEG", "RGB"),
+    ("I;16", "PNG", "I;16"),
+    ("I;16", "TIFF", "I;16"),
+]
+
+
+@pytest.mark.parametrize("wished", ["png", "webp", "jpeg"])
+@pytest.mark.parametrize(("mode", "kind", "kept"), MODES)
+def test_every_pixel_mode_is_handled(bench, mode, kind, kept, wished):
+    image = only(bench.made(bench.write("a.tif", encoded(picture(mode), kind)), format=wished, max_size=10))
+
+    assert image.size == (10, 5)
+    if wished == "png":
+        assert image.mode == kept
+
+
+def test_big_endian_16_bit_grey_is_kept(bench):
+    grey = picture("I;16")
+    pixels = grey.tobytes()
+    swapped = bytes(byte for at in range(0, len(pixels), 2) for byte in (pixels[at + 1], pixels[at]))
+    data = encoded(Image.frombytes("I;16B", grey.size, swapped), "TIFF")
+
+    assert only(bench.made(bench.write("a.tif", data))).tobytes() == pixels
+
+
+@pytest.mark.parametrize("wished", ["webp", "jpeg"])
+def test_16_bit_grey_is_scaled_to_8_bits_and_not_cut(bench, wished):
+    data = encoded(Image.new("I;16", (8, 8), 0x8000), "PNG")
+
+    image = only(bench.made(bench.write("a.png", data), format=wished, lossless=wished == "webp"))
+
+    assert image.convert("RGB").getpixel((0, 0)) == (0x80, 0x80, 0x80)
+    assert not bench.warnings
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_32_bits_a_channel_are_refused(bench, mode):
+    data = encoded(Image.new(mode, (4, 4), 7), "TIFF")
+
+    assert "(32 bits a channel) is not supported" in bench.error(bench.write("a.tif", data))
+
+
+@pytest.mark.parametrize("transparency", [0, b"\x00\x80\xff"])
+def test_a_palette_with_transparency_gets_alpha(bench, transparency):
+    image = Image.new("P", (3, 1))
+    image.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
+    image.putdata([0, 1, 2])
+
+    made = only(bench.made(bench.write("a.png", encoded(image, transparency=transparency))))
+
+    assert made.mode == "RGBA"
+    assert made.getpixel((0, 0))[3] == 0
+    assert not bench.warnings
+
+
+def test_a_transparent_colour_becomes_alpha(bench):
+    data = encoded(Image.new("RGB", (2, 2), (1, 2, 3)), transparency=(1, 2, 3))
+
+    assert only(bench.made(bench.write("a.png", data))).getpixel((0, 0)) == (1, 2, 3, 0)
+
+
+SIZES = [
+    ({}, (40, 20)),
+    ({"max_size": 40}, (40, 20)),
+    ({"max_size": 10}, (10, 5)),
+    ({"max_size": 1}, (1, 1)),
+    ({"scale": 0.5}, (20, 10)),
+    ({"scale": 0.5, "max_size": 30}, (20, 10)),
+    ({"scale": 0.001}, (1, 1)),
+    ({"power_of_two": True}, (32, 16)),
+    ({"power_of_two": True, "max_size": 31}, (16, 16)),
+]
+
+
+@pytest.mark.parametrize(("params", "size"), SIZES)
+def test_sizes(bench, params, size):
+    assert only(bench.made(bench.write("a.png", encoded(picture())), **params)).size == size
+
+
+@pytest.mark.parametrize(("mode", "grey"), [("RGB", "L"), ("RGBA", "LA"), ("I;16", "I;16")])
+def test_grayscale_keeps_alpha_and_depth(bench, mode, grey):
+    assert only(bench.made(bench.write("a.png", encoded(picture(mode))), grayscale=True)).mode == grey
+
+
+def test_mips_go_down_to_one_pixel_with_the_level_in_the_sub_id(bench):
+    source = bench.write("rock.png", encoded(picture(size=(20, 5))))
+
+    response = bench.process(source, mips=True)
+
+    assert response.result is Result.SUCCESS
+    found = [(product.path, product.sub_id, opened((bench.products_dir / product.path).read_bytes()).size) for product in response.products]
+    assert found == [
+        ("rock.png", 0, (20, 5)),
+        ("rock.mip1.png", 0x10000, (10, 2)),
+        ("rock.mip2.png", 0x20000, (5, 1)),
+        ("rock.mip3.png", 0x30000, (2, 1)),
+        ("rock.mip4.png", 0x40000, (1, 1)),
+    ]
+    assert {product.asset_type for product in response.products} == {IMAGE_ASSET_TYPE}
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "I;16"])
+def test_mips_of_every_mode(bench, mode):
+    assert len(bench.made(bench.write("a.png", encoded(picture(mode))), mips=True)) == 6
+
+
+def test_a_picture_with_too_many_mip_levels_fails(bench):
+    source = bench.write("a.png", encoded(Image.new("1", (65536, 1))))
+
+    assert bench.error(source, mips=True) == "a.png: 65536x1 needs more than 15 mip levels; set max_size"
+    assert len(bench.made(source, mips=True, max_size=32768)) == 16
+
+
+@pytest.mark.parametrize(("wished", "longest"), [("webp", 16383), ("jpeg", 65500)])
+def test_a_side_too_long_for_the_format_fails(bench, wished, longest):
+    source = bench.write("a.png", encoded(Image.new("1", (longest + 1, 1))))
+
+    assert bench.error(source, format=wished) == f"a.png: {wished} holds {longest} pixels a side, this is {longest + 1}x1; set max_size"
+
+
+PARAMS = [
+    {"format": "png", "mips": True, "max_size": 17},
+    {"format": "webp", "quality": 60, "scale": 0.7},
+    {"format": "webp", "lossless": True},
+    {"format": "jpeg", "quality": 80, "grayscale": True},
+]
+
+
+@pytest.mark.parametrize("params", PARAMS)
+def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, params):
+    source = bench.write("a.png", encoded(picture("RGBA")))
+
+    first = bench.made(source, **params)
+
+    assert bench.made(source, **params) == first
+    assert made_elsewhere(bench, source, **params) == digests_of(first)
+
+
+def test_quality_matters_in_lossy_formats_and_lossless_is(bench):
+    source = bench.write("a.png", encoded(picture()))
+
+    for wished in ("jpeg", "webp"):
+        (low,), (high,) = (bench.made(source, format=wished, quality=quality).values() for quality in (10, 95))
+        assert len(low) < len(high)
+    assert only(bench.made(source, format="webp", lossless=True)).tobytes() == picture().tobytes()
+
+
+def test_exif_orientation_is_applied_and_metadata_is_gone(bench):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif[0x010E] = "secret place"
+    data = encoded(picture(), "JPEG", exif=exif, comment=b"secret comment", icc_profile=b"secret profile", dpi=(300, 300))
+
+    for wished in ("png", "jpeg", "webp"):
+        (made,) = bench.made(bench.write("a.jpg", data), format=wished).values()
+        assert opened(made).size == (20, 40)
+        assert b"secret" not in made
+        assert not {"exif", "comment", "icc_profile"} & set(opened(made).info)
+
+
+def test_broken_exif_is_ignored(bench):
+    data = encoded(picture(), exif=b"Exif\x00\x00II*\x00\xff\xff\xff\x7f")
+
+    assert only(bench.made(bench.write("a.png", data))).size == (40, 20)
+
+
+def test_exif_that_pillow_stumbles_over_warns(bench, monkeypatch):
+    def stumble(_picture):
+        raise struct.error("unpack requires\na buffer")
+
+    monkeypatch.setattr(ImageOps, "exif_transpose", stumble)
+    bench.made(bench.write("a.png", PNG))
+
+    assert bench.warnings == ["a.png: EXIF orientation ignored: unpack requires a buffer"]
+
+
+@pytest.mark.parametrize(("mode", "is_warned"), [("RGBA", True), ("LA", True), ("RGB", False)])
+def test_lost_alpha_warns(bench, mode, is_warned):
+    bench.made(bench.write("a.png", encoded(picture(mode))), format="jpeg")
+
+    assert bench.warnings == (["a.png: jpeg has no alpha; laid on white"] if is_warned else [])
+
+
+def test_an_opaque_alpha_is_dropped_silently(bench):
+    bench.made(bench.write("a.png", encoded(Image.new("RGBA", (8, 8), (9, 9, 9, 255)))), format="jpeg")
+
+    assert not bench.warnings
+
+
+def test_transparent_jpeg_is_white(bench):
+    made = only(bench.made(bench.write("a.png", encoded(Image.new("RGBA", (8, 8), (9, 9, 9, 0)))), format="jpeg"))
+
+    assert made.getpixel((4, 4)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize(("kind", "source"), [("GIF", "a.gif"), ("PNG", "a.png"), ("WEBP", "a.webp"), ("TIFF", "a.tif")])
+def test_of_an_animation_the_first_frame_is_used_with_a_warning(bench, kind, source):
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue", "lime")]
+    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **({"lossless": True} if kind == "WEBP" else {}))
+
+    made = only(bench.made(bench.write(source, data)))
+
+    assert made.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+    assert getattr(made, "n_frames", 1) == 1
+    assert bench.warnings == [f"{source}: only the first of 3 frames is used"]
+
+
+PNG = encoded(picture())
+
+
+def flipped(data, at):
+    return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+
+
+DAMAGED = [
+    ("empty", "a.png", b"", "a.png: the file is empty"),
+    ("text", "a.png", b"hello", "a.png: not an image of a known format"),
+    ("text as tga", "a.tga", b"hello", "a.tga: not an image of a known format"),
+    ("postscript", "a.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "a.png: not an image of a known format"),
+    ("truncated", "a.png", PNG[: len(PNG) // 2], "a.png: damaged image: "),
+    ("header only", "a.png", PNG[:20], "a.png: damaged image: "),
+    ("header bits", "a.png", flipped(PNG, 18), "a.png: damaged image: broken PNG file (bad header checksum in b'IHDR')"),
+    ("data bits", "a.png", flipped(PNG, 300), "a.png: damaged image: broken PNG file (bad header checksum in b'IDAT')"),
+    ("jpeg", "a.jpg", encoded(picture(), "JPEG")[:400], "a.jpg: "),
+    ("jpeg data", "a.jpg", encoded(picture(size=(200, 200)), "JPEG")[:5000], "a.jpg: damaged image: image file is truncated"),
+    ("bmp", "a.bmp", encoded(picture(), "BMP")[:900], "a.bmp: damaged image: image file is truncated"),
+    ("gif", "a.gif", encoded(picture(), "GIF")[:600], "a.gif: "),
+    ("webp", "a.webp", encoded(picture(), "WEBP")[:200], "a.webp: "),
+    ("tiff", "a.tif", encoded(picture(), "TIFF")[:300], "a.tif: "),
+    ("tga", "a.tga", encoded(picture(), "TGA")[:700], "a.tga: damaged image: image file is truncated"),
+]
+
+
+@pytest.mark.parametrize(("source", "data", "error"), [case[1:] for case in DAMAGED], ids=[case[0] for case in DAMAGED])
+def test_damaged_files_fail_with_the_reason(bench, source, data, error):
+    found = bench.error(bench.write(source, data))
+
+    assert found.startswith(error)
+    assert "0x" not in found
+
+
+def test_every_cut_of_a_picture_fails_or_succeeds_with_one_line(bench):
+    for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "TGA"):
+        data = encoded(picture(size=(12, 9)), kind)
+        source = f"a.{kind.lower()}"
+        chance = random.Random(3)
+        for _ in range(40):
+            bench.write(source, flipped(data, chance.randrange(len(data)))[: chance.randrange(1, len(data) + 1)])
+            response = bench.process(source)
+            assert (response.result is Result.SUCCESS) == (not response.error)
+            assert "\n" not in response.error
+
+
+def test_a_decompression_bomb_fails(bench):
+    bomb = encoded(Image.new("1", (20000, 20000)))
+
+    assert bench.error(bench.write("a.png", bomb)).startswith("a.png: too many pixels: Image size (400000000 pixels) exceeds limit")
+
+
+def test_a_picture_between_pillows_two_limits_is_fine(bench):
+    assert only(bench.made(bench.write("a.png", encoded(Image.new("1", (9600, 9600)))), max_size=16)).size == (16, 16)
+    assert not bench.warnings
+
+
+def test_cancelling_stops_it(bench):
+    bench.is_cancelled = lambda: True
+
+    with pytest.raises(Cancelled):
+        bench.process(bench.write("a.png", PNG))
+
+
+def test_undecodable_names_are_handled(bench):
+    source = bench.write("caf\udce9.png", PNG)
+
+    assert list(bench.made(source, format="webp")) == ["caf\udce9.webp"]
+
+
+def test_analysis_does_not_import_pillow():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from aptui.builders import image_builder, audio_builder, json_builder;"
+        "sys.exit(bool({'PIL', 'numpy', 'soundfile', 'soxr', 'jsonschema'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,198 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.builders import json_builder
+from aptui.builders.json_builder import DEEPEST_NESTING, JSON_ASSET_TYPE, JsonBuilder
+from aptui.sdk import Result
+
+BUILDER = JsonBuilder
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=30,
+)
+INDENTS = st.none() | st.integers(0, 4) | st.sampled_from(["\t", "\r\n"])
+
+
+@given(tree=TREES, indent=INDENTS, is_ascii=st.booleans())
+def test_minified_text_means_the_same_and_has_no_blank_too_many(tree, indent, is_ascii):
+    text = json.dumps(tree, indent=indent, ensure_ascii=is_ascii)
+
+    minified = json_builder._minified(text)
+
+    assert not json_builder._validate(text, comments_allowed=False)
+    assert minified == json.dumps(tree, separators=(",", ":"), ensure_ascii=is_ascii)
+
+
+@given(tree=TREES, indent=st.integers(0, 4))
+def test_indented_text_is_as_json_dumps_lays_it_out(tree, indent):
+    text = json.dumps(tree, ensure_ascii=False)
+
+    assert json_builder._laid_out(text, " " * indent) == json.dumps(tree, indent=indent, ensure_ascii=False) + "\n"
+
+
+@given(tree=TREES, indent=INDENTS)
+def test_text_without_comments_is_left_alone(tree, indent):
+    text = json.dumps(tree, indent=indent, ensure_ascii=False)
+
+    assert json_builder._without_comments(text) == text
+
+
+@given(text=st.text(alphabet='{}[]",:\\/*\n 1a\u2028'))
+def test_any_text_is_accepted_exactly_when_the_standard_parser_accepts_it(text):
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        with pytest.raises(json_builder._BrokenError):
+            json_builder._validate(text, comments_allowed=False)
+    else:
+        json_builder._validate(text, comments_allowed=False)
+
+
+def test_a_product_has_the_name_of_its_source_and_a_fixed_identity(bench):
+    response = bench.process(bench.write("data/Level.json", "{}"))
+
+    assert response.result is Result.SUCCESS
+    (product,) = response.products
+    assert (product.path, product.sub_id, product.asset_type) == ("Level.json", 0, JSON_ASSET_TYPE)
+
+
+def test_minified_keeps_the_order_of_keys_numbers_and_escapes(bench):
+    digits = "9" * 6000
+    source = bench.write("a.json", f'{{ "z": {digits},\r\n\t"a": [1.10, 1E400, -0.0, "\\u00e9 é \\" :, "] }}\n')
+
+    assert bench.made(source)["a.json"].decode() == f'{{"z":{digits},"a":[1.10,1E400,-0.0,"\\u00e9 é \\" :, "]}}'
+
+
+def test_indented_lays_out_anew(bench):
+    source = bench.write("a.json", '{"a":[1,{}],"b":[]}')
+
+    assert bench.made(source, indent=2)["a.json"].decode() == '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}\n'
+
+
+def test_neither_minified_nor_indented_stays_as_it_is(bench):
+    text = '{ "a" :1 }\n\n'
+
+    assert bench.made(bench.write("a.json", text), minify=False)["a.json"].decode() == text
+
+
+def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of):
+    source = bench.write("a.json", '{"b": {"x": 1, "y": [1, 2]}, "a": 2}')
+
+    first = bench.made(source)
+
+    assert bench.made(source) == first
+    assert made_elsewhere(bench, source) == digests_of(first)
+
+
+def test_the_digest_of_the_bytes_read_is_remembered(bench):
+    import hashlib
+    from uuid import UUID
+
+    from aptui.sdk import JobLog, PlatformInfo, ProcessJobRequest
+
+    bench.write("a.json", "[]")
+    folder = str(bench.folder)
+    log = JobLog(lambda *_: None)
+    request = ProcessJobRequest("m", f"{folder}/assets", "a.json", UUID(int=1), PlatformInfo("linux"), "m", {}, {}, "", folder, folder, log)
+
+    bench.builder.process_job(request)
+
+    assert request.read_digest == hashlib.sha256(b"[]").hexdigest()
+
+
+BROKEN = [
+    ("empty", "", "a.json:1:1: the file is empty"),
+    ("blank", " \n\n", "a.json:3:1: the file is empty"),
+    ("comma", '{\n  "level": 3\n  "name": 4\n}', "a.json:3:3: Expecting ',' delimiter"),
+    ("extra", "[1]\n[2]", "a.json:2:1: Extra data"),
+    ("nan", '{"NaN": "NaN",\n "a": [NaN]}', "a.json:2:8: NaN is not JSON"),
+    ("infinity", "[1, Infinity]", "a.json:1:5: Infinity is not JSON"),
+    ("minus", "[-Infinity]", "a.json:1:2: -Infinity is not JSON"),
+    ("comment", "[1] // one", "a.json:1:5: Extra data; a comment needs allow_comments: true"),
+    ("utf8", b'{"a":\n "\xc3\xa9\xff"}', "a.json:2:4: invalid UTF-8 at byte offset 10 (0xff)"),
+    ("utf16", '{"a":1}'.encode("utf-16"), "a.json:1:1: invalid UTF-8 at byte offset 0: this is UTF-16 or UTF-32; save it as UTF-8"),
+    ("deep", "[\n" * (DEEPEST_NESTING + 1) + "]" * (DEEPEST_NESTING + 1), "a.json:501:1: nested deeper than 500 levels"),
+    ("abyss", '{"[":' * 100_000, "a.json:1:2501: nested deeper than 500 levels"),
+]
+
+
+@pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+def test_broken_text_fails_naming_line_and_column(bench, data, error):
+    assert bench.error(bench.write("a.json", data)) == error
+
+
+def test_brackets_in_strings_are_no_nesting(bench):
+    assert bench.made(bench.write("a.json", json.dumps(["[{" * 5000, {' "[': " ["}])))
+
+
+def test_the_deepest_promised_nesting_is_accepted(bench):
+    text = "[" * DEEPEST_NESTING + "]" * DEEPEST_NESTING
+
+    assert bench.made(bench.write("a.json", text))["a.json"].decode() == text
+
+
+def test_each_duplicate_key_warns_with_its_line(bench):
+    source = bench.write("a.json", '{\n "a": {"x": 1},\n "b": [{"x": 1, "y": 0,\n "\\u0078": 2}],\n "a": 3,\n "a": 4\n}')
+
+    product = bench.made(source)["a.json"]
+
+    assert bench.warnings == [
+        'a.json:4:2: duplicate key "x", first on line 3',
+        'a.json:5:2: duplicate key "a", first on line 2',
+        'a.json:6:2: duplicate key "a", first on line 2',
+    ]
+    assert json.loads(product) == {"a": 4, "b": [{"x": 2, "y": 0}]}
+
+
+def test_very_many_duplicate_keys_are_summed_up(bench):
+    bench.made(bench.write("a.json", "{" + ",".join(['"' + "k" * 100 + '":1'] * 300) + "}"))
+
+    assert len(bench.warnings) == 201
+    assert bench.warnings[-1] == "a.json: 99 more duplicate keys"
+    assert len(bench.warnings[0]) < 150
+
+
+def test_a_byte_order_mark_is_removed_with_a_warning(bench):
+    assert bench.made(bench.write("a.json", b"\xef\xbb\xbf[ 1 ]")) == {"a.json": b"[1]"}
+    assert bench.warnings == ["a.json:1:1: byte order mark removed; JSON has none (RFC 8259, 8.1)"]
+
+
+def test_comments_are_removed_when_allowed(bench):
+    source = bench.write("a.json", '// head\n{"a": "// no /* comment", /* a\n * b **/ "b": 1} // end')
+
+    assert bench.made(source, allow_comments=True) == {"a.json": b'{"a":"// no /* comment","b":1}'}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[1, /* two\n lines */ }", "a.json:2:11: Expecting value"),
+        ("[1,\n /* end", "a.json:2:2: comment /* without its */"),
+        ("[1 /*/ ]", "a.json:1:4: comment /* without its */"),
+        ('["a // b\n]', "a.json:1:9: Invalid control character at"),
+        ("// all", "a.json:1:7: the file is empty"),
+    ],
+)
+def test_positions_are_right_in_a_file_with_comments(bench, text, error):
+    assert bench.error(bench.write("a.json", text), allow_comments=True) == error
+
+
+def test_a_source_that_vanished_fails_naming_it(bench):
+    response = bench.process("gone.json")
+
+    assert response.result is Result.FAILED
+    assert "gone.json" in response.error
+
+
+def test_indent_contradicts_an_explicit_minify_only(bench):
+    assert bench.analyse({"indent": 2}).result is Result.SUCCESS
+    assert "'indent' contradicts 'minify: true'" in bench.analyse({"indent": 2}, {"server": {"minify": True}}).error
+
+
+def test_a_wrong_parameter_fails_the_job_too(bench):
+    assert "unknown parameter 'x'" in bench.error(bench.write("a.json", "[]"), x=1)

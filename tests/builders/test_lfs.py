@@ -1,0 +1,26 @@
+import pytest
+
+from aptui.builders.audio_builder import AudioBuilder
+from aptui.builders.image_builder import ImageBuilder
+from aptui.builders.json_builder import JsonBuilder
+from aptui.builders.lfs import is_pointer, is_pointer_file
+
+BUILDER = JsonBuilder
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32 + b"\nsize 12345\n"
+
+
+@pytest.mark.parametrize(("kind", "source"), [(JsonBuilder, "a.json"), (ImageBuilder, "a.png"), (AudioBuilder, "a.wav")])
+def test_a_pointer_as_source_fails_saying_what_to_do(bench, kind, source):
+    bench.builder = kind()
+
+    assert bench.error(bench.write(source, POINTER)) == f"{source}: is a Git LFS pointer; run git lfs pull"
+
+
+@pytest.mark.parametrize("data", [b"", b"version 1", POINTER[:44], POINTER + b"x" * 1024])
+def test_other_content_is_no_pointer(tmp_path, data):
+    path = tmp_path / "file"
+    path.write_bytes(data)
+
+    assert not is_pointer(data)
+    assert not is_pointer_file(str(path))

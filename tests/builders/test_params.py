@@ -1,0 +1,117 @@
+import pytest
+
+from aptui.builders.audio_builder import AudioBuilder
+from aptui.builders.image_builder import ImageBuilder
+from aptui.builders.json_builder import JsonBuilder
+from aptui.builders.params import ParamError, checked, library_versions, one_line
+from aptui.sdk import Builder, Result
+
+ALL = [JsonBuilder, ImageBuilder, AudioBuilder]
+
+BUILDER = ImageBuilder
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_shipped_builder_is_a_builder_with_a_valid_schema(kind):
+    import jsonschema
+
+    jsonschema.Draft202012Validator.check_schema(kind.params_schema)
+    assert isinstance(kind(), Builder)
+    assert kind.name
+    assert kind.version
+    assert all(pattern.startswith("*.") for pattern in kind.patterns)
+    assert kind.analysis_fingerprint
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_defaults_fit_the_schema_by_our_check_and_by_jsonschema(kind):
+    import jsonschema
+
+    defaults = checked(kind.params_schema, {})
+
+    assert checked(kind.params_schema, defaults) == defaults
+    jsonschema.validate(defaults, kind.params_schema)
+
+
+CASES = [
+    (ImageBuilder, "quality", True, False),
+    (ImageBuilder, "quality", 100, True),
+    (ImageBuilder, "quality", 0, False),
+    (ImageBuilder, "scale", 0.5, True),
+    (ImageBuilder, "scale", float("nan"), False),
+    (ImageBuilder, "scale", "0.5", False),
+    (ImageBuilder, "max_size", None, True),
+    (ImageBuilder, "max_size", 2.5, False),
+    (ImageBuilder, "format", ["png"], False),
+    (AudioBuilder, "bits", 24, True),
+    (AudioBuilder, "bits", "24", False),
+    (AudioBuilder, "bits", 16.0, False),
+    (AudioBuilder, "sample_rate", "keep", True),
+    (AudioBuilder, "sample_rate", 22050, True),
+    (AudioBuilder, "sample_rate", 10, False),
+    (JsonBuilder, "indent", -1, False),
+    (JsonBuilder, "indent", 0, True),
+    (JsonBuilder, "minify", "yes", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "is_right"), CASES)
+def test_values_are_checked(kind, name, value, is_right):
+    if is_right:
+        assert checked(kind.params_schema, {name: value})[name] == value
+    else:
+        with pytest.raises(ParamError, match=f"^parameter '{name}' must be "):
+            checked(kind.params_schema, {name: value})
+
+
+def test_an_unknown_parameter_fails_analysis_naming_builder_and_nearest(bench):
+    response = bench.analyse({"fromat": "png"}, name="textures")
+
+    assert response.result is Result.FAILED
+    assert response.error == "builder 'textures' (image): unknown parameter 'fromat', did you mean 'format'?"
+
+
+def test_an_unknown_parameter_like_no_other_lists_the_known(bench):
+    error = bench.analyse({"zzz": 1}, name="image").error
+
+    assert error.startswith("builder 'image': unknown parameter 'zzz', known are format, quality,")
+
+
+def test_a_wrong_value_fails_analysis_naming_the_nearest_value(bench):
+    error = bench.analyse({"format": "WebPP"}).error
+
+    assert error == "builder 'mine' (image): parameter 'format' must be one of png, webp, jpeg, not 'WebPP', did you mean 'webp'?"
+
+
+def test_a_wrong_value_of_one_platform_names_it(bench):
+    error = bench.analyse({}, {"server": {"max_size": "big"}}).error
+
+    assert error == "builder 'mine' (image), platform 'server': parameter 'max_size' must be an integer from 1 to 65500 or null, not 'big'"
+
+
+def test_a_long_or_many_lined_value_stays_one_short_line(bench):
+    error = bench.analyse({"format": "x\n" * 500}).error
+
+    assert "\n" not in error
+    assert len(error) < 200
+
+
+def test_analysis_gives_one_job_per_platform_keyed_by_the_configured_name(bench):
+    response = bench.analyse({"format": "webp"}, {"server": {"max_size": 16}}, name="textures")
+
+    assert response.result is Result.SUCCESS
+    assert [(job.job_key, job.platform) for job in response.jobs] == [("textures", "linux"), ("textures", "server")]
+    assert {job.additional_fingerprint for job in response.jobs} == {library_versions("Pillow")}
+
+
+def test_contradicting_parameters_fail_analysis(bench):
+    assert "'lossless' contradicts 'format: jpeg'" in bench.analyse({"format": "jpeg", "lossless": True}).error
+
+
+def test_library_versions_of_a_missing_distribution_are_unknown():
+    assert library_versions("no-such-distribution-here") == "no-such-distribution-here unknown"
+
+
+def test_errors_become_one_line_that_is_never_empty():
+    assert one_line(ValueError("a\n  b.")) == "a b"
+    assert one_line(KeyError()) == "KeyError"

@@ -1,0 +1,175 @@
+"""Names as text and bytes, identity, and who wins in a folder."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.core.model import FileFact, RelPath
+from aptui.core.paths import (
+    from_text,
+    is_below,
+    key_of,
+    merge_folder,
+    name_uuid,
+    normalize,
+    parent,
+    path_uuid,
+    product_name,
+    to_text,
+)
+
+NAMES = st.one_of(
+    st.binary(),
+    st.text().map(lambda text: text.encode("utf-8", "surrogatepass")),
+    st.text(alphabet="aé\U0010ff7f\U0010ff80\U0010ffff\U0010feff").map(str.encode),
+)
+
+
+@given(NAMES)
+def test_any_name_survives_the_way_to_text_and_back(name: bytes) -> None:
+    assert from_text(to_text(name)) == name
+
+
+@given(NAMES, NAMES)
+def test_two_names_never_share_a_text(one: bytes, other: bytes) -> None:
+    assert (to_text(one) == to_text(other)) == (one == other)
+
+
+@given(st.binary())
+def test_the_text_of_any_name_is_valid_in_utf8_and_json(name: bytes) -> None:
+    text = to_text(name)
+
+    assert text.encode().decode() == text
+    assert json.loads(json.dumps(text)) == text
+
+
+def test_each_undecodable_byte_becomes_one_private_character() -> None:
+    assert to_text(b"a\xff\x80b") == "a\U0010ffff\U0010ff80b"
+
+
+def test_a_valid_name_stays_as_it_is() -> None:
+    assert to_text("Größe/日本.png".encode()) == "Größe/日本.png"
+    assert to_text(b"plain.txt") == "plain.txt"
+
+
+def test_a_genuine_private_character_is_escaped_byte_by_byte() -> None:
+    name = "x\U0010ff80".encode()
+
+    assert to_text(name) == "x\U0010fff4\U0010ff8f\U0010ffbe\U0010ff80"
+
+
+@pytest.mark.parametrize(
+    ("path", "uuid"),
+    [
+        ("testassets/invalidassetidnoreport.txt", "E68A85B0-131D-5A82-B2D5-BC58EE4062AE"),
+        ("textures/_dev_purple.tif", "A2482826-053D-5634-A27B-084B1326AAE5"),
+        ("Libs/Particles/Milestone2Particles.xml", "6BDE282B-49C9-57F7-B071-4B26579BCA9A"),
+    ],
+)
+def test_path_uuids_are_those_of_the_reference(path: str, uuid: str) -> None:
+    assert path_uuid(path) == UUID(uuid).bytes
+
+
+def test_the_uuid_of_an_undecodable_name_hashes_its_original_bytes() -> None:
+    assert path_uuid(to_text(b"Dir/\xff.TXT")) == name_uuid(b"dir/\xff.txt")
+
+
+def test_keys_ignore_case() -> None:
+    assert key_of("Textures/Ä.PNG") == "textures/ä.png"
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "expected"),
+    [
+        ("Textures/Hero.PNG", "Hero.webp", "linux/textures/hero.webp"),
+        ("Hero.PNG", "/tmp/Job1/Hero.WEBP", "linux/hero.webp"),  # noqa: S108  # only a name
+    ],
+)
+def test_product_names_are_lower_case_beside_the_source(source: str, file: str, expected: str) -> None:
+    assert product_name("linux", source, file) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("a\\b", "a/b"),
+        ("./a//b/./c/", "a/b/c"),
+        ("a/b/../c", "a/c"),
+        ("../a", "../a"),
+        ("a/../../b", "../b"),
+        ("../../a", "../../a"),
+        ("/a/../../b", "/b"),
+        ("/", "/"),
+        (".", ""),
+        ("", ""),
+    ],
+)
+def test_normalising_cleans_without_making_absolute(path: str, expected: str) -> None:
+    assert normalize(path) == expected
+
+
+def test_parent_of_a_top_level_file_is_the_empty_folder() -> None:
+    assert parent("a/b/c.txt") == "a/b"
+    assert parent("c.txt") == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "expected"),
+    [
+        ("foo/a", "foo", True),
+        ("foo/a/b", "foo", True),
+        ("foobar/a", "foo", False),
+        ("foo", "foo", False),
+        ("a", "", True),
+        ("", "", False),
+    ],
+)
+def test_below_a_folder_respects_the_separator(path: str, folder: str, expected: bool) -> None:  # noqa: FBT001  # a table
+    assert is_below(path, folder) is expected
+
+
+def fact(rel: str, scan_folder: int = 1) -> FileFact:
+    return FileFact(scan_folder, RelPath(rel), 1, 2, 3, 4)
+
+
+def test_the_earlier_scan_folder_wins_whatever_the_case() -> None:
+    mine, theirs, other = fact("d/A.txt", 1), fact("d/a.txt", 2), fact("d/b.txt", 2)
+
+    winners, clashes = merge_folder([[mine], [theirs, other]])
+
+    assert winners == {"d/a.txt": mine, "d/b.txt": other}
+    assert clashes == []
+
+
+def test_files_of_one_scan_folder_that_differ_only_in_case_all_clash() -> None:
+    crowd = [fact("A.txt"), fact("a.txt"), fact("a.TXT")]
+
+    winners, clashes = merge_folder([[*crowd, fact("b.txt")]])
+
+    assert list(winners) == ["b.txt"]
+    assert clashes == [
+        (crowd[0], ("a.txt", "a.TXT")),
+        (crowd[1], ("A.txt", "a.TXT")),
+        (crowd[2], ("A.txt", "a.txt")),
+    ]
+
+
+def test_a_clash_does_not_reveal_the_file_it_overrides() -> None:
+    winners, clashes = merge_folder([[fact("A.txt"), fact("a.txt")], [fact("a.txt", 2)]])
+
+    assert winners == {}
+    assert [clash[0].scan_folder for clash in clashes] == [1, 1]
+
+
+def test_a_clash_among_overridden_files_is_no_clash() -> None:
+    winner = fact("a.txt", 1)
+
+    winners, clashes = merge_folder([[winner], [fact("A.txt", 2), fact("a.txt", 2)]])
+
+    assert winners == {"a.txt": winner}
+    assert clashes == []

@@ -1,0 +1,114 @@
+"""Who wants a path, what a wildcard means, what is ignored."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.core.model import Pattern, PatternKind
+from aptui.core.patterns import PatternSet, ignore_matcher, literal_prefix, wildcard, wildcard_regex
+
+
+def glob(text: str) -> Pattern:
+    return Pattern(PatternKind.GLOB, text, wildcard_regex(text))
+
+
+def regex(text: str) -> Pattern:
+    return Pattern(PatternKind.REGEX, text, text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("*.png", "a/b/C.PNG", True),
+        ("*.png", "a.png.txt", False),
+        ("a/*.png", "a/b/c.png", True),
+        ("a/*/c", "a/c", False),
+        ("?.txt", "a.txt", True),
+        ("?.txt", "ab.txt", False),
+        ("**/x.txt", "x.txt", True),
+        ("**/x.txt", "a/b/x.txt", True),
+        ("**/x.txt", "a/yx.txt", False),
+        ("a/**/x*y", "a/x1y", True),
+        ("a/**/x*y", "a/b/c/x1y", True),
+        ("a**", "abc/d", True),
+        ("a*b*c*d", "a1b2b3c4d", True),
+        ("a*b*c*d", "a1c2b3d", False),
+        ("foo[1].png", "foo[1].png", True),
+        ("*", "new\nline", True),
+        ("Ä*", "äb", True),
+    ],
+)
+def test_a_wildcard_matches_the_whole_path_across_folders(pattern: str, path: str, expected: bool) -> None:  # noqa: FBT001  # a table
+    assert bool(wildcard(pattern).fullmatch(path)) is expected
+
+
+@given(st.text("ab/", max_size=8), st.text("ab*?", max_size=6))
+def test_wildcards_agree_with_the_plain_translation(path: str, pattern: str) -> None:
+    plain = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+
+    assert bool(wildcard(pattern).fullmatch(path)) == bool(re.fullmatch(plain, path))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefix"),
+    [("a/b/*.png", "a/b/"), ("a/b*/c", "a/"), ("*.png", ""), ("a/?", "a/"), ("a/b.png", "a/")],
+)
+def test_the_literal_prefix_is_the_folder_before_the_first_wildcard(pattern: str, prefix: str) -> None:
+    assert literal_prefix(pattern) == prefix
+
+
+def test_every_matching_builder_is_found_once_in_order() -> None:
+    patterns = PatternSet([[glob("*.png"), glob("textures/*")], [glob("*.txt")], [regex(r"textures/.*\.png")], [glob("*.PNG")]])
+
+    assert patterns.builders_for("Textures/a.png") == (0, 2, 3)
+    assert patterns.builders_for("a.png") == (0, 3)
+    assert patterns.builders_for("textures/readme.txt") == (0, 1)
+    assert patterns.builders_for("a.jpg") == ()
+    assert patterns.builders_for("png") == ()
+
+
+def test_longer_extensions_count_as_well() -> None:
+    patterns = PatternSet([[glob("*.gz")], [glob("*.tar.gz")], [glob("*.gz")]])
+
+    assert patterns.builders_for("a/b.c.tar.gz") == (0, 1, 2)
+    assert patterns.builders_for("b.gz") == (0, 2)
+    assert patterns.builders_for("b.tar.gz/readme") == ()
+
+
+def test_groups_references_and_flags_of_one_pattern_do_not_disturb_another() -> None:
+    patterns = PatternSet([[regex(r"(a)\1"), regex(r"(?P<x>b)c")], [regex(r"(?P<x>d)\1")], [regex("(?x) e f ")], [regex("g|h")]])
+
+    assert patterns.builders_for("aa") == (0,)
+    assert patterns.builders_for("bc") == (0,)
+    assert patterns.builders_for("dd") == (1,)
+    assert patterns.builders_for("ef") == (2,)
+    assert patterns.builders_for("h") == (3,)
+    assert patterns.builders_for("a") == ()
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["*.png", "*.a.png", "*", "a/*", "*.p?g", "x.png", "*.PNG", ".png"]), max_size=3), max_size=4
+    ),
+    st.sampled_from(["x.png", "a/x.png", "a.png/x", "a/b.a.png", ".png", "a", "X.PNG", "a/.PNG"]),
+)
+def test_the_set_agrees_with_matching_one_by_one(builders: list[list[str]], path: str) -> None:
+    patterns = PatternSet([[glob(text) for text in texts] for texts in builders])
+
+    expected = tuple(index for index, texts in enumerate(builders) if any(wildcard(text).fullmatch(path) for text in texts))
+    assert patterns.builders_for(path) == expected
+
+
+def test_nothing_is_ignored_without_rules() -> None:
+    assert not ignore_matcher("")("a")
+
+
+def test_ignoring_matches_the_whole_path_in_any_case() -> None:
+    is_ignored = ignore_matcher(r"(?:.*/)?[^/]*\.tmp")
+
+    assert is_ignored("a/B.TMP")
+    assert not is_ignored("a/b.tmp.txt")

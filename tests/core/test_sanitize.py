@@ -1,0 +1,70 @@
+"""What a terminal would act on never reaches it."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.core.paths import to_text
+from aptui.core.sanitize import sanitize, sanitize_lines
+
+PIECES = ["\x1b", "[", "]", "P", "_", "^", "X", "31m", "0;title", "\x07", "\\", "\x9b", "\x9c", "\x9d", "\x90", "a", "\n", "\r", "\t", "\u202e"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("plain text, größer, 日本", "plain text, größer, 日本"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x9b1;31mred", "red"),
+        ("a\x1b]0;evil title\x07b", "ab"),
+        ("a\x1b]52;c;aGk=\x1b\\b", "ab"),
+        ("a\x9d0;evil\x9cb", "ab"),
+        ("a\x1bPq payload\x1b\\b", "ab"),
+        ("a\x1b_apc\x1b\\b\x1b^pm\x1b\\c\x1bXsos\x1b\\d", "abcd"),
+        ("\x1b(B\x1b[mreset", "reset"),
+        ("a\tb", "a    b"),
+        ("a\x07\x00\x7f", "a␇␀␡"),
+        ("over\rwritten", "over␍written"),
+        ("gpj.\u202eexe", "gpj.\ufffdexe"),
+        ("zero\u200bwidth\ufeff", "zero\ufffdwidth\ufffd"),
+        ("\x85next", "\ufffdnext"),
+        ("two\nlines", "two␊lines"),
+    ],
+)
+def test_controls_are_removed_or_shown(raw: str, shown: str) -> None:
+    assert sanitize(raw) == shown
+
+
+def test_unended_sequence_hides_no_further_line() -> None:
+    assert sanitize_lines("a\x1b]0;never ends\nthe error\x1b[3") == "a\nthe error"
+
+
+def test_a_sequence_cannot_be_put_together_from_remains() -> None:
+    assert sanitize("\x1b\x1b[0m[31mred") == "␛[31mred"
+
+
+def test_undecodable_bytes_are_shown_as_numbers() -> None:
+    assert sanitize(to_text(b"caf\xe9.txt")) == "caf\\xe9.txt"
+    assert sanitize("caf\udce9.txt") == "caf\\xe9.txt"
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join))
+def test_nothing_survives_that_a_terminal_acts_on(text: str) -> None:
+    shown = sanitize(text)
+
+    assert not [char for char in shown if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}]
+    assert "\u202e" not in shown
+    assert sanitize(shown) == shown
+
+
+def test_time_grows_with_the_length_only() -> None:
+    began = time.perf_counter()
+    for hostile in ("\x1b[" * 50_000, "\x1b]" + "a" * 100_000, "\x1b[" + "0;" * 50_000, "\x1bP" * 50_000, "\x1b" + " " * 100_000):
+        sanitize(hostile)
+
+    assert time.perf_counter() - began < 2

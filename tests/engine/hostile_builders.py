@@ -1,0 +1,397 @@
+"""Builders that do what builders must not do (reliability.md B1 and B2), and `good`, which does its job beside them.
+
+Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Loaded by worker processes from this file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobDescriptor,
+    JobProduct,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    SourceDependency,
+)
+
+FLOOD_BYTES = 50 << 20
+
+
+class Base:
+    """One job per platform; its product is the source in upper case, after `act` had its chance."""
+
+    name = "base"
+    version = "1"
+    patterns = ("*.txt",)
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        jobs = [JobDescriptor(self.name, platform.id, params={"p": "1"}) for platform in request.platforms]
+        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("other.txt")])
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        answer = self.act(request)
+        if answer is not None:
+            return answer
+        with open(request.product_path(f"{request.stem}.out"), "wb") as file:
+            file.write(request.read_source().upper())
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(f"{request.stem}.out")])
+
+    def act(self, request: ProcessJobRequest) -> ProcessJobResponse | None:
+        return None
+
+
+class Good(Base):
+    name = "good"
+
+
+class Talkative(Base):
+    name = "talkative"
+
+    def act(self, request):
+        print("hello from print")
+        print("W: mind the gap")
+        sys.stderr.write("error: stubbed a toe\n")
+        os.system("echo from a child")  # noqa: S605, S607
+        request.log.warning("said properly", where="here")
+
+
+class Segv(Base):
+    name = "segv"
+
+    def act(self, request):
+        print("about to crash")
+        ctypes.string_at(0)
+
+
+class Abort(Base):
+    name = "abort"
+
+    def act(self, request):
+        os.abort()
+
+
+class Exit3(Base):
+    name = "exit3"
+
+    def act(self, request):
+        os._exit(3)
+
+
+class SysExit(Base):
+    name = "sysexit"
+
+    def act(self, request):
+        sys.exit("bye")
+
+
+class Raises(Base):
+    name = "raises"
+
+    def act(self, request):
+        raise ValueError("bad header\nsecond line")
+
+
+class Hang(Base):
+    name = "hang"
+
+    def act(self, request):
+        print("hanging now")
+        time.sleep(3600)
+
+
+class Stubborn(Base):
+    name = "stubborn"
+
+    def act(self, request):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen(["sleep", "3600"], start_new_session=True)
+        while True:
+            time.sleep(1)
+
+
+class Spin(Base):
+    name = "spin"
+
+    def act(self, request):
+        while True:
+            pass
+
+
+class Stopped(Base):
+    name = "stopped"
+
+    def act(self, request):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class Greedy(Base):
+    name = "greedy"
+
+    def act(self, request):
+        kept = []
+        while True:
+            kept.append(bytearray(64 << 20))
+
+
+class OneLine(Base):
+    name = "one_line"
+
+    def act(self, request):
+        block = b"x" * (1 << 20)
+        for _ in range(FLOOD_BYTES >> 20):
+            os.write(1, block)
+        os.write(1, b"\nW: the end of the flood\n")
+
+
+class ManyLines(Base):
+    name = "many_lines"
+
+    def act(self, request):
+        block = b"".join(b"line %d\n" % number for number in range(10_000))
+        for _ in range(30):
+            os.write(1, block)
+
+
+class InvalidUtf8(Base):
+    name = "invalid_utf8"
+
+    def act(self, request):
+        os.write(1, b"caf\xe9 \xff\xfe\x00\x01 end\n")
+
+
+class Grandchild(Base):
+    name = "grandchild"
+
+    def act(self, request):
+        subprocess.Popen(["sleep", "3600"])
+
+
+class Daemon(Base):
+    name = "daemon"
+
+    def act(self, request):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execve("/bin/sleep", ["sleep", "3601"], {})
+            os._exit(0)
+        os.wait()
+
+
+class ForkMany(Base):
+    name = "fork_many"
+
+    def act(self, request):
+        for _ in range(20):
+            if os.fork() == 0:
+                time.sleep(3600)
+
+
+class ForkReturns(Base):
+    name = "fork_returns"
+
+    def act(self, request):
+        os.fork()
+
+
+class LeaksFiles(Base):
+    name = "leaks_files"
+    kept: list[int] = []
+
+    def act(self, request):
+        self.kept += [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
+
+
+class LeaksAllFiles(Base):
+    name = "leaks_all_files"
+    kept: list[int] = []
+
+    def act(self, request):
+        while True:
+            self.kept.append(os.open("/dev/null", os.O_RDONLY))
+
+
+class KillsGroup(Base):
+    name = "kills_group"
+
+    def act(self, request):
+        os.killpg(0, signal.SIGKILL)
+
+
+class ClosesFiles(Base):
+    name = "closes_files"
+
+    def act(self, request):
+        os.closerange(3, 200)
+        time.sleep(3600)
+
+
+class Scribbles(Base):
+    name = "scribbles"
+
+    def act(self, request):
+        for descriptor in range(3, 20):
+            try:
+                os.write(descriptor, b"garbage on every descriptor" * 10)
+            except OSError:
+                continue
+        time.sleep(3600)
+
+
+class ReadsStdin(Base):
+    name = "reads_stdin"
+
+    def act(self, request):
+        if sys.stdin.read() == "":
+            raise RuntimeError("stdin is empty")
+
+
+class Nothing(Base):
+    name = "nothing"
+
+    def act(self, request):
+        return "yes"
+
+
+class SaysFailed(Base):
+    name = "says_failed"
+
+    def act(self, request):
+        return ProcessJobResponse()
+
+
+class Environment(Base):
+    name = "environment"
+
+    def act(self, request):
+        raise RuntimeError(f"{os.environ.get('SECRET_TOKEN')} {os.environ['TMPDIR'] == request.temp_dir == os.getcwd()}")
+
+
+# --------------------------------------------------------------------------------------------------- lies about products
+
+
+def _made(request: ProcessJobRequest, *products: JobProduct) -> ProcessJobResponse:
+    return ProcessJobResponse(Result.SUCCESS, list(products))
+
+
+def _write(path: str, data: bytes = b"data") -> str:
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+class Missing(Base):
+    name = "missing"
+
+    def act(self, request):
+        return _made(request, JobProduct("never-made.out"))
+
+
+class Link(Base):
+    name = "link"
+
+    def act(self, request):
+        os.symlink("/etc/hostname", request.product_path("l.out"))
+        return _made(request, JobProduct("l.out"))
+
+
+class BehindLink(Base):
+    name = "behind_link"
+
+    def act(self, request):
+        os.symlink("/etc", request.product_path("d"))
+        return _made(request, JobProduct("d/hostname"))
+
+
+class Outside(Base):
+    name = "outside"
+
+    def act(self, request):
+        _write(os.path.join(request.products_dir, "../escaped.out"))
+        return _made(request, JobProduct("../escaped.out"))
+
+
+class Folder(Base):
+    name = "folder"
+
+    def act(self, request):
+        os.mkdir(request.product_path("f.out"))
+        return _made(request, JobProduct("f.out"))
+
+
+class DuplicateName(Base):
+    name = "duplicate_name"
+
+    def act(self, request):
+        os.mkdir(request.product_path("x"))
+        _write(request.product_path("a.out"))
+        _write(request.product_path("x/A.OUT"))
+        return _made(request, JobProduct("a.out", 1), JobProduct("x/A.OUT", 2))
+
+
+class DuplicateSubId(Base):
+    name = "duplicate_sub_id"
+
+    def act(self, request):
+        _write(request.product_path("a.out"))
+        _write(request.product_path("b.out"))
+        return _made(request, JobProduct("a.out", 7), JobProduct("b.out", 7))
+
+
+class BothFlags(Base):
+    name = "both_flags"
+
+    def act(self, request):
+        return _made(request, JobProduct(_write(request.product_path("a.out")), flags=3))
+
+
+class Intermediate(Base):
+    name = "intermediate"
+
+    def act(self, request):
+        return _made(request, JobProduct(_write(request.product_path("a.out")), flags=2))
+
+
+class Control(Base):
+    name = "control"
+
+    def act(self, request):
+        return _made(request, JobProduct(_write(request.product_path("a\x1b[2J.out"))))
+
+
+class ChangesSource(Base):
+    name = "changes_source"
+
+    def act(self, request):
+        with open(request.full_path, "ab") as file:
+            file.write(b"more")
+
+
+class Elsewhere(Base):
+    """No lie: an absolute path elsewhere is copied, one in the temporary folder is moved, a hard link is not trusted."""
+
+    name = "elsewhere"
+
+    def act(self, request):
+        os.link(request.full_path, request.product_path("hard.out"))
+        temp = _write(os.path.join(request.temp_dir, "Temp.OUT"), b"temp")
+        return _made(request, JobProduct(request.full_path, 1), JobProduct(temp, 2), JobProduct("hard.out", 3))
+
+
+class ManyProducts(Base):
+    name = "many_products"
+
+    def act(self, request):
+        names = [f"p{number}.out" for number in range(2000)]
+        for name in names:
+            _write(request.product_path(name))
+        return _made(request, *(JobProduct(name, number) for number, name in enumerate(names)))

@@ -1,0 +1,135 @@
+"""A pool with a selector of its own, a small project on disk, and the making of orders: what the pool's tests share."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import selectors
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder
+from aptui.core.model import Builder, BuilderKind, CommandRule, Platform
+from aptui.engine.pool import Pool, Settings
+from aptui.engine.runner_files import stat_key
+
+HOSTILE_FILE = Path(__file__).with_name("hostile_builders.py")
+PLATFORMS = (Platform("linux", ("tools",)), Platform("common"))
+PATIENCE_S = 30.0
+
+
+def python_builder(class_name: str, name: str, **more: object) -> Builder:
+    return Builder(name.encode().ljust(16, b"\0"), name, BuilderKind.PYTHON, origin=f"file:{HOSTILE_FILE}:{class_name}", **more)
+
+
+def command_builder(name: str, command: str, products: tuple[str, ...] = (), params: str = "{}", **rule: str) -> Builder:
+    return Builder(
+        name.encode().ljust(16, b"\0"), name, BuilderKind.COMMAND, params=params, command=CommandRule(command, products, **rule)
+    )
+
+
+class Harness:
+    """Drives a pool by its selector and its deadlines alone, as the engine's loop does."""
+
+    def __init__(self, folder: Path, builders: Sequence[Builder] = (), size: int = 2, settings: Settings | None = None) -> None:
+        self.folder, self.root, self.staging = folder, folder / "assets", folder / "staging"
+        self.root.mkdir(exist_ok=True)
+        self.staging.mkdir(exist_ok=True)
+        self.selector = selectors.DefaultSelector()
+        self.results: dict[int, object] = {}
+        self.times: dict[int, float] = {}
+        self.hashes: list[object] = []
+        self.pool = Pool(builders, PLATFORMS, size, self.selector, self._take, settings=settings)
+        self._keys = itertools.count(1)
+
+    def _take(self, results: list) -> None:
+        for result in results:
+            if hasattr(result, "run_key"):
+                assert result.run_key not in self.results, "two results for one run"
+                self.results[result.run_key] = result
+                self.times[result.run_key] = time.monotonic()
+            else:
+                self.hashes.append(result)
+
+    def source(self, rel: str, data: bytes = b"hello") -> Path:
+        path = self.root / rel
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    def process_order(self, builder: str, rel: str = "a.txt", limit_s: float = 20.0, **more: object) -> ProcessOrder:
+        path = self.root / rel
+        if not path.exists():
+            self.source(rel)
+        key = next(self._keys)
+        fields = {
+            "platform": "linux",
+            "params": "{}",
+            "expected": stat_key(path.stat()),
+            "source_digest": hashlib.sha256(path.read_bytes()).digest(),
+            "memory_limit_bytes": 0,
+            **more,
+        }
+        return ProcessOrder(
+            run_key=key,
+            builder=builder,
+            root=str(self.root),
+            rel=rel,
+            source_uuid=bytes(16),
+            job_key=builder,
+            additional_fingerprint="",
+            priority=0,
+            is_critical=False,
+            staging=str(self.staging / str(key)),
+            limit_s=limit_s,
+            **fields,
+        )
+
+    def analyse_order(self, builder: str, rel: str = "a.txt", limit_s: float = 20.0) -> AnalyseOrder:
+        if not (self.root / rel).exists():
+            self.source(rel)
+        return AnalyseOrder(next(self._keys), builder, str(self.root), rel, bytes(16), ("linux",), limit_s)
+
+    def copy_order(self, rel: str, present: bytes = b"") -> CopyOrder:
+        key = next(self._keys)
+        return CopyOrder(key, str(self.root / rel), str(self.staging / f"c{key}"), present)
+
+    def turn(self, patience_s: float) -> None:
+        due_s = self.pool.next_deadline()
+        wait_s = patience_s if due_s is None else max(0.0, min(patience_s, due_s - time.monotonic()))
+        for key, _ in self.selector.select(wait_s):
+            key.data()
+        self.pool.poll(time.monotonic())
+
+    def until(self, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+        end_s = time.monotonic() + patience_s
+        while not condition():
+            left_s = end_s - time.monotonic()
+            assert left_s > 0, f"not within {patience_s} s; results: {self.results}"
+            self.turn(left_s)
+
+    def run(self, *orders: object, patience_s: float = PATIENCE_S) -> list:
+        """Send orders in one message and return their results in order."""
+        self.pool.send(orders)
+        self.until(lambda: all(order.run_key in self.results for order in orders), patience_s)
+        return [self.results[order.run_key] for order in orders]
+
+    def close(self) -> None:
+        self.pool.close(0.5)
+        self.selector.close()
+
+
+def processes_named(*words: bytes) -> list[int]:
+    """Return the processes whose command line has one of `words` as an argument."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                arguments = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(word in arguments for word in words):
+                found.append(int(entry))
+    return found

@@ -1,0 +1,237 @@
+"""The pool with well-behaved work: lazy start, batches, output, copies, hashes, cancellation, replacement."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+import pytest
+import xxhash
+from pool_harness import Harness, python_builder
+
+from aptui.core.messages import HashOrder, LogLevel, Outcome
+from aptui.engine.pool import Settings
+
+
+@pytest.fixture
+def harness(tmp_path):
+    made = []
+
+    def make(*builders, **more):
+        made.append(Harness(tmp_path, builders, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+GOOD = python_builder("Good", "good")
+
+
+def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness):
+    pool = harness(GOOD, size=2)
+
+    assert pool.pool.worker_pids == ()
+    assert pool.pool.free == 2
+    pool.run(pool.process_order("good"))
+    assert len(pool.pool.worker_pids) == 1
+    for _ in range(5):
+        pool.pool.send([pool.process_order("good")])
+    pool.until(lambda: len(pool.results) == 6)
+    assert len(pool.pool.worker_pids) == 2
+
+
+def test_a_message_of_many_orders_is_answered_one_by_one_in_order(harness):
+    pool = harness(GOOD)
+    orders = [pool.process_order("good", f"d/F{number}.TXT") for number in range(20)]
+
+    results = pool.run(*orders)
+
+    assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 20
+    assert [result.run_key for result in results] == list(pool.results)
+    product = results[3].products[0]
+    assert product.name == "d/f3.out"
+    data = open(product.staged, "rb").read()
+    assert (data, product.digest, product.hash64, product.size) == (b"HELLO", hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), 5)
+    assert results[3].source_digest == hashlib.sha256(b"hello").digest()
+    assert results[3].log == ()
+
+
+def test_analysis_returns_plans_and_edges(harness):
+    pool = harness(GOOD)
+
+    (result,) = pool.run(pool.analyse_order("good"))
+
+    assert result.outcome == Outcome.SUCCEEDED
+    assert [(plan.key, plan.platform, plan.params) for plan in result.plans] == [("good", "linux", '{"p":"1"}')]
+    assert [edge.target for edge in result.edges] == ["other.txt"]
+
+
+def test_output_of_each_run_reaches_the_log_of_that_run(harness):
+    pool = harness(GOOD, python_builder("Talkative", "talkative"))
+
+    quiet, loud, quiet_again = pool.run(*(pool.process_order(name) for name in ("good", "talkative", "good")))
+
+    assert [(record.level, record.text) for record in loud.log] == [
+        (LogLevel.INFO, "hello from print"),
+        (LogLevel.WARNING, "mind the gap"),
+        (LogLevel.ERROR, "stubbed a toe"),
+        (LogLevel.INFO, "from a child"),
+        (LogLevel.WARNING, "said properly"),
+    ]
+    assert (loud.warnings, loud.errors, loud.log[0].window, loud.log[4].context) == (2, 1, "talkative", (("where", "here"),))
+    assert quiet.log == quiet_again.log == ()
+
+
+def test_copies_come_in_one_batch_hashed_and_equal(harness):
+    pool = harness()
+    big = os.urandom(3 << 20)
+    pool.source("big.bin", big)
+    pool.source("small.txt", b"small")
+    pool.source("same.txt", b"same")
+    orders = [pool.copy_order("big.bin"), pool.copy_order("small.txt"), pool.copy_order("same.txt", hashlib.sha256(b"same").digest())]
+
+    results = pool.run(*orders, pool.copy_order("gone.txt"))
+
+    assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 3 + [Outcome.STALE]
+    assert [open(result.products[0].staged, "rb").read() for result in results[:2]] == [big, b"small"]
+    assert results[0].source_digest == hashlib.sha256(big).digest()
+    assert (results[0].products[0].hash64, results[0].products[0].size) == (xxhash.xxh64_intdigest(big), len(big))
+    assert results[2].products[0].staged == ""
+    assert results[2].products[0].digest == hashlib.sha256(b"same").digest()
+
+
+def test_a_worker_takes_two_messages_of_copies_but_one_of_jobs(harness):
+    pool = harness(python_builder("Hang", "hang"), size=1)
+    pool.source("a.txt")
+
+    frees = [pool.pool.free]
+    for _ in range(2):
+        pool.pool.send([pool.copy_order("a.txt")])
+        frees.append(pool.pool.free)
+    assert frees == [1, 1, 0]
+    pool.until(lambda: pool.pool.is_idle)
+    pool.pool.send([pool.process_order("hang", limit_s=0.2)])
+    assert pool.pool.free == 0
+    pool.until(lambda: pool.pool.is_idle)
+
+
+def test_files_are_hashed_and_what_cannot_be_read_is_said(harness, tmp_path):
+    pool = harness()
+    path = pool.source("a.txt", b"abc")
+    os.mkfifo(tmp_path / "fifo")
+    odd = os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+    open(odd, "wb").close()
+
+    pool.pool.send_hash(HashOrder(5, (str(path), str(tmp_path / "gone"), str(tmp_path / "fifo"), f"{tmp_path}/caf\U0010ffe9")))
+    pool.until(lambda: bool(pool.hashes))
+
+    (result,) = pool.hashes
+    found = path.stat()
+    assert result.order == 5
+    assert result.files[0] == (
+        hashlib.sha256(b"abc").digest(),
+        xxhash.xxh64_intdigest(b"abc"),
+        3,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        found.st_ino,
+    )
+    assert result.files[1:3] == (None, None)
+    assert result.files[3][2] == 0
+
+
+def test_killing_a_running_run_cancels_it_and_returns_the_rest(harness):
+    pool = harness(GOOD, python_builder("Hang", "hang"), size=1)
+    orders = [pool.process_order("good"), pool.process_order("hang"), pool.process_order("good")]
+    pool.pool.send(orders)
+    pool.until(lambda: len(pool.results) == 1)
+
+    pool.pool.kill([orders[1].run_key])
+    pool.until(lambda: len(pool.results) == 3)
+
+    assert [pool.results[order.run_key].outcome for order in orders] == [Outcome.SUCCEEDED, Outcome.CANCELLED, Outcome.RETURNED]
+    (again,) = pool.run(pool.process_order("good"))
+    assert again.outcome == Outcome.SUCCEEDED
+
+
+def test_killing_runs_that_have_not_begun_disturbs_nobody(harness):
+    pool = harness(GOOD, size=1)
+    first, second = pool.process_order("good"), pool.process_order("good")
+    pool.pool.send([first])
+    pool.pool.send([second])
+
+    pool.pool.kill([second.run_key])
+    pool.until(lambda: len(pool.results) == 2)
+
+    assert [pool.results[order.run_key].outcome for order in (first, second)] == [Outcome.SUCCEEDED, Outcome.CANCELLED]
+
+
+def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness):
+    pool = harness(GOOD, size=1, settings=Settings(recycle_runs=4))
+    orders = [pool.process_order("good") for _ in range(10)]
+
+    pids = set()
+    pool.pool.send(orders)
+    while len(pool.results) < 10:
+        pids.update(pool.pool.worker_pids)
+        pool.turn(5.0)
+
+    assert {result.outcome for result in pool.results.values()} == {Outcome.SUCCEEDED}
+    assert len(pids) == 3
+
+
+def test_an_unknown_builder_fails_its_order_only(harness):
+    pool = harness(GOOD)
+
+    unknown, good = pool.run(pool.process_order("nobody"), pool.process_order("good"))
+
+    assert (unknown.outcome, unknown.error) == (Outcome.FAILED, "no builder is called 'nobody'")
+    assert good.outcome == Outcome.SUCCEEDED
+
+
+def test_a_new_configuration_reaches_new_workers(harness):
+    pool = harness(GOOD, size=1)
+    pool.run(pool.process_order("good"))
+
+    pool.pool.reconfigure([python_builder("Good", "better")], ())
+    (result,) = pool.run(pool.process_order("better"))
+
+    assert result.outcome == Outcome.SUCCEEDED
+
+
+def test_close_ends_workers_that_are_at_work(harness):
+    pool = harness(python_builder("Stubborn", "stubborn"), size=1)
+    pool.pool.send([pool.process_order("stubborn")])
+    pool.until(lambda: bool(pool.pool.worker_pids))
+    pids = pool.pool.worker_pids
+
+    began_s = time.monotonic()
+    pool.pool.close(0.3)
+
+    assert time.monotonic() - began_s < 2.0
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_builders_get_a_folder_of_their_own_and_no_secrets(harness, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    pool = harness(python_builder("Environment", "environment"))
+
+    (result,) = pool.run(pool.process_order("environment"))
+
+    assert result.error == "RuntimeError: None True"
+
+
+def test_undecodable_names_come_back_in_their_text_form(harness, tmp_path):
+    pool = harness(GOOD)
+    rel = os.fsdecode(b"d/caf\xe9.txt")
+    pool.source(rel)
+    order = pool.process_order("good", rel)
+    fields = {name: getattr(order, name) for name in order.__slots__}
+
+    (result,) = pool.run(type(order)(**{**fields, "rel": "d/caf\U0010ffe9.txt"}))
+
+    assert result.outcome == Outcome.SUCCEEDED
+    assert result.products[0].name == "d/caf\U0010ffe9.out"

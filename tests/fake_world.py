@@ -1,0 +1,719 @@
+"""A whole engine without IO: the pipeline, and around it a fake loop, scanner, pool, writer, cache and clock.
+
+Every deed may be the last one before a crash (`fuse`), and with `rng` the order in which the outside world answers is any that could be.
+
+A source of the `script` builder says, line by line, what its builder shall do:
+
+    include x / glob a/*  / uuid <hex>       source dependencies
+    job k [platform]      another job besides `main`; `jobs-from x` makes one for each line of x, which it also includes
+    after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
+    read x                found while processing
+    extra n               one more product, sub id n; `make name` one of that name
+    critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from aptui.core.messages import (
+    AnalyseOrder,
+    AnalyseResult,
+    Asked,
+    Command,
+    CommitProducts,
+    CopyOrder,
+    DeleteProducts,
+    DiscardStaging,
+    DropLogs,
+    Event,
+    FilesHashed,
+    FolderSeen,
+    FoldersKept,
+    HashFiles,
+    JobCommit,
+    KillRuns,
+    LogLevel,
+    LogRecord,
+    LookAgain,
+    Notice,
+    Outcome,
+    ProcessOrder,
+    ProductsCommitted,
+    ProductsLost,
+    RowsSaved,
+    RunResult,
+    RunsFinished,
+    SaveRows,
+    ScanFinished,
+    ScanStarted,
+    SlotsFree,
+    StagedProduct,
+    StartRuns,
+    WriteLog,
+)
+from aptui.core.model import (
+    DependencyKind,
+    Digest,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobDependency,
+    JobPlan,
+    PathKey,
+    RelPath,
+    SourceEdge,
+)
+from aptui.core.paths import key_of, parent
+from aptui.core.patterns import wildcard
+from aptui.core.pipeline import SHOWN, Pipeline
+from fakes import FakeArchive, FakeDisk, FakeScanner, Setup, sha
+
+Order = AnalyseOrder | ProcessOrder | CopyOrder
+Result = AnalyseResult | RunResult
+
+_KINDS = {
+    "after": DependencyKind.ORDER,
+    "print": DependencyKind.FINGERPRINT,
+    "once": DependencyKind.ORDER_ONCE,
+    "only": DependencyKind.ORDER_ONLY,
+}
+_MAX_STEPS = 60_000
+
+
+class Crash(Exception):
+    """The engine is gone at this very moment."""
+
+
+@dataclass
+class Intent:
+    """What a commit was about to do."""
+
+    run_key: int
+    job_id: int
+    names: tuple[str, ...]
+
+
+@dataclass
+class Script:
+    """What a source of the script builder says."""
+
+    text: str
+    includes: list[str] = field(default_factory=list)
+    globs: list[str] = field(default_factory=list)
+    uuids: list[str] = field(default_factory=list)
+    jobs: list[tuple[str, str]] = field(default_factory=list)
+    jobs_from: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    makes: list[str] = field(default_factory=list)
+    extras: list[int] = field(default_factory=list)
+    dependencies: list[tuple[DependencyKind, str, str, str, tuple[int, ...]]] = field(default_factory=list)
+    priority: int = 0
+    info: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Script:
+        """Read a script."""
+        script = cls(text)
+        for line in text.splitlines():
+            word, _, rest = line.partition(" ")
+            if word in ("include", "glob", "uuid", "read", "make"):
+                getattr(script, word + "s").append(rest)
+            elif word == "jobs-from":
+                script.jobs_from.append(rest)
+            elif word == "job":
+                key, _, platform = rest.partition(" ")
+                script.jobs.append((key, platform))
+            elif word == "extra":
+                script.extras.append(int(rest))
+            elif word in _KINDS:
+                rest, _, sub_ids = rest.partition("#")
+                path, _, key = rest.rpartition(":")
+                key, _, platform = key.partition("@")
+                script.dependencies.append((_KINDS[word], path, key, platform, tuple(map(int, filter(None, sub_ids.split(","))))))
+            elif word == "priority":
+                script.priority = int(rest)
+            elif word == "info":
+                script.info = rest
+        return script
+
+
+class World:
+    """See the module's head.
+
+    Args:
+        setup: the configuration.
+        rng: makes the order of everything random; None = the same order every time, one thing after the other.
+    """
+
+    def __init__(self, setup: Setup | None = None, *, rng: random.Random | None = None) -> None:
+        self.setup = setup or Setup()
+        self.disk = FakeDisk()
+        self.archive = FakeArchive()
+        self.cache: dict[str, Digest] = {}
+        self.rng = rng
+        self.slots = 4
+        self.fuse: int | None = None
+        self.intents: list[Intent] = []
+        self.logs: dict[str, tuple[LogRecord, ...]] = {}
+        self.notices: list[Notice] = []
+        self.commands: list[Command] = []
+        self.runs: Counter[str] = Counter()
+        self.analyses: Counter[str] = Counter()
+        self.order: list[str] = []
+        self.fates: dict[str, list[Outcome]] = {}
+        self.commit_fates: dict[str, list[int]] = {}
+        self.held: set[str] = set()
+        self.unreadable: dict[str, str] = {}
+        self.shy: Counter[str] = Counter()
+        self.wants_news = False
+        self._folder_ids: dict[str, int] = {}
+        self._seq = 0
+        self._now_ms = 1_000
+        self._keys_seen: set[int] = set()
+        self.pipeline: Pipeline = None  # type: ignore[assignment]  # until `start`
+        self.boot()
+
+    # ---------------------------------------------------------------------------------------------------- what people do
+
+    def write(self, rel: str, text: str = "", folder: str = "game") -> None:
+        """Write a file."""
+        self.disk.write(folder, rel, text)
+
+    def delete(self, rel: str, folder: str = "game") -> None:
+        """Delete a file."""
+        self.disk.delete(folder, rel)
+
+    def touch(self, rel: str, folder: str = "game") -> None:
+        """Write a file with the bytes it has."""
+        self.write(rel, self.disk.files[folder][rel].text, folder)
+
+    def configure(self, **changes: object) -> None:
+        """Change the configuration; counts at the next start."""
+        self.setup = replace(self.setup, **changes)  # type: ignore[arg-type]
+
+    def ask(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
+        """Put a wish into the inbox."""
+        ids = tuple(job.id for name, job in self.live_jobs().items() if name in names)
+        self._post(Asked(self._next(), verb, tuple(PathKey(key) for key in keys), ids))
+
+    # ------------------------------------------------------------------------------------------------------ the life of it
+
+    def boot(self) -> None:
+        """Start an engine on what rests: recover as `engine.cache` does, then make a pipeline."""
+        self.staging: dict[str, Digest] = {}
+        self.inbox: deque[Event] = deque()
+        self.saves: deque[SaveRows] = deque()
+        self.running: dict[int, tuple[Order, str | None]] = {}
+        self.killed: dict[int, tuple[Order, str | None]] = {}
+        self.hashes: list[FileFact] = []
+        self.again: dict[PathKey, None] = {}
+        self.told = self.saved = 0
+        self._scan: Iterator[list[Event]] | None = None
+        for name in self.setup.folders:
+            self._folder_ids.setdefault(name, len(self._folder_ids) + 1)
+        ids = {name: self._folder_ids[name] for name in self.setup.folders}
+        self.archive = self.archive.reopen()
+        self.archive.ranks = {self._folder_ids[name]: rank for rank, name in enumerate(self._folder_ids)}
+        self._recover()
+        self.project = self.setup.project(ids)
+        self.archive.ranks = {ids[name]: rank for rank, name in enumerate(self.setup.folders)}
+        self._dropped = [part for name, part in self._folder_ids.items() if name not in self.setup.folders]
+        self.archive.ranks.update({part: 1_000 + part for part in self._dropped})
+        self.pipeline = Pipeline(self.project, self.archive, _log_name, "/staging")
+        self.pipeline.wants_news = self.wants_news
+        self._scanner = FakeScanner(self.disk, self.project, self.archive)
+
+    def _recover(self) -> None:
+        recorded = {row[2]: row[7] for row in self.archive.tables.products.values()}
+        for intent in self.intents:
+            for name in intent.names:
+                if name not in recorded:
+                    self.cache.pop(name, None)
+                elif self.cache.get(name) != recorded[name]:
+                    self.archive.save({"doubt_job": [(intent.job_id,)]})
+        self.intents = []
+
+    def crash(self) -> None:
+        """Lose everything that does not rest, then start again."""
+        self.fuse = None
+        self.boot()
+
+    def restart(self) -> None:
+        """Stop in peace and start again."""
+        self._handle(Asked(self._next(), "stop"))
+        while self.saves:
+            self._save_some(len(self.saves))
+        self.boot()
+
+    def settle(self, *, restart: bool = False, is_full: bool = False) -> None:
+        """Look at all files and work until nothing is owed. After a crash, start again and do the same."""
+        while True:
+            try:
+                if restart:
+                    self.restart()
+                self.scan(is_full=is_full)
+                self.run()
+            except Crash:
+                self.crash()
+                restart = False
+            else:
+                return
+
+    def scan(self, *, is_full: bool = False) -> None:
+        """Begin to look at all files."""
+        reassess = self.archive.state("signature") != self._signature()
+        self._post(ScanStarted(self._next(), is_full))
+        lost = sorted({row[2] for row in self.archive.tables.products.values()} - self.cache.keys())  # type: ignore[type-var]
+        if lost:
+            self._post(ProductsLost(self._next(), tuple(lost)))  # type: ignore[arg-type]
+        self._scan = self._scan_steps(reassess=reassess, is_full=is_full)
+
+    def _signature(self) -> str:
+        return sha(repr(replace(self.project, resting_platforms=()))).hex()
+
+    def _scan_steps(self, *, reassess: bool, is_full: bool) -> Iterator[list[Event]]:
+        for folder in self._scanner.folders():
+            event = self._scanner.look(folder, self._next(), reassess=reassess, is_full=is_full)
+            yield [event or FoldersKept(self._next(), (folder,))]
+        yield [ScanFinished(self._next())]
+
+    def run(self) -> None:
+        """Turn the crank until nothing can move any more (held runs do not)."""
+        for _step in range(_MAX_STEPS):
+            moves = self._moves()
+            if not moves:
+                break
+            (self.rng.choice(moves) if self.rng else moves[0])()
+        else:
+            raise AssertionError("it never comes to rest")
+        if self.is_idle():
+            self._rest()
+
+    def is_idle(self) -> bool:
+        """Whether nothing is owed."""
+        return not self._moves() and not self.running and self.pipeline.is_idle
+
+    def _rest(self) -> None:
+        assert not self.pipeline.stuck(), [job.source.rel for job in self.pipeline.stuck()]
+        for part in self._dropped:
+            for source_id in [row[0] for row in self.archive.tables.sources.values() if row[1] == part]:
+                self.archive.save({"drop_source": [(source_id,)]})
+            for folder, owner in list(self.archive.tables.folders):
+                if owner == part:
+                    self.archive.save({"drop_folder": [(part, folder)]})
+            self.archive.ranks.pop(part, None)
+        self._dropped = []
+        self.archive.save({"put_state": [("signature", self._signature())]})
+
+    def _moves(self) -> list[Callable[[], None]]:
+        """Return what may happen next, in the order a quiet machine would do it."""
+        moves: list[Callable[[], None]] = []
+        if self.inbox:
+            moves.append(lambda: self._handle(self.inbox.popleft()))
+        if self.saves:
+            moves.append(self._save)
+        if self.told < self.saved:
+            moves.append(self._tell_saved)
+        if self._ready():
+            moves.append(self._finish_runs)
+        if self.hashes:
+            moves.append(self._hash)
+        if len(self.pipeline.ready) and len(self.running) < self.slots:
+            moves.append(lambda: self._handle(SlotsFree(self._next(), self.slots - len(self.running))))
+        if self._scan is not None:
+            moves.append(self._scan_step)
+        if self.again and not self.inbox:
+            moves.append(self._look_again)
+        return moves
+
+    # ------------------------------------------------------------------------------------------------------------ the loop
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _post(self, event: Event) -> None:
+        self.inbox.append(event)
+
+    def _tick(self) -> None:
+        """A deed is about to be done."""
+        if self.fuse is not None:
+            self.fuse -= 1
+            if self.fuse < 0:
+                raise Crash
+
+    def _handle(self, event: Event) -> None:
+        self._now_ms += 1
+        commands, notices = self.pipeline.handle(event)
+        self.notices += notices
+        self.commands += commands
+        for command in commands:
+            self._tick()
+            self._perform(command)
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case StartRuns():
+                for order in command.orders:
+                    self._start(order)
+            case CommitProducts():
+                committed, failed = self._commit(command)
+                self._handle(ProductsCommitted(self._next(), committed, failed, self._now_ms))
+            case SaveRows():
+                assert not self.saves or command.ticket > self.saves[-1].ticket
+                self.saves.append(command)
+            case HashFiles():
+                self.hashes += command.files
+            case KillRuns():
+                for key in command.run_keys:
+                    self.killed[key] = self.running.pop(key)
+            case DeleteProducts():
+                for name in command.names:
+                    self._tick()
+                    self.cache.pop(name, None)
+            case DiscardStaging():
+                for key in command.run_keys:
+                    self._discard(key)
+            case WriteLog():
+                self.logs[command.file] = command.records
+            case DropLogs():
+                for file in command.files:
+                    self.logs.pop(file, None)
+            case LookAgain():
+                self.again.update(dict.fromkeys(command.keys))
+
+    def _discard(self, run_key: int) -> None:
+        for path in [path for path in self.staging if path == f"/staging/{run_key}" or path.startswith(f"/staging/{run_key}/")]:
+            del self.staging[path]
+
+    def _scan_step(self) -> None:
+        assert self._scan is not None
+        events = next(self._scan, None)
+        if events is None:
+            self._scan = None
+        else:
+            self.inbox.extend(events)
+
+    def _look_again(self) -> None:
+        keys, self.again = frozenset(self.again), {}
+        for folder in sorted({parent(key) for key in keys}):
+            event = self._scanner.look(folder, self._next(), again=keys)
+            assert isinstance(event, FolderSeen)
+            self._post(event)
+
+    def _hash(self) -> None:
+        count = self.rng.randint(1, len(self.hashes)) if self.rng else len(self.hashes)
+        facts, self.hashes = self.hashes[:count], self.hashes[count:]
+        names = {part: name for name, part in self._folder_ids.items()}
+        read: list[FileFact] = []
+        unreadable: list[tuple[PathKey, str]] = []
+        unstable: list[PathKey] = []
+        for fact in facts:
+            file = self.disk.files.get(names[fact.scan_folder], {}).get(fact.rel)
+            if fact.rel in self.unreadable:
+                unreadable.append((key_of(fact.rel), self.unreadable[fact.rel]))
+            elif file is None or self.shy[fact.rel] > 0:
+                self.shy[fact.rel] -= 1
+                unstable.append(key_of(fact.rel))
+            else:
+                read.append(file.fact(fact.scan_folder, fact.rel, is_read=True))
+        self._post(FilesHashed(self._next(), tuple(read), tuple(unreadable), tuple(unstable)))
+
+    # ---------------------------------------------------------------------------------------------------------- the writer
+
+    def _save(self) -> None:
+        self._save_some(self.rng.randint(1, len(self.saves)) if self.rng else len(self.saves))
+
+    def _save_some(self, count: int) -> None:
+        for _save in range(count):
+            self._tick()
+            save = self.saves.popleft()
+            self.archive.save(save.rows)
+            self.saved = save.ticket
+
+    def _tell_saved(self) -> None:
+        self.told = self.saved
+        self._post(RowsSaved(self._next(), self.told))
+
+    # ----------------------------------------------------------------------------------------------------------- the cache
+
+    def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+        assert all(commit.run_key not in self.killed and commit.run_key not in self.running for commit in order.commits)
+        self._save_some(len(self.saves))
+        self.intents += [
+            Intent(commit.run_key, commit.job_id, (*(item.name for _staged, item in commit.products), *commit.stale))
+            for commit in order.commits
+        ]
+        failed: list[tuple[int, str]] = []
+        for commit in order.commits:
+            error = self._place(commit)
+            if error:
+                failed.append((commit.run_key, error))
+        lost = {run_key for run_key, _error in failed}
+        done = [commit for commit in order.commits if commit.run_key not in lost]
+        rows: dict[str, list[tuple[object, ...]]] = {}
+        for commit in done:
+            for operation, row in commit.rows:
+                rows.setdefault(operation, []).append(row)
+        self._tick()
+        self.archive.save(rows)
+        for commit in done:
+            for name in commit.stale:
+                self._tick()
+                self.cache.pop(name, None)
+        self.intents = []
+        for commit in order.commits:
+            self._discard(commit.run_key)
+        return tuple(commit.run_key for commit in done), tuple(failed)
+
+    def _place(self, commit: JobCommit) -> str:
+        name = self._name_of(commit.job_id)
+        fates = self.commit_fates.get(name)
+        may_place = fates.pop(0) if fates else len(commit.products)
+        for staged, product in commit.products[:may_place]:
+            self._tick()
+            assert self.staging.pop(staged) == product.digest, f"{product.name} is not what was said"
+            self.cache[product.name] = product.digest
+        return f"product '{commit.products[may_place][1].name}' cannot be placed" if may_place < len(commit.products) else ""
+
+    def _name_of(self, job_id: int) -> str:
+        return next((name for name, job in self.live_jobs().items() if job.id == job_id), "")
+
+    # ------------------------------------------------------------------------------------------------------------ the pool
+
+    def _start(self, order: Order) -> None:
+        assert order.run_key not in self._keys_seen, "a run key came back"
+        self._keys_seen.add(order.run_key)
+        name = self.pipeline_name(order.run_key)
+        self.order.append(name)
+        if isinstance(order, AnalyseOrder):
+            self.analyses[order.rel] += 1
+        else:
+            self.runs[name] += 1
+        self.running[order.run_key] = order, self._text_of(order)
+
+    def pipeline_name(self, run_key: int) -> str:
+        """Return the name of the job that a run belongs to."""
+        return name_of(self.pipeline.running[run_key])
+
+    def _ready(self) -> list[int]:
+        return [key for key in self.running if self.pipeline_name(key) not in self.held]
+
+    def _finish_runs(self) -> None:
+        keys = self._ready()
+        if self.rng:
+            keys = self.rng.sample(keys, self.rng.randint(1, len(keys)))
+        results = []
+        for key in keys:
+            name = self.pipeline_name(key)
+            order, text = self.running.pop(key)
+            results.append(self._outcome(order, text, name))
+        if self.rng and self.killed and self.rng.random() < 0.5:
+            key, (order, text) = self.killed.popitem()
+            results.append(self._perform_run(order, text))
+        self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
+
+    def deliver_killed(self) -> None:
+        """Let every killed run answer after all."""
+        results = [self._perform_run(order, text) for order, text in self.killed.values()]
+        self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
+
+    def _outcome(self, order: Order, text: str | None, name: str) -> Result:
+        fates = self.fates.get(name)
+        fate = fates.pop(0) if fates else Outcome.SUCCEEDED
+        if fate is Outcome.SUCCEEDED:
+            return self._perform_run(order, text)
+        if isinstance(order, AnalyseOrder):
+            return AnalyseResult(order.run_key, fate, f"it was {fate.name}")
+        return RunResult(order.run_key, fate, f"it was {fate.name}")
+
+    def _text_of(self, order: Order) -> str | None:
+        folder, rel = _place_of(order)
+        file = self.disk.files.get(folder, {}).get(rel)
+        return file.text if file else None
+
+    def _perform_run(self, order: Order, before: str | None) -> Result:
+        folder, rel = _place_of(order)
+        file = self.disk.files.get(folder, {}).get(rel)
+        if isinstance(order, AnalyseOrder):
+            if file is None or file.text != before:
+                return AnalyseResult(order.run_key, Outcome.STALE, "source: it changed")
+            return self._analyse(order, file.text)
+        if file is None:
+            return RunResult(order.run_key, Outcome.STALE, "source: it is gone")
+        if isinstance(order, CopyOrder):
+            return self._copy(order, file.text)
+        if file.fact(0, rel).inode != order.expected[3]:
+            return RunResult(order.run_key, Outcome.STALE, "source: it changed")
+        return self._process(order, file.text)
+
+    def _copy(self, order: CopyOrder, text: str) -> RunResult:
+        digest = sha(text)
+        is_there = digest == order.present_digest
+        if not is_there:
+            self.staging[order.staged] = digest
+        product = StagedProduct("" if is_there else order.staged, "", 0, b"", 1, digest, 7, len(text))
+        return RunResult(order.run_key, Outcome.SUCCEEDED, products=(product,), source_digest=digest, duration_ms=1)
+
+    def _analyse(self, order: AnalyseOrder, text: str) -> AnalyseResult:
+        script = Script.parse(text)
+        if "FAIL ANALYSIS" in text.splitlines():
+            return AnalyseResult(order.run_key, Outcome.FAILED, "it cannot be analysed")
+        jobs = [("main", ""), *script.jobs]
+        for rel in script.jobs_from:
+            jobs += [(f"from-{line}", "") for line in (self.text(rel) or "").split()]
+        plans = [
+            JobPlan(
+                key,
+                platform,
+                script.priority,
+                "critical" in text.splitlines(),
+                script.info,
+                "{}",
+                tuple(
+                    JobDependency(PathKey(path), other, on or platform, kind, sub_ids)
+                    for kind, path, other, on, sub_ids in script.dependencies
+                ),
+            )
+            for key, wanted in jobs
+            for platform in ((wanted,) if wanted else order.platforms)
+        ]
+        edges = [SourceEdge(EdgeKind.PATH, path) for path in (*script.includes, *script.jobs_from)]
+        edges += [SourceEdge(EdgeKind.WILDCARD, pattern) for pattern in script.globs]
+        edges += [SourceEdge(EdgeKind.UUID, digits) for digits in script.uuids]
+        return AnalyseResult(order.run_key, Outcome.SUCCEEDED, plans=tuple(plans), edges=tuple(edges), duration_ms=1)
+
+    def _process(self, order: ProcessOrder, text: str) -> RunResult:
+        script = Script.parse(text)
+        lines = text.splitlines()
+        digest = sha(text)
+        found = tuple((f"{order.root}/{rel}", _hex(self.text(rel))) for rel in script.reads)
+        if "FAIL" in lines or f"FAIL {order.job_key}" in lines:
+            return RunResult(order.run_key, Outcome.FAILED, "it says FAIL", source_digest=digest, discovered=found, duration_ms=1)
+        builder = next(item for item in self.project.builders if item.name == order.builder)
+        content = repr(
+            (order.platform, order.job_key, builder.version, order.additional_fingerprint, self._closure(order.rel, script), found)
+            + (self._products_before(order, script),)
+        )
+        stem = product_stem(order.rel, order.job_key)
+        names = [(f"{stem}.out", 0, content), *((f"{stem}.{n}", n, f"{content}{n}") for n in script.extras)]
+        names += [(name, 100 + n, content) for n, name in enumerate(script.makes)]
+        products = []
+        for name, sub_id, data in names:
+            staged = f"{order.staging}/{name}"
+            self.staging[staged] = sha(data)
+            flags = 2 if "INTERMEDIATE" in lines else 1
+            products.append(StagedProduct(staged, name, sub_id, b"", flags, sha(data), 7, len(data)))
+        log = (LogRecord(LogLevel.WARNING, order.builder, "it says WARN", self._now_ms),) if "WARN" in lines else ()
+        return RunResult(
+            order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=1
+        )  # fmt: skip
+
+    def text(self, rel: str) -> str | None:
+        """Return the text of the file that wins a path."""
+        found = self.disk.winner(self.setup.folders, rel)
+        return found[2].text if found else None
+
+    def _closure(self, rel: str, script: Script) -> list[tuple[str, str | None]]:
+        """Return all that a source is made of: its text, and that of all it includes, however far."""
+        texts: dict[str, str | None] = {}
+        todo = [rel]
+        while todo:
+            name = key_of(RelPath(todo.pop()))
+            if name in texts:
+                continue
+            texts[name] = self.text(name)
+            if name.endswith(".s") and texts[name] is not None:
+                todo += self.needs(Script.parse(texts[name] or ""))
+            for companion in self.setup.companions:
+                todo.append(f"{name}.{companion.suffix}")
+        return sorted((name, text) for name, text in texts.items() if text is not None or name in script.includes)
+
+    def needs(self, script: Script) -> list[str]:
+        """Return the keys of the files that a script includes."""
+        keys = self.disk.keys(self.setup.folders)
+        matched = [key for pattern in script.globs for key in keys if wildcard(pattern).fullmatch(key) and self.text(key) is not None]
+        return [*script.includes, *script.jobs_from, *matched]
+
+    def _products_before(self, order: ProcessOrder, script: Script) -> list[tuple[str, Digest | None]]:
+        found: list[tuple[str, Digest | None]] = []
+        for kind, path, key, on, sub_ids in script.dependencies:
+            if kind is DependencyKind.ORDER and key_of(RelPath(path)) != key_of(RelPath(order.rel)):
+                stem = f"{on or order.platform}/{product_stem(path, key)}"
+                names = [f"{stem}.{'out' if n == 0 else n}" for n in sub_ids or (0,)]
+                found += [(name, self.cache.get(name)) for name in names]
+        return found
+
+    # --------------------------------------------------------------------------------------------------------- what is seen
+
+    def live_jobs(self) -> dict[str, Job]:
+        """Return all jobs by name, what moves laid over what rests."""
+        keys = [row[4] for row in self.archive.tables.sources.values()]
+        sources = self.archive.reopen().sources(keys)  # type: ignore[arg-type]
+        sources.update(self.pipeline.memory.sources)
+        return {name_of(job): job for source in sources.values() for job in source.jobs.values()}
+
+    def job(self, name: str) -> Job:
+        """Return a job by its name."""
+        return self.live_jobs()[name]
+
+    def statuses(self) -> dict[str, str]:
+        """Return {job: status as people see it}; analyses are not in it unless they failed."""
+        found = {name: SHOWN[job.state] for name, job in self.live_jobs().items() if job.state is not None}
+        return {name: status for name, status in found.items() if not (name.endswith(":analyse") and status == "completed")}
+
+    def ran(self) -> list[str]:
+        """Return the jobs that ran since the last call, sorted, analyses left out."""
+        found = sorted(self.runs.elements())
+        self.forget_runs()
+        return found
+
+    def forget_runs(self) -> None:
+        """Count from here."""
+        self.runs.clear()
+        self.analyses.clear()
+        self.order.clear()
+        self.commands.clear()
+        self.notices.clear()
+
+    def log_text(self, name: str) -> str:
+        """Return the last log of a job."""
+        return "\n".join(record.text for record in self.logs.get(self.job(name).log_file, ()))
+
+    def clean(self) -> World:
+        """Return what a clean build of the present disk and configuration comes to."""
+        other = World(self.setup)
+        other.disk.files = {folder: dict(files) for folder, files in self.disk.files.items()}
+        other.unreadable = self.unreadable
+        other.settle()
+        return other
+
+
+def name_of(job: Job) -> str:
+    """Return PATH@PLATFORM:KEY, or PATH:analyse with the builder where two would be alike."""
+    return f"{job.source.rel}:analyse" if job.is_analysis else f"{job.source.rel}@{job.platform}:{job.key}"
+
+
+def product_stem(rel: str, key: str) -> str:
+    """Return the name of a script's product without its extension."""
+    stem = key_of(RelPath(rel)).removesuffix(".s")
+    return stem if key == "main" else f"{stem}.{key}"
+
+
+def _place_of(order: Order) -> tuple[str, str]:
+    if isinstance(order, CopyOrder):
+        folder, _, rel = order.path.removeprefix("/disk/").partition("/")
+        return folder, rel
+    return order.root.removeprefix("/disk/"), order.rel
+
+
+def _hex(text: str | None) -> str:
+    return "" if text is None else sha(text).hex()
+
+
+def _log_name(job: Job, builder: str) -> str:
+    return f"{builder}/{name_of(job)}-{job.run_key if not job.is_analysis else 'analysis'}.log"

@@ -1,0 +1,496 @@
+"""What the pure core is tested against: an archive, a disk and builders made of dictionaries. `fake_world` drives them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aptui.core import fingerprint, rows
+from aptui.core.archive import ROW_OPERATIONS
+from aptui.core.messages import FolderSeen, Rows
+from aptui.core.model import (
+    ANALYSIS_KEY,
+    Builder,
+    BuilderKind,
+    Companion,
+    Digest,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobState,
+    PathKey,
+    Pattern,
+    PatternKind,
+    Platform,
+    Product,
+    Project,
+    RelPath,
+    RunKey,
+    ScanFolder,
+    Source,
+    SourceUuid,
+)
+from aptui.core.paths import key_of, merge_folder, name_uuid, parent
+from aptui.core.patterns import wildcard_regex
+
+Row = tuple[object, ...]
+
+
+def sha(data: bytes | str) -> Digest:
+    """Return the SHA-256 of `data`."""
+    return Digest(hashlib.sha256(data.encode() if isinstance(data, str) else data).digest())
+
+
+def glob(text: str) -> Pattern:
+    """Return a glob pattern."""
+    return Pattern(PatternKind.GLOB, text, wildcard_regex(text))
+
+
+def builder(name: str, pattern: str, kind: BuilderKind, platforms: Sequence[str] = ("linux",), **more: object) -> Builder:
+    """Return a builder for one pattern."""
+    return Builder(
+        uuid=name_uuid(f"aptui:builder:{name}".encode()),
+        name=name,
+        kind=kind,
+        patterns=(glob(pattern),),
+        platforms=tuple(platforms),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def copier(name: str = "data", pattern: str = "*.txt", platforms: Sequence[str] = ("linux",), **more: object) -> Builder:
+    """Return a rule that copies."""
+    return builder(name, pattern, BuilderKind.COPY, platforms, **more)
+
+
+def scripter(name: str = "script", pattern: str = "*.s", platforms: Sequence[str] = ("linux",), **more: object) -> Builder:
+    """Return a builder whose sources say what it shall do: see `fake_world.Script`."""
+    return builder(name, pattern, BuilderKind.PYTHON, platforms, **more)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A configuration in short; `project` spells it out."""
+
+    builders: tuple[Builder, ...] = (copier(), scripter())
+    platforms: tuple[str, ...] = ("linux",)
+    folders: tuple[str, ...] = ("game",)
+    companions: tuple[Companion, ...] = ()
+    resting: tuple[str, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
+    """(folder, platform) that is not made there."""
+    debug_output: bool = False
+    tags: tuple[str, ...] = ()
+
+    def project(self, ids: Mapping[str, int]) -> Project:
+        """Return it as the core knows it."""
+        return Project(
+            platforms=tuple(Platform(name, self.tags) for name in self.platforms),
+            host_platform="linux",
+            scan_folders=tuple(
+                ScanFolder(
+                    ids[name],
+                    name,
+                    f"/disk/{name}",
+                    order,
+                    platforms=tuple(item for item in self.platforms if (name, item) not in self.excluded),
+                )
+                for order, name in enumerate(self.folders)
+            ),
+            builders=self.builders,
+            companions=self.companions,
+            debug_output=self.debug_output,
+            resting_platforms=self.resting,
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------------ archive
+
+
+@dataclass
+class Tables:
+    """The rows, by their keys."""
+
+    sources: dict[int, Row] = field(default_factory=dict)
+    jobs: dict[int, Row] = field(default_factory=dict)
+    analyses: dict[tuple[int, bytes], Row] = field(default_factory=dict)
+    products: dict[int, Row] = field(default_factory=dict)
+    edges: set[tuple[str, int, bytes, int]] = field(default_factory=set)
+    conflicts: set[tuple[str, int]] = field(default_factory=set)
+    folders: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = field(default_factory=dict)
+    files: dict[tuple[int, str], Row] = field(default_factory=dict)
+    runs: dict[tuple[int, int], Row] = field(default_factory=dict)
+    stats: dict[str, tuple[int, int]] = field(default_factory=dict)
+    state: dict[str, str] = field(default_factory=dict)
+
+
+class FakeArchive:
+    """Implementer of `core.archive.Archive`: shows what was applied with `save`, nothing else. Rows that no database would take raise."""
+
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.ranks: dict[int, int] = {}
+        self.max_run_key = 0
+        self._unpacked: dict[str, dict[PathKey, FileFact]] = {}
+
+    # ---------------------------------------------------------------------------------------------------------------- rows
+
+    def save(self, saved: Rows) -> None:
+        """Apply rows as the writer does: in the fixed order of the operations."""
+        unknown = saved.keys() - ROW_OPERATIONS.keys()
+        assert not unknown, f"there is no row operation {sorted(unknown)}"
+        for operation, parameters in ROW_OPERATIONS.items():
+            width = len(parameters.replace(", ", ",").split(","))
+            for row in saved.get(operation, ()):
+                assert len(row) == width, f"{operation} takes {parameters}, not {row}"
+                getattr(self, f"_{operation}")(*row)
+
+    def _drop_source(self, source_id: int) -> None:
+        self.tables.sources.pop(source_id, None)
+        for job_id in [job_id for job_id, row in self.tables.jobs.items() if row[1] == source_id]:
+            self._drop_job(job_id)
+        self.tables.analyses = {key: row for key, row in self.tables.analyses.items() if key[0] != source_id}
+        self.tables.edges = {row for row in self.tables.edges if row[1] != source_id}
+
+    def _drop_analysis(self, source_id: int, uuid: bytes) -> None:
+        self.tables.analyses.pop((source_id, uuid), None)
+
+    def _drop_job(self, job_id: int) -> None:
+        self.tables.jobs.pop(job_id, None)
+        self._drop_products(job_id)
+        self._drop_conflict(job_id)
+        self.tables.runs = {key: row for key, row in self.tables.runs.items() if key[0] != job_id}
+
+    def _drop_products(self, job_id: int) -> None:
+        self.tables.products = {key: row for key, row in self.tables.products.items() if row[1] != job_id}
+
+    def _drop_edges(self, source_uuid: bytes, uuid: bytes) -> None:
+        ids = {source_id for source_id, row in self.tables.sources.items() if row[3] == source_uuid}
+        self.tables.edges = {row for row in self.tables.edges if not (row[1] in ids and row[2] == uuid)}
+
+    def _drop_folder(self, scan_folder: int, folder: str) -> None:
+        self.tables.folders.pop((folder, scan_folder), None)
+
+    def _drop_file(self, scan_folder: int, name: str) -> None:
+        self.tables.files.pop((scan_folder, name), None)
+
+    def _drop_conflict(self, job_id: int) -> None:
+        self.tables.conflicts = {row for row in self.tables.conflicts if row[1] != job_id}
+
+    def _put_source(self, source_id: int, *row: object) -> None:
+        assert row[0] in self.ranks, f"scan folder {row[0]} has no row"
+        twins = [other for other, known in self.tables.sources.items() if known[4] == row[3] and other != source_id]
+        assert not twins, f"two sources have the key {row[3]}"
+        self.tables.sources[source_id] = (source_id, *row)
+
+    def _put_analysis(self, source_id: int, uuid: bytes, *row: object) -> None:
+        assert source_id in self.tables.sources, f"an analysis of source {source_id}, which is not stored"
+        self.tables.analyses[source_id, uuid] = (source_id, uuid, *row)
+
+    def _put_job(self, job_id: int, source_id: int, *row: object) -> None:
+        assert source_id in self.tables.sources, f"job {job_id} of source {source_id}, which is not stored"
+        self.tables.jobs[job_id] = (job_id, source_id, *row)
+
+    def _put_product(self, product_id: int, job_id: int, *row: object) -> None:
+        assert job_id in self.tables.jobs, f"product {row[0]} of job {job_id}, which is not stored"
+        assert product_id not in self.tables.products, f"product id {product_id} is taken"
+        self.tables.products[product_id] = (product_id, job_id, *row)
+
+    def _put_edge(
+        self, _uuid: bytes, builder_uuid: bytes, kind: int, target: str, _bits: int, _sub_ids: str, _from: int, source_id: int
+    ) -> None:
+        assert source_id in self.tables.sources, f"an edge of source {source_id}, which is not stored"
+        self.tables.edges.add((target.lower(), source_id, builder_uuid, kind))
+
+    def _put_run(self, job_id: int, run_key: int, *row: object) -> None:
+        assert job_id in self.tables.jobs, f"a run of job {job_id}, which is not stored"
+        self.tables.runs[job_id, run_key] = (job_id, run_key, *row)
+
+    def _put_stat(self, name: str, value_ms: int, time_ms: int) -> None:
+        self.tables.stats[name] = (value_ms, time_ms)
+
+    def _put_conflict(self, name: str, job_id: int) -> None:
+        assert job_id in self.tables.jobs, f"a conflict of job {job_id}, which is not stored"
+        self.tables.conflicts.add((name, job_id))
+
+    def _put_folder(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> None:
+        self.tables.folders[folder, scan_folder] = (digest, tuple(facts))
+
+    def _put_file(self, scan_folder: int, name: str, *row: object) -> None:
+        self.tables.files[scan_folder, name] = row
+
+    def _put_state(self, key: str, value: str) -> None:
+        self.tables.state[key] = value
+
+    def _doubt_job(self, job_id: int) -> None:
+        row = self.tables.jobs.get(job_id)
+        if row is not None:
+            row = (*row[:3], 0, *row[4:6], 0, *row[7:16], "waiting", None, *row[18:])
+            self.tables.jobs[job_id] = row
+
+    # ------------------------------------------------------------------------------------------------------------- sources
+
+    def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
+        wanted = set(keys)
+        found: dict[PathKey, Source] = {}
+        by_id: dict[int, Source] = {}
+        for source_id, scan_folder, rel, uuid, key, _digest in self.tables.sources.values():
+            if key in wanted:
+                source = Source(key, RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)  # type: ignore[arg-type]
+                found[source.key] = by_id[source.id] = source
+        for row in self.tables.analyses.values():
+            if row[0] in by_id:
+                self._add_analysis(by_id[row[0]], row)
+        for row in self.tables.jobs.values():
+            if row[1] in by_id:
+                self._add_job(by_id[row[1]], row)
+        for key, fact in self.files(list(found)).items():
+            found[key].fact = fact
+        return found
+
+    @staticmethod
+    def _add_analysis(source: Source, row: Row) -> None:
+        job = Job(source, row[1], "", ANALYSIS_KEY, state=JobState(row[2]), fingerprint=row[3] or 0, error=row[4])  # type: ignore[arg-type]
+        job.planned = row[3] if job.state is JobState.COMPLETED else None  # type: ignore[assignment]
+        job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]  # type: ignore[assignment]
+        job.plans, job.edges = rows.unpack_analysis(row[11])  # type: ignore[arg-type]
+        source.jobs[job.builder, "", ANALYSIS_KEY] = job
+
+    def _add_job(self, source: Source, row: Row) -> None:
+        job_id, _source, key, print_, platform, uuid, _status, run_key = row[:8]
+        job = Job(source, uuid, platform, key, job_id, JobState(row[16]), print_, row[17], RunKey(run_key))  # type: ignore[arg-type]
+        (
+            job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file, job.errors,
+            job.warnings,
+        ) = row[8:16]  # type: ignore[assignment]  # fmt: skip
+        job.error, job.reason, inputs, plan, job.duration_ms, job.completed_ms, job.failure_cause, job.escalation = row[18:]  # type: ignore[assignment]
+        job.inputs = fingerprint.load(inputs)  # type: ignore[arg-type]
+        job.plan, job.discovered = rows.unpack_plan(plan, key, platform)  # type: ignore[arg-type]
+        job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
+        for _id, owner, name, sub_id, kind, hash64, flags, digest, size in self.tables.products.values():
+            if owner == job_id:
+                job.products += (Product(name, sub_id, kind, flags, digest, hash64, size),)  # type: ignore[arg-type]
+        source.jobs[job.builder, job.platform, job.key] = job
+
+    def key_of(self, uuid: SourceUuid) -> PathKey | None:
+        return next((row[4] for row in self.tables.sources.values() if row[3] == uuid), None)  # type: ignore[misc]
+
+    def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
+        return {job_id: self._key(job_id) for job_id in job_ids if job_id in self.tables.jobs}
+
+    def _key(self, job_id: int) -> PathKey:
+        return self.tables.sources[self.tables.jobs[job_id][1]][4]  # type: ignore[index,return-value]
+
+    def unfinished(self) -> list[PathKey]:
+        ids = {row[1] for row in self.tables.jobs.values() if row[6] != 4 and row[16] != "cancelled"}
+        ids |= {
+            row[0]
+            for row in self.tables.analyses.values()
+            if (row[2] != "completed" or row[3] is None) and (row[2] != "cancelled" or row[3] is None)
+        }
+        return sorted(self.tables.sources[source_id][4] for source_id in ids)  # type: ignore[index,type-var,misc]
+
+    # --------------------------------------------------------------------------------------------------------------- files
+
+    def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
+        found = {}
+        for key in keys:
+            folder = parent(key)
+            if folder not in self._unpacked:
+                self._unpacked[folder] = self._winners(folder)
+            if key in self._unpacked[folder]:
+                found[key] = self._unpacked[folder][key]
+        return found
+
+    def _winners(self, folder: str) -> dict[PathKey, FileFact]:
+        return merge_folder([facts for _part, (_digest, facts) in self._parts(folder)])[0]
+
+    def _parts(self, folder: str) -> list[tuple[int, tuple[bytes, tuple[FileFact, ...]]]]:
+        parts = [(part, row) for (name, part), row in self.tables.folders.items() if name == folder and part in self.ranks]
+        return sorted(parts, key=lambda item: self.ranks[item[0]])
+
+    def forget(self, folder: str) -> None:
+        self._unpacked.pop(folder, None)
+
+    def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
+        for folder in sorted({folder for folder, _part in self.tables.folders}):
+            if f"{folder}/".startswith(prefix) or not prefix:
+                yield from self._winners(folder).values()
+
+    def folder_parts(self, folder: str) -> dict[int, tuple[bytes, tuple[FileFact, ...]]]:
+        """Return what is remembered of one folder, for the scanner."""
+        return {part: row for (name, part), row in self.tables.folders.items() if name == folder}
+
+    # -------------------------------------------------------------------------------------------------- edges and products
+
+    def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
+        found: dict[str, set[PathKey]] = {}
+        for name, source_id, _builder, kind in self.tables.edges:
+            for target in targets:
+                if name == target.lower() and kind != EdgeKind.WILDCARD:
+                    found.setdefault(target, set()).add(self.tables.sources[source_id][4])  # type: ignore[arg-type]
+        return found
+
+    def wildcards(self) -> list[tuple[str, PathKey]]:
+        return sorted(
+            {(name, self.tables.sources[owner][4]) for name, owner, _builder, kind in self.tables.edges if kind == EdgeKind.WILDCARD}  # type: ignore[misc]
+        )
+
+    def has_edges(self) -> bool:
+        return bool(self.tables.edges)
+
+    def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        wanted = set(names)
+        return {row[2]: (row[1], self._key(row[1])) for row in self.tables.products.values() if row[2] in wanted}  # type: ignore[misc,arg-type]
+
+    def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
+        found: dict[str, list[tuple[int, PathKey]]] = {}
+        for name, job_id in sorted(self.tables.conflicts):
+            if not names or name in names:
+                found.setdefault(name, []).append((job_id, self._key(job_id)))
+        return found
+
+    def conflict_names(self, job_ids: Sequence[int]) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for name, job_id in sorted(self.tables.conflicts):
+            if job_id in job_ids:
+                found.setdefault(job_id, []).append(name)
+        return found
+
+    def state(self, key: str) -> str | None:
+        return self.tables.state.get(key)
+
+    def next_ids(self) -> tuple[int, int, int, int]:
+        tables = self.tables
+        run_key = max(self.max_run_key, int(tables.state.get("run_keys", 0)), *(row[7] for row in tables.jobs.values()), 0)  # type: ignore[call-overload]
+        return max(tables.sources, default=0) + 1, max(tables.jobs, default=0) + 1, max(tables.products, default=0) + 1, run_key + 1
+
+    def reopen(self) -> FakeArchive:
+        """Return what another process sees: the same rows, nothing unpacked."""
+        other = FakeArchive()
+        other.tables, other.max_run_key = copy.deepcopy(self.tables), self.max_run_key
+        other.ranks = dict(self.ranks)
+        return other
+
+
+# --------------------------------------------------------------------------------------------------------------------- disk
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the fake disk; `version` stands for its times and inode."""
+
+    text: str
+    version: int
+
+    def fact(self, scan_folder: int, rel: str, *, is_read: bool = False) -> FileFact:
+        """Return what `stat` says, with the digest if its bytes were read."""
+        digest = sha(self.text) if is_read else Digest(b"")
+        hash64 = int.from_bytes(digest[:8], "big")
+        return FileFact(scan_folder, RelPath(rel), len(self.text), self.version, self.version, self.version, digest, hash64)
+
+
+class FakeDisk:
+    """Files by scan folder name and relative path."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, dict[str, File]] = {}
+        self._version = 1_000
+
+    def write(self, folder: str, rel: str, text: str) -> None:
+        """Write a file."""
+        self._version += 1
+        self.files.setdefault(folder, {})[rel] = File(text, self._version)
+
+    def delete(self, folder: str, rel: str) -> None:
+        """Delete a file."""
+        del self.files[folder][rel]
+
+    def winner(self, folders: Sequence[str], rel: str) -> tuple[str, str, File] | None:
+        """Return (folder, real relative path, file) that wins a path; None when there is none."""
+        for folder in folders:
+            same = [name for name in self.files.get(folder, {}) if key_of(RelPath(name)) == key_of(RelPath(rel))]
+            if same:
+                return (folder, same[0], self.files[folder][same[0]]) if len(same) == 1 else None
+        return None
+
+    def keys(self, folders: Sequence[str]) -> list[PathKey]:
+        """Return the keys of all files."""
+        return sorted({key_of(RelPath(rel)) for folder in folders for rel in self.files.get(folder, {})})
+
+
+class FakeScanner:
+    """Compares the disk with what is remembered, one relative folder at a time, as `engine.scanner` does."""
+
+    def __init__(self, disk: FakeDisk, project: Project, archive: FakeArchive) -> None:
+        self._disk = disk
+        self._project = project
+        self._archive = archive
+
+    def folders(self) -> list[str]:
+        """Return every relative folder to look at, those that are only remembered last."""
+        present = {""}
+        for folder in self._project.scan_folders:
+            for rel in self._disk.files.get(folder.name, {}):
+                path = parent(key_of(RelPath(rel)))
+                while path:
+                    present.add(path)
+                    path = parent(path)
+        remembered = {name for name, _part in self._archive.tables.folders} - present
+        return [*sorted(present), *sorted(remembered)]
+
+    def look(
+        self, folder: str, seq: int, *, reassess: bool = False, is_full: bool = False, again: frozenset[PathKey] | None = None
+    ) -> FolderSeen | None:
+        """Return how a folder differs from what is remembered; None when it does not."""
+        parts = self._list(folder)
+        digests = {part: sha(repr([item.fact(part, rel) for rel, item in files])) for part, files in parts.items() if files}
+        before = self._archive.folder_parts(folder)
+        known = {part: digest for part, (digest, _facts) in before.items()}
+        if again is None and not (reassess or is_full) and known == digests:
+            return None
+        old = {(part, fact.rel): fact for part, (_digest, facts) in before.items() for fact in facts}
+        facts = {part: [self._fact(part, rel, item, old, is_full, again) for rel, item in files] for part, files in parts.items()}
+        if again is None and not before and not any(facts.values()):
+            return None
+        was, was_clashing = self._merge({part: row[1] for part, row in before.items()})
+        now, clashing = self._merge(facts)
+        changed = tuple(
+            fact for key, fact in now.items() if reassess or is_full or (again and key in again) or _differs(was.get(key), fact)
+        )
+        clashing_keys = {key_of(fact.rel) for fact, _others in clashing}
+        gone = {*was, *(PathKey(fact.rel) for fact, _others in was_clashing)}
+        gone -= {*now, *(PathKey(fact.rel) for fact, _others in clashing)}
+        gone |= clashing_keys & was.keys()
+        present = folder == "" or any(facts.values())
+        lines = tuple((part, digests.get(part, b""), tuple(found)) for part, found in facts.items()) if present else ()
+        return FolderSeen(seq, folder, changed, tuple(sorted(gone)), tuple(clashing), lines)
+
+    def _list(self, folder: str) -> dict[int, list[tuple[str, File]]]:
+        return {
+            item.id: sorted(
+                (rel, file)
+                for rel, file in self._disk.files.get(item.name, {}).items()
+                if parent(key_of(RelPath(rel))) == folder
+            )
+            for item in self._project.scan_folders
+        }  # fmt: skip
+
+    @staticmethod
+    def _fact(
+        part: int, rel: str, item: File, old: Mapping[tuple[int, str], FileFact], is_full: bool, again: frozenset[PathKey] | None
+    ) -> FileFact:
+        fact = item.fact(part, rel)
+        known = old.get((part, rel))
+        is_known = known is not None and not _differs(known, fact) and not is_full and not (again and key_of(fact.rel) in again)
+        return known if is_known and known is not None else fact
+
+    def _merge(self, parts: Mapping[int, Sequence[FileFact]]) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
+        rank = self._archive.ranks
+        return merge_folder([parts[part] for part in sorted(parts, key=lambda item: rank.get(item, len(rank)))])
+
+
+def _differs(old: FileFact | None, new: FileFact) -> bool:
+    return old is None or (old.scan_folder, old.rel, old.size, old.inode) != (new.scan_folder, new.rel, new.size, new.inode)

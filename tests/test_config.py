@@ -1,0 +1,460 @@
+"""From layers of YAML to the records the rest of the program gets, and how little an unchanged configuration costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from aptui import config
+from aptui.config import Config, load
+from aptui.core.errors import UserError
+from aptui.core.model import BuilderKind, Platform
+from aptui.core.paths import name_uuid
+from aptui.core.patterns import ignore_matcher
+
+EXAMPLE = """\
+platforms:
+  linux:  {tags: [tools, renderer]}          # the host's platform is always enabled
+  server: {tags: [server], enabled: true}
+scan_folders:
+  - {name: game, path: assets, order: 0}     # lower order wins; recursive unless said otherwise
+  - {name: shared, path: ../shared, order: 100, exclude: [server]}
+ignore: ["*.tmp", ".git/*"]
+builders:
+  - {name: data, copy: ["*.txt", "*.json"]}
+  - {name: textures, uses: image, patterns: ["*.png"], params: {format: webp}, platforms: {server: skip}}
+  - name: upper
+    patterns: ["*.up"]
+    version: 1
+    command: "tr a-z A-Z < {source} > {products_dir}/{stem}.txt"
+    products: ["*.txt"]
+cache: Cache
+"""
+SMALL = "scan_folders: [{name: game, path: assets}]\n"
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Return a function that writes a project and gives its folder; the person's own folders are empty ones."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    monkeypatch.setattr(config, "host_platform", lambda: "linux")
+    monkeypatch.setattr("aptui.config_init.host_platform", lambda: "linux")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "game" / "assets").mkdir(parents=True)
+
+    def write_project(text: str, *, user: str = "") -> Path:
+        (tmp_path / "game" / "aptui.yaml").write_text(text, encoding="utf-8")
+        if user:
+            (tmp_path / "user" / "aptui").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "user" / "aptui" / "aptui.yaml").write_text(user, encoding="utf-8")
+        return tmp_path / "game"
+
+    return write_project
+
+
+def builders_of(text: str) -> str:
+    return f"{SMALL}builders:\n{text}"
+
+
+# what the keys mean
+
+
+def test_the_example_of_the_issue_becomes_records(write: Write, tmp_path: Path) -> None:
+    loaded = load(write(EXAMPLE))
+
+    project = loaded.project
+    assert (loaded.name, loaded.cache_dir) == ("game", tmp_path / "game" / "Cache")
+    assert loaded.log_dir == tmp_path / "game" / "Cache" / ".aptui" / "logs"
+    assert project.platforms == (Platform("linux", ("renderer", "tools")), Platform("server", ("server",)))
+    game, shared = project.scan_folders
+    assert (game.name, game.path, game.platforms) == ("game", str(tmp_path / "game" / "assets"), ("linux", "server"))
+    assert (shared.path, shared.order, shared.platforms) == (str(tmp_path / "shared"), 100, ("linux",))
+    data, textures, upper = project.builders
+    assert (data.kind, [pattern.text for pattern in data.patterns]) == (BuilderKind.COPY, ["*.txt", "*.json"])
+    assert (textures.kind, textures.origin, textures.platforms) == (BuilderKind.PYTHON, "entry:image", ("linux",))
+    assert textures.params == '{"format":"webp"}'
+    assert upper.command is not None
+    assert (upper.kind, upper.version, upper.command.products) == (BuilderKind.COMMAND, "1", ("*.txt",))
+    assert data.uuid == name_uuid(b"aptui:builder:data")
+
+
+def test_the_host_platform_is_on_even_where_nobody_declares_it(write: Write) -> None:
+    loaded = load(write(SMALL))
+
+    assert loaded.project.platforms == (Platform("linux", ("renderer", "tools")),)
+    assert loaded.project.host_platform == "linux"
+
+
+def test_the_host_platform_cannot_be_switched_off_and_says_so(write: Write) -> None:
+    loaded = load(write(f"{SMALL}platforms: {{linux: {{enabled: false}}, server: {{enabled: false}}}}\n"))
+
+    assert [platform.id for platform in loaded.project.platforms] == ["linux"]
+    assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the host's platform, so it is always on")
+
+
+def test_asking_for_platforms_lets_the_others_rest(write: Write) -> None:
+    folder = write(f"{SMALL}platforms: {{linux: {{}}, server: {{}}, android: {{enabled: false}}, web: {{}}}}\n")
+
+    loaded = load(folder, platforms=["server", "android"])
+
+    assert [platform.id for platform in loaded.project.platforms] == ["server", "android"]
+    assert loaded.project.resting_platforms == ("linux", "web")
+    assert loaded.project.scan_folders[0].platforms == ("server", "android")
+
+
+def test_scan_folders_are_sorted_by_order_and_narrowed_by_platform_or_tag(write: Write) -> None:
+    folder = write(
+        "platforms: {linux: {tags: [Tools]}, server: {tags: [x]}}\n"
+        "scan_folders:\n"
+        "  - {name: late, path: assets, order: 5, recursive: false, include: [TOOLS, server], exclude: [x]}\n"
+        "  - {name: early, path: ../shared, order: -1}\n"
+    )
+
+    early, late = load(folder).project.scan_folders
+
+    assert (early.name, early.recursive) == ("early", True)
+    assert (late.name, late.recursive, late.platforms) == ("late", False, ("linux",))
+
+
+def test_a_scan_folder_inside_another_needs_the_lower_order(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "game" / "assets" / "ui").mkdir()
+    inner = "scan_folders: [{name: game, path: assets, order: 1}, {name: ui, path: assets/ui, order: 0}]\n"
+
+    assert [folder.name for folder in load(write(inner)).project.scan_folders] == ["ui", "game"]
+
+
+def test_an_id_beats_a_tag_and_a_tag_beats_the_star(write: Write) -> None:
+    folder = write(
+        "platforms: {linux: {tags: [t]}, server: {tags: [t]}, web: {}}\n"
+        + builders_of('  - {name: b, uses: image, params: {q: 1}, platforms: {"*": skip, T: {q: 2}, server: {}}}\n')
+    )
+
+    builder = load(folder).project.builders[0]
+
+    assert builder.platforms == ("linux", "server")
+    assert builder.platform_params == (("linux", '{"q":2}'),)
+
+
+def test_a_builder_skipped_everywhere_is_not_there(write: Write) -> None:
+    assert load(write(builders_of('  - {name: b, copy: ["*"], platforms: {linux: skip}}\n'))).project.builders == ()
+
+
+def test_every_field_of_a_builder_arrives(write: Write) -> None:
+    text = """\
+  - name: b
+    command: x
+    patterns: [{regex: 'a/(b|c)'}, ./d*]
+    priority: 3
+    critical: true
+    time_limit: 30s
+    memory_limit: 2GiB
+    version: 1.5
+    on_failure: delete
+    depfile: d
+    dependencies: 'read (.*)'
+    warnings: '(?P<file>.*):(?P<line>.*): w (?P<message>.*)'
+    errors: 'E (?P<message>.*)'
+    asset_type: "{3D5A5C7E-2B0C-4E0A-9E54-3F4D9C6C8A11}"
+"""
+
+    builder = load(write(builders_of(text))).project.builders[0]
+
+    assert [(pattern.text, pattern.kind.name) for pattern in builder.patterns] == [("a/(b|c)", "REGEX"), ("d*", "GLOB")]
+    assert (builder.priority, builder.is_critical, builder.version) == (3, True, "1.5")
+    assert (builder.process_limit_s, builder.memory_limit_bytes) == (30.0, 2 << 30)
+    assert (builder.deletes_products_on_failure, builder.analyse_limit_s) == (True, 120.0)
+    assert builder.asset_type == UUID("3D5A5C7E-2B0C-4E0A-9E54-3F4D9C6C8A11").bytes
+    assert builder.command is not None
+    assert (builder.command.depfile, builder.command.dependency_regex) == ("d", "read (.*)")
+    assert builder.command.error_regex == "E (?P<message>.*)"
+
+
+def test_using_copy_by_name_is_the_copy_rule(write: Write) -> None:
+    builder = load(write(builders_of('  - {name: b, uses: copy, patterns: ["*.x"]}\n'))).project.builders[0]
+
+    assert (builder.kind, builder.origin, builder.needs_analysis) == (BuilderKind.COPY, "", False)
+
+
+def test_limits_hold_for_builders_that_say_nothing(write: Write) -> None:
+    loaded = load(write(builders_of("  - {name: b, uses: image}\n") + "limits: {analyse: 500ms, process: 90, memory: 1kB}\n"))
+
+    assert (loaded.limits.analyse_s, loaded.limits.process_s, loaded.limits.memory_bytes) == (0.5, 90.0, 1000)
+    builder = loaded.project.builders[0]
+    assert (builder.analyse_limit_s, builder.process_limit_s, builder.memory_limit_bytes) == (0.5, 90.0, 1000)
+
+
+def test_companions_are_appended_or_replace_an_extension(write: Write) -> None:
+    folder = write(f'{SMALL}companions: {{"*.abc": {{suffix: .cbc, replaces: .abc}}, "*.fbx": [assetinfo, x.y]}}\n')
+
+    found = {(rule.source.text, rule.suffix, rule.replaces) for rule in load(folder).project.companions}
+
+    assert found >= {("*.abc", "cbc", "abc"), ("*.fbx", "assetinfo", ""), ("*.fbx", "x.y", "")}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("a.TMP", True),
+        ("deep/down/a.tmp", True),
+        ("Thumbs.db", True),
+        ("deep/.git/config", True),
+        ("raw/a.txt", True),
+        ("raw/deep/a.txt", True),
+        ("deep/raw/a.txt", False),
+        ("old/x.txt", True),
+        ("older/x.txt", False),
+        ("backup_12", True),
+        ("backup_12/a/b.txt", True),
+        ("backup_x", False),
+        ("aptui.yaml", True),
+        ("a.txt", False),
+        ("Cache/linux/a.txt", True),
+        ("cache/linux/a.txt", False),
+    ],
+)
+def test_ignore_rules_mean_what_they_mean_in_gitignore(write: Write, path: str, expected: bool) -> None:  # noqa: FBT001  # a table
+    rules = "ignore: ['*.tmp', 'raw/*', old, {regex: 'backup_[0-9]+'}]\n"
+    folder = write(f"scan_folders: [{{name: game, path: .}}]\n{rules}")
+
+    assert ignore_matcher(load(folder).project.ignore_regex)(path) is expected
+
+
+def test_shipped_ignore_rules_can_be_left_out(write: Write) -> None:
+    is_ignored = ignore_matcher(load(write(f"{SMALL}ignore: [x]\nshipped_ignore: false\n")).project.ignore_regex)
+
+    assert (is_ignored("x"), is_ignored("Thumbs.db")) == (True, False)
+
+
+def test_workers_are_cores_unless_said_otherwise(write: Write) -> None:
+    folder = write(SMALL)
+
+    assert load(folder).workers == config.core_count()
+    assert load(folder, workers=7).project.workers == 7
+    assert load(folder, sets=["workers=3"]).workers == 3
+    assert load(folder, sets=["workers=3"], workers=0).workers == config.core_count()
+
+
+def test_braces_in_a_glob_earn_a_warning(write: Write) -> None:
+    loaded = load(write(builders_of('  - {name: b, copy: ["*.{png,jpg}"]}\n')))
+
+    assert "aptui.yaml:3:22: braces and brackets stand for themselves" in loaded.warnings[0]
+
+
+# layers
+
+
+def test_the_user_lies_over_the_project_and_options_over_both(write: Write) -> None:
+    folder = write(EXAMPLE, user="builders: [{name: textures, params: {format: png, q: 1}}]\nworkers: 5\nignore: [mine]\n")
+
+    loaded = load(folder, sets=["builders.textures.params.q=2", "scan_folders.game.order=-3", "limits.process=5m"])
+
+    textures = loaded.project.builders[1]
+    assert (textures.params, textures.origin) == ('{"format":"png","q":2}', "entry:image")
+    assert loaded.project.scan_folders[0].order == -3
+    assert (loaded.workers, loaded.limits.process_s, loaded.limits.analyse_s) == (5, 300.0, 120.0)
+    is_ignored = ignore_matcher(loaded.project.ignore_regex)
+    assert is_ignored("mine")
+    assert is_ignored("a.tmp")
+    assert [Path(file).name for file, _ in loaded.layers] == ["defaults.yaml", "builders.yaml", "aptui.yaml", "aptui.yaml"]
+
+
+def test_a_value_of_an_option_is_yaml(write: Write) -> None:
+    loaded = load(write(SMALL), sets=['builders=[{name: a, copy: ["*.x"]}]', "platforms.server.enabled=true"])
+
+    assert [rule.name for rule in loaded.project.builders] == ["a"]
+    assert [platform.id for platform in loaded.project.platforms] == ["linux", "server"]
+
+
+def test_the_place_of_a_builder_serves_errors_that_only_the_registry_finds(write: Write) -> None:
+    loaded = load(write(EXAMPLE))
+
+    error = config.unknown_builder(loaded, "textures", "imgae", ["image", "audio"])
+
+    assert str(error).endswith("aptui.yaml:10:28: no builder is called 'imgae'; did you mean 'image'?")
+
+
+def test_the_project_is_the_nearest_folder_upwards(write: Write, tmp_path: Path) -> None:
+    folder = write(SMALL)
+
+    assert config.find_project(folder / "assets") == folder
+    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .* 'aptui init' writes one"):
+        config.find_project(tmp_path / "shared")
+
+
+# signatures
+
+
+def test_signatures_change_with_what_decides_and_with_nothing_else(write: Write) -> None:
+    first = load(write(EXAMPLE))
+    cosmetic = load(write(EXAMPLE.replace("# the host's", "# our") + "workers: 2\nlimits: {process: 5m}\n"))
+    ruled = load(write(EXAMPLE.replace("webp", "png")))
+    ignoring = load(write(EXAMPLE.replace("*.tmp", "*.temp")))
+    moved = load(write(EXAMPLE.replace("../shared", "../game/assets/../../shared/.")))
+    ordered = load(write(EXAMPLE.replace("order: 100", "order: 99")))
+
+    def signatures(loaded: Config) -> tuple[str, str]:
+        return loaded.project.signature, loaded.project.scan_signature
+
+    assert signatures(cosmetic) == signatures(first) == signatures(moved)
+    assert ruled.project.signature != first.project.signature
+    assert ruled.project.scan_signature == first.project.scan_signature
+    assert ignoring.project.signature == first.project.signature
+    assert ignoring.project.scan_signature != first.project.scan_signature
+    assert ordered.project.scan_signature != first.project.scan_signature
+
+
+# tools
+
+
+def write_tool(folder: Path, text: str) -> None:
+    tool = folder / "tool.sh"
+    tool.write_text(text, encoding="utf-8")
+    tool.chmod(0o755)
+
+
+def test_upgrading_a_tool_changes_the_builder_though_no_yaml_changed(write: Write) -> None:
+    folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
+    write_tool(folder, "one")
+    first, again = load(folder), load(folder)
+    write_tool(folder, "other")
+    upgraded = load(folder)
+
+    assert first == again
+    assert len(first.project.builders[0].code_digest) == 32
+    assert upgraded.project.builders[0].code_digest != first.project.builders[0].code_digest
+    assert upgraded.project.signature != first.project.signature
+    assert upgraded.project.scan_signature == first.project.scan_signature
+
+
+def test_touching_a_tool_changes_nothing_that_decides(write: Write) -> None:
+    folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
+    write_tool(folder, "one")
+    first = load(folder)
+    os.utime(folder / "tool.sh", ns=(1, 1))
+
+    assert load(folder).project == first.project
+
+
+def test_a_tool_that_went_away_is_reported_though_no_yaml_changed(write: Write) -> None:
+    folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
+    write_tool(folder, "one")
+    load(folder)
+    (folder / "tool.sh").unlink()
+
+    with pytest.raises(UserError, match=r"aptui.yaml:3:52: tool './tool.sh' is not found below the project"):
+        load(folder)
+
+
+def test_tools_are_looked_up_in_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    write_tool(tmp_path / "bin", "one")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'nowhere'}:{tmp_path / 'bin'}")
+
+    loaded = load(write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [tool.sh]}\n')))
+
+    assert loaded.tools[0].path == str(tmp_path / "bin" / "tool.sh")
+
+
+# an unchanged configuration
+
+
+def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> Config:
+        pytest.fail("compiled again")
+
+    monkeypatch.setattr(config, "_compile", refuse)
+
+
+def test_an_unchanged_configuration_is_the_same_and_not_compiled_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(EXAMPLE + 'companions: {"*.abc": {suffix: cbc, replaces: abc}}\n')
+    first = load(folder)
+    forbid_compiling(monkeypatch)
+
+    assert load(folder) == first
+
+
+def test_the_unchanged_path_imports_no_yaml(write: Write) -> None:
+    folder = write(EXAMPLE)
+    code = f"""
+import json, sys
+from pathlib import Path
+from aptui.config import load
+load(Path({str(folder)!r}))
+print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruamel", "jsonschema", "pathspec", "wcmatch"}}]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(config.__file__).parents[1])}
+
+    def run() -> list[str]:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)  # noqa: S603
+        names: list[str] = json.loads(done.stdout)
+        return names
+
+    assert run() != []
+    assert run() == []
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:-9], lambda text: text.replace("textures", "textvres"), lambda _text: "", lambda _text: "ä"]
+)
+def test_a_damaged_kept_form_is_as_good_as_none(write: Write, tmp_path: Path, damage: Callable[[str], str]) -> None:
+    folder = write(EXAMPLE)
+    first = load(folder)
+    (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
+    kept.write_text(damage(kept.read_text(encoding="ascii")), encoding="utf-8")
+
+    assert load(folder) == first
+
+
+def test_a_kept_form_of_another_shape_is_as_good_as_none(write: Write, tmp_path: Path) -> None:
+    folder = write(EXAMPLE)
+    first = load(folder)
+    (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
+    key = kept.read_text(encoding="ascii").split("\n")[0]
+    text = json.dumps({**config.pack(first), "unheard_of": 1})
+    kept.write_text(f"{key}\n{config.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
+
+    assert load(folder) == first
+
+
+def test_a_cache_folder_that_cannot_be_written_is_silently_fine(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("a file in the way", encoding="utf-8")
+
+    assert load(write(SMALL)).name == "game"
+
+
+def test_any_layer_option_or_platform_that_differs_is_noticed(write: Write) -> None:
+    folder = write(SMALL)
+    first = load(folder)
+
+    assert load(folder, sets=["name=other"]).name == "other"
+    assert load(write(f"{SMALL}name: third\n")).name == "third"
+    assert load(write(SMALL, user="name: fourth\n")).name == "fourth"
+    assert load(folder, sets=["platforms.web.tags=[]"], platforms=["web"]).project.platforms == (Platform("web"),)
+    assert first.name == "game"
+
+
+def test_a_scan_folder_that_went_away_is_reported_though_no_yaml_changed(write: Write) -> None:
+    folder = write(SMALL)
+    load(folder)
+    (folder / "assets").rmdir()
+
+    with pytest.raises(UserError, match=r"aptui.yaml:1:35: scan folder 'game' does not exist"):
+        load(folder)
+
+
+def test_records_survive_the_compiled_form(write: Write) -> None:
+    loaded = load(write(EXAMPLE), workers=1)
+
+    assert config._unpack(json.loads(config.canonical(config.pack(loaded)))) == loaded  # noqa: SLF001
+    assert replace(loaded, name="x") != loaded

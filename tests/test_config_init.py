@@ -1,0 +1,169 @@
+"""The first aptui.yaml, the shipped reference files, and the published schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aptui import config
+from aptui.config import data_dir, init, load
+from aptui.config_schema import check, read_yaml, schema
+from aptui.core.errors import InternalError, UserError
+from aptui.core.model import BuilderKind
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "game").mkdir()
+    return tmp_path / "game"
+
+
+# aptui init
+
+
+def test_init_finds_builders_for_what_is_there(folder: Path) -> None:
+    (folder / "assets" / "deep").mkdir(parents=True)
+    for name in ("a.PNG", "b.jpg", "c.wav", "d.json", "deep/e.lua", "f", ".hidden"):
+        (folder / "assets" / name).touch()
+
+    file = init(folder)
+
+    loaded = load(folder)
+    assert file == folder / "aptui.yaml"
+    assert loaded.cache_dir == folder / "Cache"
+    assert [(rule.name, rule.origin) for rule in loaded.project.builders] == [
+        ("textures", "entry:image"),
+        ("sounds", "entry:audio"),
+        ("data", "entry:json"),
+        ("files", ""),
+    ]
+    assert [[pattern.text for pattern in rule.patterns] for rule in loaded.project.builders] == [
+        ["*.png", "*.jpg"],
+        ["*.wav"],
+        ["*.json"],
+        ["*.lua"],
+    ]
+    assert [scan.path for scan in loaded.project.scan_folders] == [str(folder / "assets")]
+
+
+def test_init_takes_the_folder_itself_where_there_are_no_assets(folder: Path) -> None:
+    init(folder)
+
+    loaded = load(folder)
+    assert [scan.path for scan in loaded.project.scan_folders] == [str(folder)]
+    assert [rule.kind for rule in loaded.project.builders] == [BuilderKind.COPY]
+
+
+def test_init_with_copy_patterns_writes_exactly_that_rule(folder: Path) -> None:
+    (folder / "a.png").touch()
+
+    init(folder, copy_patterns=["*.txt", 'odd "ä".x', "*.json"])
+
+    (rule,) = load(folder).project.builders
+    assert (rule.kind, [pattern.text for pattern in rule.patterns]) == (BuilderKind.COPY, ["*.txt", 'odd "ä".x', "*.json"])
+
+
+def test_init_refuses_a_pattern_that_could_never_match(folder: Path) -> None:
+    with pytest.raises(UserError, match="--copy: pattern '/x' must be relative"):
+        init(folder, copy_patterns=["/x"])
+
+    assert list(folder.iterdir()) == []
+
+
+def test_init_never_overwrites(folder: Path) -> None:
+    (folder / "aptui.yaml").write_text("mine", encoding="utf-8")
+
+    with pytest.raises(UserError, match="exists already"):
+        init(folder)
+
+    assert (folder / "aptui.yaml").read_text(encoding="utf-8") == "mine"
+
+
+def test_init_needs_a_folder(folder: Path) -> None:
+    with pytest.raises(UserError, match="is not a folder"):
+        init(folder / "nowhere")
+
+
+def test_the_written_file_says_how_editors_complete_it(folder: Path) -> None:
+    text = init(folder).read_text(encoding="utf-8")
+
+    assert "# yaml-language-server: $schema=" in text
+    assert "aptui schema" in text
+
+
+# where the shipped files are
+
+
+def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = data_dir()
+    (tmp_path / "aptui" / "_data" / "config").mkdir(parents=True)
+    (tmp_path / "aptui" / "_data" / "config" / "defaults.yaml").touch()
+    monkeypatch.setattr(config, "__file__", str(tmp_path / "aptui" / "config.py"))
+
+    assert (checkout / "config" / "builders.yaml").is_file()
+    assert data_dir() == tmp_path / "aptui" / "_data"
+
+
+def test_a_broken_installation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "__file__", str(tmp_path / "aptui" / "config.py"))
+
+    with pytest.raises(InternalError, match="install aptui again"):
+        data_dir()
+
+
+# the schema and the reference manual
+
+
+def test_the_published_schema_is_the_one_in_use() -> None:
+    published = (data_dir() / "config" / "aptui.schema.json").read_text(encoding="utf-8")
+
+    assert published == json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def keys_of(part: Any) -> set[str]:
+    if isinstance(part, list):
+        return {key for item in part for key in keys_of(item)}
+    if not isinstance(part, dict):
+        return set()
+    properties = part.get("properties", {})
+    return set(properties) | {key for value in [*properties.values(), *part.values()] for key in keys_of(value)}
+
+
+def shipped_text() -> str:
+    return "".join((data_dir() / "config" / name).read_text(encoding="utf-8") for name in ("defaults.yaml", "builders.yaml"))
+
+
+@pytest.mark.parametrize("key", sorted(keys_of(schema())))
+def test_every_key_is_documented_in_the_shipped_files(key: str) -> None:
+    explained = rf"^# +(?:\d\. )?(?:\w+, )*{key}(?:, \w+)*:|{{{key}: …}}"
+
+    assert re.search(explained, shipped_text(), re.MULTILINE), f"no comment explains '{key}'"
+
+
+def test_every_example_in_the_shipped_files_is_valid() -> None:
+    examples = re.findall(r"(?:^#:.*\n)+", shipped_text(), re.MULTILINE)
+
+    assert len(examples) >= 8
+    for example in examples:
+        text = re.sub(r"^#: ?", "", example, flags=re.MULTILINE)
+        assert [str(mistake) for mistake in check(read_yaml(text.encode(), text))] == []
+
+
+def test_the_builder_examples_load_together(folder: Path) -> None:
+    blocks = re.findall(r"(?:^#:.*\n)+", (data_dir() / "config" / "builders.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+    entries = [re.sub(r"^#: ?", "", block, flags=re.MULTILINE).removeprefix("builders:\n") for block in blocks]
+    platforms = "platforms: {linux: {tags: [tools]}, server: {}}\n"
+    scan = "scan_folders: [{name: game, path: .}]\n"
+    (folder / "aptui.yaml").write_text(f"{platforms}{scan}builders:\n{''.join(entries)}", encoding="utf-8")
+
+    assert [rule.name for rule in load(folder).project.builders] == ["data", "textures", "upper"]

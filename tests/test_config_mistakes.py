@@ -1,0 +1,315 @@
+"""Every mistake in a configuration is one line: `file:line:column: what is wrong; the nearest known word`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aptui.config import ConfigErrors, load
+from aptui.core.errors import UserError
+
+SMALL = "scan_folders: [{name: game, path: assets}]\n"
+Complain = Callable[..., list[str]]
+
+
+@pytest.fixture
+def complain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complain:
+    """Return a function that loads a project and gives the mistakes, from the line number on."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    (tmp_path / "assets").mkdir()
+
+    def mistakes(text: str | bytes, **options: object) -> list[str]:
+        (tmp_path / "aptui.yaml").write_bytes(text.encode() if isinstance(text, str) else text)
+        with pytest.raises(ConfigErrors) as caught:
+            load(tmp_path, **options)  # type: ignore[arg-type]  # whatever the test says
+        assert caught.value.exit_code == 3
+        assert str(caught.value).split("\n") == [str(error) for error in caught.value.errors]
+        return [str(error).replace(f"{tmp_path}/aptui.yaml:", "").replace(str(tmp_path), "…") for error in caught.value.errors]
+
+    return mistakes
+
+
+SHAPES = {
+    "unknown key": ("workrs: 3", "2:1: unknown key 'workrs'; did you mean 'workers'?"),
+    "unknown key below": ("limits: {proces: 3s}", "2:10: unknown key 'proces' in 'limits'; did you mean 'process'?"),
+    "unknown key of a builder": (
+        "builders:\n  - {name: a, copy: [x], paterns: []}",
+        "3:26: unknown key 'paterns' in 'builders.a'; did you mean 'patterns'?",
+    ),
+    "unknown key far from all": (
+        "limits: {xyzzy: 1}",
+        "2:10: unknown key 'xyzzy' in 'limits'; known here: analyse, memory, process",
+    ),
+    "merge key": ("<<: {workers: 1}", "2:1: unknown key '<<'; known here: "),
+    "wrong type": ("workers: many", "2:10: 'workers' must be a whole number, 0 for one per core, not 'many'"),
+    "truth is no number": ("workers: true", "2:10: 'workers' must be a whole number, 0 for one per core, not true"),
+    "too small": ("workers: -1", "2:10: 'workers' must be a whole number, 0 for one per core, not -1"),
+    "nothing": ("cache:", "2:1: 'cache' must be a path, not nothing"),
+    "a list for a mapping": ("limits: [1]", "2:9: 'limits' must be a mapping of limits, not a list"),
+    "duration": ("limits: {process: 5 parsecs}", "2:19: 'limits.process' must be a duration like 30s, 5m or 1h, not '5 parsecs'"),
+    "size": ("limits: {memory: 5XB}", "2:18: 'limits.memory' must be a size like 512MiB or 2GiB, or 0 for no limit, not '5XB'"),
+    "platform name": (
+        "platforms: {Linux: {}}",
+        "2:13: platform 'Linux' must be a free name of lower-case letters, digits, _ and -",
+    ),
+    "reserved platform": (
+        "platforms: {common: {}}",
+        "2:13: platform 'common' must be a free name of lower-case letters, digits, _ and -",
+    ),
+    "newline in a platform": ('platforms: {"a\\n": {}}', "2:13: platform 'a\\n' must be a free name"),
+    "missing name": ("builders:\n  - copy: [x]", "3:5: 'name' is missing in 'builders.1'"),
+    "missing regex": ("ignore: [{}]", "2:10: 'regex' is missing in 'ignore.1'"),
+    "choice": (
+        "builders: [{name: a, copy: [x], on_failure: delte}]",
+        "2:45: 'builders.a.on_failure' must be keep or delete, not 'delte'; did you mean 'delete'?",
+    ),
+    "skip": (
+        "builders: [{name: a, copy: [x], platforms: {linux: skp}}]",
+        "2:52: 'builders.a.platforms.linux' must be skip, or a mapping of parameters, not 'skp'",
+    ),
+    "long value": (f"cache: [{'x' * 99}]", "2:8: 'cache' must be a path, not a list"),
+    "twice the same builder": (
+        "builders:\n  - {name: a, copy: [x]}\n  - {name: a, copy: [y]}",
+        "4:12: 'a' is already the name of another in 'builders', at aptui.yaml:3:12",
+    ),
+    "companion": ("companions: {'*.x': {sufix: y}}", "2:21: 'suffix' is missing in 'companions.*.x'"),
+    "uuid": ("builders: [{name: a, copy: [x], asset_type: 12-34}]", "2:45: 'builders.a.asset_type' must be a UUID, not '12-34'"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_mistake_in_the_shape_is_named_with_its_place(complain: Complain, name: str) -> None:
+    text, expected = SHAPES[name]
+
+    found = complain(SMALL + text + "\n")
+
+    assert "\n".join(found).startswith(expected)
+
+
+MEANINGS = {
+    "no form": ("  - {name: a}", "3:5: builder 'a' has none of 'copy', 'uses', 'command'; give it one of the three"),
+    "two forms": ("  - {name: a, copy: [x], uses: image}", "3:26: builder 'a' has both 'copy' and 'uses'; keep one"),
+    "key of another form": (
+        "  - {name: a, copy: [x], tools: [sh]}",
+        "3:26: 'tools' belongs to a builder with 'command:', not 'copy:'",
+    ),
+    "patterns of a copy rule": (
+        "  - {name: a, copy: [x], patterns: [y]}",
+        "3:26: 'patterns' belongs to a builder with 'uses:' or 'command:', not 'copy:'",
+    ),
+    "no patterns": ("  - {name: a, command: x}", "3:5: builder 'a' has no patterns; it would never have work"),
+    "empty patterns": ("  - {name: a, copy: []}", "3:21: builder 'a' has no patterns; it would never have work"),
+    "command by name": (
+        "  - {name: a, uses: command}",
+        "3:21: 'command' is not used by name; write 'command:' with the command line",
+    ),
+    "absolute pattern": ("  - {name: a, copy: [/x/*.y]}", "3:22: pattern '/x/*.y' must be relative, with '/' between folders"),
+    "backslash": (r"  - {name: a, copy: ['x\*.y']}", "3:22: pattern 'x\\\\*.y' must be relative, with '/' between folders"),
+    "regex": (
+        "  - {name: a, copy: [{regex: 'a('}]}",
+        "3:30: not a regular expression: missing ), unterminated subpattern at character 2: 'a('",
+    ),
+    "unknown platform": (
+        "  - {name: a, copy: [x], platforms: {linx: skip}}",
+        "3:38: 'linx' is neither a platform nor a tag; did you mean 'linux'?",
+    ),
+    "unknown group": (
+        "  - {name: a, command: x, patterns: [x], errors: '(?P<fil>x)'}",
+        "3:50: unknown group 'fil'; did you mean 'file'?",
+    ),
+    "no group": (
+        "  - {name: a, command: x, patterns: [x], dependencies: 'x'}",
+        "3:56: which group is the file is not clear; name it: (?P<file>…)",
+    ),
+    "tool": (
+        "  - {name: a, command: x, patterns: [x], tools: [no-such-tool]}",
+        "3:50: tool 'no-such-tool' is not found in PATH, or cannot be run; install it, or give its path",
+    ),
+    "tool by path": (
+        "  - {name: a, command: x, patterns: [x], tools: [./no]}",
+        "3:50: tool './no' is not found below the project, or cannot be run; install it, or give its path",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_a_mistake_in_a_builder_is_named_with_its_place(complain: Complain, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("aptui.config_init.host_platform", lambda: "linux")
+    text, expected = MEANINGS[name]
+
+    assert complain(f"{SMALL}builders:\n{text}\n") == [expected]
+
+
+FOLDERS = {
+    "none": ("workers: 1", "1:1: no scan folders; add 'scan_folders: [{name: game, path: assets}]'"),
+    "missing": ("scan_folders: [{name: a, path: nowhere}]", "1:32: scan folder 'a' does not exist: '…/nowhere'"),
+    "a file": ("scan_folders: [{name: a, path: aptui.yaml}]", "1:32: scan folder 'a' is not a folder: '…/aptui.yaml'"),
+    "without a path": ("scan_folders: [{name: a}]", "1:16: 'path' is missing in 'scan_folders.a'"),
+    "the same twice": (
+        "scan_folders: [{name: a, path: assets}, {name: b, path: ./assets/}]",
+        "1:57: scan folder 'b' is the same folder as 'a'",
+    ),
+    "inside another": (
+        "scan_folders: [{name: a, path: ., order: 3}, {name: b, path: assets, order: 3}]",
+        "1:62: scan folder 'b' lies in 'a', which takes all its files; give it an order below 3",
+    ),
+    "inside the cache": (
+        "scan_folders: [{name: a, path: assets}]\ncache: .",
+        "1:32: scan folder 'a' lies in '…', which belongs to aptui",
+    ),
+    "unknown tag": (
+        "platforms: {server: {tags: [headless]}}\nscan_folders: [{name: a, path: assets, exclude: [headles]}]",
+        "2:50: 'headles' is neither a platform nor a tag; did you mean 'headless'?",
+    ),
+    "exception": (
+        "scan_folders: [{name: a, path: assets}]\nignore: ['!x']",
+        "2:10: '!x' is not an ignore rule; exceptions (!) are not supported",
+    ),
+    "comment": (
+        "scan_folders: [{name: a, path: assets}]\nignore: ['#x']",
+        "2:10: '#x' is not an ignore rule; quote it as in .gitignore",
+    ),
+    "groups in ignore": (
+        "scan_folders: [{name: a, path: assets}]\nignore: [{regex: '(?P<a>x)'}]",
+        "2:18: named groups, back references and global flags are not allowed in ignore rules",
+    ),
+    "companion": (
+        "scan_folders: [{name: a, path: assets}]\ncompanions: {/x: y}",
+        "2:14: pattern '/x' must be relative, with '/' between folders",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_mistake_in_folders_and_rules_is_named_with_its_place(complain: Complain, name: str) -> None:
+    text, expected = FOLDERS[name]
+
+    assert complain(f"{text}\n") == [expected]
+
+
+def test_a_link_to_a_scan_folder_is_the_same_folder(complain: Complain, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("assets")
+
+    assert complain("scan_folders: [{name: a, path: assets}, {name: b, path: link}]") == [
+        "1:57: scan folder 'b' is the same folder as 'a'"
+    ]
+
+
+def test_several_mistakes_are_all_reported_in_the_order_of_the_file(complain: Complain) -> None:
+    found = complain("wrkers: 3\nlimits: {process: 0}\nbuilders:\n  - {name: a, usse: x}\n")
+
+    assert [line.split(":")[0] for line in found] == ["1", "2", "4"]
+
+
+def test_several_mistakes_in_meaning_are_all_reported(complain: Complain) -> None:
+    found = complain(
+        "scan_folders: [{name: a, path: no}]\nbuilders: [{name: a}, {name: b, copy: [{regex: '('}, /x]}]\nignore: ['!x']\n"
+    )
+
+    assert [line.split(": ")[0] for line in found] == ["1:32", "2:12", "2:48", "2:54", "3:10"]
+
+
+REFUSED = {
+    "alias": (b"a: &x 1\nb: *x\n", "1:4: anchors and aliases are not allowed; write the value out"),
+    "self reference": (b"&x [*x]\n", "1:1: anchors and aliases are not allowed; write the value out"),
+    "anchored key": (b"&x a: 1\n", "1:1: anchors and aliases are not allowed; write the value out"),
+    "tag": (b"a: !!python/object:os.system 1\n", "1:4: tags like "),
+    "tagged list": (b"a:\n  - !x [1]\n", "2:5: tags like !x are not allowed; write the plain value"),
+    "duplicate key": (b"a: 1\nb: 2\na: 3\n", "3:1: key 'a' is given twice, first at aptui.yaml:1:1"),
+    "list on top": (b"- a\n", "1:1: a configuration is a mapping of settings; see 'aptui init'"),
+    "text on top": (b"hello\n", "1:1: a configuration is a mapping of settings; see 'aptui init'"),
+    "nothing on top": (b"---\n", "2:1: a configuration is a mapping of settings; see 'aptui init'"),
+    "depth": (b"a: " + b"[" * 60 + b"]" * 60, "1:53: nested deeper than 50 levels"),
+    "great depth": (b"a: " + b"[" * 500_000, "1:53: nested deeper than 50 levels"),
+    "deep mapping": (b"{a: " * 60, "1:201: nested deeper than 50 levels"),
+    "size": (b"# " + b"x" * (1 << 20), "1:1: larger than 1 MiB; a configuration is much smaller than that"),
+    "bytes": ("a: ü\nb: ".encode() + b"\xff\n", "2:4: byte 0xff is not UTF-8; save the file as UTF-8"),
+    "utf-16": ("a: 1".encode("utf-16"), "1:1: byte 0xff is not UTF-8; save the file as UTF-8"),
+    "control character": (b"a: 1\nb: \x01\n", "2:4: not valid YAML: a control character that YAML does not allow"),
+    "surrogate": (b'a: "\\ud800"\n', "1:4: half a character (a lone surrogate); write the character itself"),
+    "syntax": (b"a: 1\nb: [1, 2\n", "3:1: not valid YAML: expected ',' or ']'"),
+    "two colons": (b"a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
+    "tab": (b"a:\n\tb: 1\n", "2:1: not valid YAML: found character"),
+    "open quote": (b"a: 'x\n", "2:1: not valid YAML: found unexpected end of stream"),
+    "second document": (b"a: 1\n---\nb: 2\n", "2:1: a second document; keep one document a file"),
+    "list as key": (b"? [a]\n: 1\n", "1:3: a key must be plain text"),
+    "not a number": (b"a: .nan\n", "1:4: .nan is not a number to count with"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_dangerous_or_broken_yaml_is_refused_not_expanded(complain: Complain, name: str) -> None:
+    data, expected = REFUSED[name]
+
+    (found,) = complain(data)
+
+    assert found.startswith(expected)
+
+
+def test_an_empty_file_only_lacks_scan_folders(complain: Complain) -> None:
+    assert complain("# nothing\n")[0].startswith("1:1: no scan folders")
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("workers", "--set workers: an option is KEY=VALUE; for example --set workers=4"),
+        ("a..b=1", "--set a..b=1: an option is KEY=VALUE; for example --set workers=4"),
+        ("wrkers=1", "--set wrkers: unknown key 'wrkers'; did you mean 'workers'?"),
+        ("workers=x", "--set workers:1:1: 'workers' must be a whole number, 0 for one per core, not 'x'"),
+        ("workers=", "--set workers: 'workers' must be a whole number, 0 for one per core, not ''"),
+        ("limits=[", "--set limits:1:2: not valid YAML: "),
+        (
+            "builders.dta.params.x=1",
+            "--set builders.dta: builder 'dta' has none of 'copy', 'uses', 'command'; did you mean 'data'?",
+        ),
+        ("scan_folders.gane.order=1", "--set scan_folders.gane: 'path' is missing in 'scan_folders.gane'; did you mean 'game'?"),
+        ("builders.data=1", "--set builders.data: 'builders.1' must be a mapping that describes a builder, not 1"),
+    ],
+)
+def test_a_mistake_in_an_option_names_the_option(complain: Complain, option: str, expected: str) -> None:
+    (found,) = complain(SMALL + "builders: [{name: data, copy: [x]}]\n", sets=[option])
+
+    assert found.replace(".params.x:", ":").replace(".order:", ":").startswith(expected)
+
+
+def test_an_unknown_platform_lists_the_known(complain: Complain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.config_init.host_platform", lambda: "linux")
+
+    found = complain(SMALL + "platforms: {server: {enabled: false}}\n", platforms=["sever"])
+
+    assert found == ["unknown platform 'sever'; known here: linux, server"]
+
+
+def test_a_mistake_in_the_users_file_names_that_file(complain: Complain, tmp_path: Path) -> None:
+    (tmp_path / "user" / "aptui").mkdir(parents=True)
+    (tmp_path / "user" / "aptui" / "aptui.yaml").write_text("wokers: 1\n", encoding="utf-8")
+
+    assert complain(SMALL) == ["…/user/aptui/aptui.yaml:1:1: unknown key 'wokers'; did you mean 'workers'?"]
+
+
+def test_negative_workers_are_refused(complain: Complain, tmp_path: Path) -> None:
+    assert complain("x: 1")
+    (tmp_path / "aptui.yaml").write_text(SMALL, encoding="utf-8")
+
+    with pytest.raises(UserError, match="-1 workers cannot work"):
+        load(tmp_path, workers=-1)
+
+
+def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    (tmp_path / "aptui.yaml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "user" / "aptui").mkdir(parents=True)
+    os.mkfifo(tmp_path / "user" / "aptui" / "aptui.yaml")
+
+    with pytest.raises(UserError, match=r"aptui/aptui\.yaml: not a regular file"):
+        load(tmp_path)
+
+
+def test_a_folder_without_a_project_says_how_to_begin(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .*; 'aptui init' writes one"):
+        load(tmp_path)

@@ -1,0 +1,229 @@
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from ruamel.yaml import YAML
+
+from aptui import demo
+from aptui.builders.audio_builder import AudioBuilder
+from aptui.builders.image_builder import ImageBuilder
+from aptui.builders.json_builder import JsonBuilder
+from aptui.core.errors import UserError
+from aptui.core.patterns import wildcard
+from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
+
+WARNING = 2
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "new" / "project"
+    demo.write_project(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def config(project):
+    return YAML(typ="safe").load(project / "aptui.yaml")
+
+
+def snapshot(folder):
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def sources(project, config):
+    """Return {relative path: scan folder}, the lower order winning."""
+    found = {}
+    for scan_folder in sorted(config["scan_folders"], key=lambda each: -each["order"]):
+        base = project / scan_folder["path"]
+        found |= {path.relative_to(base).as_posix(): base for path in base.rglob("*") if path.is_file()}
+    return found
+
+
+def python_builders(project):
+    space = {}
+    exec((project / "builders/wordlist.py").read_text(), space)  # noqa: S102
+    return {kind.name: kind() for kind in (JsonBuilder, ImageBuilder, AudioBuilder, space["WordListBuilder"])}
+
+
+def run(builder, entry, scan_folder, source, folder):
+    """Yield (platform, response, warnings) of all jobs of one source, as the engine would."""
+    params = entry.get("params", {})
+    others = entry.get("platforms", {})
+    platforms = tuple(PlatformInfo(name) for name in ("linux", "server") if others.get(name) != "skip")
+    lines = []
+    log = JobLog(lambda severity, text, _context: lines.append((severity, text)))
+    request = CreateJobsRequest(entry["name"], str(scan_folder), source, UUID(int=1), platforms, params, others, log)
+    response = builder.create_jobs(request)
+    assert response.result is Result.SUCCESS, response.error
+    for number, job in enumerate(response.jobs):
+        products = folder / str(number)
+        products.mkdir(parents=True)
+        lines.clear()
+        yield (
+            job.platform,
+            builder.process_job(
+                ProcessJobRequest(
+                    entry["name"],
+                    str(scan_folder),
+                    source,
+                    UUID(int=1),
+                    PlatformInfo(job.platform),
+                    job.job_key,
+                    request.params_for(job.platform),
+                    {},
+                    "",
+                    str(products),
+                    str(products),
+                    log,
+                )
+            ),
+            [text for severity, text in lines if severity == WARNING],
+        )
+
+
+def processed(project, config, folder):
+    """Return ([(platform, product path)], {source: errors}, {source: warnings}) of the whole project."""
+    builders = python_builders(project)
+    products, errors, warnings = [], {}, {}
+    for entry in config["builders"]:
+        patterns = [wildcard(pattern) for pattern in entry.get("patterns", entry.get("copy"))]
+        for source, scan_folder in sources(project, config).items():
+            if not any(pattern.fullmatch(source) for pattern in patterns):
+                continue
+            if "uses" not in entry:  # copy and command: one product for each platform
+                name = source if "copy" in entry else os.path.splitext(source)[0] + ".txt"
+                products += [("linux", name), ("server", name)]
+                continue
+            where = folder / entry["name"] / source
+            for platform, response, warned in run(builders[entry["uses"]], entry, scan_folder, source, where):
+                products += [(platform, os.path.join(os.path.dirname(source), each.path)) for each in response.products]
+                if response.error:
+                    errors.setdefault(source, []).append(response.error)
+                if warned:
+                    warnings.setdefault(source, []).extend(warned)
+    return products, errors, warnings
+
+
+@pytest.fixture(scope="module")
+def outcome(project, config, tmp_path_factory):
+    return processed(project, config, tmp_path_factory.mktemp("products"))
+
+
+def test_as_many_products_come_out_as_promised_and_none_twice(outcome):
+    products, _, _ = outcome
+
+    assert demo.EXPECTED_PRODUCT_COUNT >= 40
+    assert len(products) == demo.EXPECTED_PRODUCT_COUNT
+    assert len({(platform, path.lower()) for platform, path in products}) == len(products)
+    assert f"**{len(products)}**" in demo.__doc__
+
+
+def test_the_intended_sources_alone_fail_and_warn(outcome):
+    _, errors, warnings = outcome
+
+    assert tuple(errors) == demo.INTENDED_FAILURES
+    assert set(errors["data/broken.json"]) == {"data/broken.json:3:3: Expecting ',' delimiter"}
+    assert tuple(warnings) == demo.INTENDED_WARNINGS
+    assert set(warnings["data/palette.json"]) == {'data/palette.json:5:3: duplicate key "night", first on line 3'}
+
+
+def test_the_server_skips_textures_and_gets_less_of_the_rest(outcome):
+    products, _, _ = outcome
+    counts = Counter((platform, path.split("/")[0]) for platform, path in products)
+
+    assert counts["linux", "textures"] == 28
+    assert counts["server", "textures"] == 0
+    assert ("linux", "sounds/chime.flac") in products
+    assert ("server", "sounds/chime.wav") in products
+
+
+def test_every_source_has_a_builder_or_is_a_dependency(project, config):
+    patterns = [wildcard(pattern) for entry in config["builders"] for pattern in entry.get("patterns", entry.get("copy"))]
+
+    unwanted = [source for source in sources(project, config) if not any(pattern.fullmatch(source) for pattern in patterns)]
+
+    assert unwanted == ["words/stopwords.list"]
+
+
+def test_the_projects_own_builder_depends_on_the_stop_words(project):
+    builder = python_builders(project)["wordlist"]
+    log = JobLog(lambda *_: None)
+    response = builder.create_jobs(
+        CreateJobsRequest("wordlist", str(project / "assets"), "words/poem.words", UUID(int=1), (PlatformInfo("linux"),), {}, {}, log)
+    )
+
+    (dependency,) = response.source_dependencies
+    assert (project / "assets" / dependency.path).is_file()
+
+
+def test_the_command_is_one_that_runs_here(project, config, tmp_path):
+    (entry,) = [each for each in config["builders"] if "command" in each]
+    source = project / "assets/signs/exit.up"
+
+    subprocess.run(entry["command"].format(source=source, products_dir=tmp_path, stem="exit"), shell=True, check=True)  # noqa: S602
+
+    assert (tmp_path / "exit.txt").read_text() == source.read_text().upper()
+
+
+def test_writing_again_touches_only_what_differs(project, tmp_path):
+    demo.write_project(tmp_path)
+    (tmp_path / "Cache").mkdir()
+    (tmp_path / "Cache" / "mine").write_text("mine")
+    (tmp_path / "assets/docs/mine.txt").write_text("mine")
+    before = snapshot(tmp_path)
+    (tmp_path / "assets/docs/readme.txt").write_text("edited")
+
+    demo.write_project(tmp_path)
+
+    after = snapshot(tmp_path)
+    assert after.keys() == before.keys()
+    assert {path for path in after if after[path] != before[path]} == {"assets/docs/readme.txt"}
+    assert after["assets/docs/readme.txt"][1] == before["assets/docs/readme.txt"][1]
+    written = {path: data for path, (_, data) in snapshot(project).items()}
+    assert {path: data for path, (_, data) in after.items() if path in written} == written
+
+
+def test_an_empty_folder_is_accepted(tmp_path):
+    demo.write_project(tmp_path)
+
+    assert (tmp_path / "aptui.yaml").read_text().splitlines()[0] == demo.MARKER
+
+
+@pytest.mark.parametrize("config_text", [None, "platforms: {}\n", "# aptui demo", demo.MARKER + "x\n", "\xff\n"])
+def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, config_text):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    if config_text is not None:
+        (tmp_path / "aptui.yaml").write_text(config_text, encoding="latin-1")
+    before = snapshot(tmp_path)
+
+    with pytest.raises(UserError, match="is not empty and not a demo project; name a new or empty folder"):
+        demo.write_project(tmp_path)
+
+    assert snapshot(tmp_path) == before
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(UserError, match="is not a folder"):
+        demo.write_project(tmp_path / "file")
+
+
+def test_the_explanation_names_what_is_wrong_on_purpose():
+    text = demo.explain()
+
+    assert all(source in text for source in demo.INTENDED_FAILURES + demo.INTENDED_WARNINGS)
+    assert str(demo.EXPECTED_PRODUCT_COUNT) in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_importing_the_demo_does_not_import_pillow():
+    code = "import sys, aptui.demo; sys.exit('PIL' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.cwd())
