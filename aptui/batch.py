@@ -162,9 +162,9 @@ def _stopped_by_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
         engine.stop()
 
     try:
-        for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # started by nohup, or in the background by a shell without job control
-                previous[number] = signal.signal(number, stop)
+        for wanted in _SIGNALS:
+            if signal.getsignal(wanted) is not signal.SIG_IGN:  # started by nohup, or in the background by a shell without job control
+                previous[wanted] = signal.signal(wanted, stop)
     except ValueError:  # not the main thread: somebody else has the signals
         previous.clear()
     try:

@@ -132,8 +132,10 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
             summary = _partial(config, database) if config.project.resting_platforms else _whole(database)
             if summary.jobs_failed:
                 asked = set(_asked_for(config))
-                failed = database.jobs(statuses=("failed",))
-                summary.failures = [failure_of(row, config.log_dir, builders) for row in failed if row.platform in asked]
+                failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
+                summary.failures = [failure_of(row, config.log_dir, builders) for row in failed]
+                if not config.project.resting_platforms:  # totals count failed analyses as jobs
+                    summary.jobs_skipped -= sum(row.job_id == 0 for row in failed)
     finally:
         database.close()
     summary.jobs_run = jobs_run

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
 from aptui import __version__, printing
-from aptui.core.errors import KnownError, UserError
+from aptui.core.errors import InternalError, KnownError, UserError
 
 INTERRUPTED = 130
 VERBS = {
@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
+    except InternalError as error:
+        return _crashed(error)
     except KnownError as error:
         return _refused(error)
     except BrokenPipeError:
@@ -154,5 +156,3 @@ def _state_dir() -> str:
     folder = os.environ.get("XDG_STATE_HOME", "")
     return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser("~/.local/state"), "aptui")
 
-
-__all__ = ["VERBS", "Namespace", "Parser", "main"]

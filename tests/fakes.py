@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -370,7 +369,7 @@ class FakeArchive:
     def reopen(self) -> FakeArchive:
         """Return what another process sees: the same rows, nothing unpacked."""
         other = FakeArchive()
-        other.tables, other.max_run_key = copy.deepcopy(self.tables), self.max_run_key
+        other.tables, other.max_run_key = self.tables, self.max_run_key
         other.ranks = dict(self.ranks)
         return other
 

@@ -489,12 +489,10 @@ class Pipeline:
             self._wait(job, assembly)
             return
         number = fingerprint.number(assembly.manifest)
-        if job.state is JobState.COMPLETED and job.fingerprint == number and not is_retry and not job.is_forced:
-            self._apply(job.source, builder, job.plans)
+        if job.state is JobState.COMPLETED and job.fingerprint == number and not job.is_forced:
+            self._apply(job.source, builder, job.plans, is_retry=is_retry)
         elif self._is_owed(job, number, is_retry=is_retry):
             self._owe(job, number, assembly.manifest)
-        elif job.state is JobState.COMPLETED:
-            self._apply(job.source, builder, job.plans)
 
     def _consider(self, job: Job, *, is_retry: bool) -> None:
         assert job.plan is not None

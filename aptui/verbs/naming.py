@@ -1,0 +1,203 @@
+"""How people name things: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; and the terms of `--filter`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aptui.config import Config
+from aptui.core.errors import UserError
+from aptui.core.paths import normalize, to_text
+from aptui.core.patterns import wildcard
+from aptui.printing import line
+from aptui.store.reader import JobRow, Reader, SourceRow
+from aptui.store.schema import uuid_text
+
+_LISTED = 20
+_FIELDS = ("source", "platform", "builder", "key", "status", "reason", "error", "folder")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a path names: the relative path, the scan folder's path ("" = only the relative path was given), the absolute path."""
+
+    rel: str
+    root: str
+    path: str
+
+
+# ------------------------------------------------------------------------------------------------------------------- paths
+
+
+def as_text(word: str) -> str:
+    """Return a word of the command line in text form (`core.paths`)."""
+    return to_text(os.fsencode(word))
+
+
+def meanings(word: str, config: Config) -> list[Named]:
+    """Return what a path may mean, likeliest first: a file that exists seen from here, then below the scan folders."""
+    text = as_text(word)
+    here = to_text(os.fsencode(os.path.abspath(os.fsencode(word))))
+    seen_from_here = [
+        Named(here[len(folder.path) + 1 :] if here != folder.path else "", folder.path, here)
+        for folder in config.project.scan_folders
+        if here == folder.path or here.startswith(folder.path + "/")
+    ]
+    seen_from_here.sort(key=lambda named: -len(named.root))
+    if os.path.isabs(word):
+        return seen_from_here
+    rel = normalize(text)
+    below = [Named(rel, folder.path, f"{folder.path}/{rel}") for folder in config.project.scan_folders if not rel.startswith("..")]
+    exists_here = os.path.lexists(word)
+    return [*seen_from_here, *below] if exists_here else [*below, *seen_from_here]
+
+
+def find_source(word: str, config: Config, database: Reader) -> SourceRow | None:
+    """Return the source that a path names, if it has jobs."""
+    for named in meanings(word, config):
+        found = database.source(named.rel)
+        if found is not None:
+            return found
+    return None
+
+
+def nearest_sources(word: str, database: Reader, limit: int = 3) -> list[str]:
+    """Return paths of sources that look like `word`."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a mistake
+
+    wanted = as_text(word).lower()
+    name = wanted.rpartition("/")[2]
+    by_name: dict[str, list[str]] = {}
+    for row in database.sources():
+        by_name.setdefault(row.source.lower().rpartition("/")[2], []).append(row.source)
+    close = get_close_matches(name, by_name, n=limit, cutoff=0.6)
+    paths = [path for each in close for path in by_name[each]]
+    return get_close_matches(wanted, paths, n=limit, cutoff=0.0)
+
+
+def unknown(word: str, database: Reader) -> UserError:
+    """Return the error for a path that is no source, with what it may have meant."""
+    near = nearest_sources(word, database)
+    hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
+    return UserError(f"'{line(as_text(word))}' is no source of this project", hint=hint)
+
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def find_job(word: str, config: Config, database: Reader) -> JobRow:
+    """Return the one job that `word` names.
+
+    Raises:
+        UserError: none, or several, which are listed.
+    """
+    if re.fullmatch(r"#\d+", word):
+        found = database.job(int(word[1:]))
+        if found is None:
+            raise UserError(f"there is no job {word}", hint="'aptui jobs --json' has their numbers")
+        return found
+    rows = jobs_named(word, config, database)
+    if rows is None:
+        raise unknown(word, database)
+    if len(rows) != 1:
+        raise _ambiguous(word, rows)
+    return rows[0]
+
+
+def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | None:
+    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names; None when there is no such source. The longest path that exists wins."""
+    for path, platform, key in _readings(word):
+        source = find_source(path, config, database)
+        if source is not None:
+            rows = database.jobs_of(source.source_id)
+            is_wanted = [
+                row
+                for row in rows
+                if (platform is None or row.platform.lower() == platform.lower()) and (key is None or row.job_key.lower() == key.lower())
+            ]
+            return is_wanted
+    return None
+
+
+def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yield every (path, platform, key) that `word` can be read as, the longest paths first: names may hold `@` and `:`."""
+    readings: list[tuple[str, str | None, str | None]] = [(word, None, None)]
+    marks = [at for at, char in enumerate(word) if char in "@:" and at > 0]
+    for at in marks:
+        path, rest = word[:at], word[at + 1 :]
+        if word[at] == ":":
+            readings.append((path, None, rest))
+        else:
+            platform, colon, key = rest.partition(":")
+            readings.append((path, platform, key if colon else None))
+    yield from sorted(readings, key=lambda reading: -len(reading[0]))
+
+
+def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
+    if not rows:
+        return UserError(f"'{line(as_text(word))}' has no such job", hint="'aptui why PATH' lists those it has")
+    names = [f"  {line(f'{row.source}@{row.platform}:{row.job_key}')}{f'  #{row.job_id}' if row.job_id else ''}" for row in rows]
+    if len(names) > _LISTED:
+        names[_LISTED:] = [f"  and {len(names) - _LISTED} more"]
+    return UserError(f"'{line(as_text(word))}' names {len(rows)} jobs:\n" + "\n".join(names))
+
+
+# ----------------------------------------------------------------------------------------------------------------- filters
+
+
+def compile_filter(text: str, builders: Mapping[bytes, str]) -> Callable[[JobRow], bool]:
+    """Return whether a job passes `--filter`: all its terms hold, in any order, whatever the case.
+
+    A term is a piece of the source path, or `FIELD:VALUE` (source, folder, platform, builder, key, status, reason, error); `*` and `?` make
+    it a pattern for the whole value, or for the last part of a path; `!` in front inverts it; quotes keep blanks together. Patterns take
+    linear time, whatever they are (SEC-18 of design/reliability.md).
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"the filter {text!r} is not well formed: {str(error).lower()}") from None
+    terms = [_term(word, builders) for word in words]
+    return lambda row: all(term(row) for term in terms)
+
+
+def _term(word: str, builders: Mapping[bytes, str]) -> Callable[[JobRow], bool]:
+    is_inverted = word.startswith("!")
+    word = as_text(word.removeprefix("!"))
+    field, colon, value = word.partition(":")
+    if not colon or field.lower() not in _FIELDS:
+        field, value = "source", word
+    field = field.lower()
+    matches = value_matcher(value, is_path=field in ("source", "folder"))
+
+    def holds(row: JobRow) -> bool:
+        return matches(_value(row, field, builders)) != is_inverted
+
+    return holds
+
+
+def _value(row: JobRow, field: str, builders: Mapping[bytes, str]) -> str:
+    match field:
+        case "source":
+            return row.source
+        case "folder":
+            return row.scan_folder
+        case "builder":
+            return builders.get(row.builder, uuid_text(row.builder))
+        case "key":
+            return row.job_key
+        case _:
+            return str(getattr(row, field))
+
+
+def value_matcher(value: str, *, is_path: bool) -> Callable[[str], bool]:
+    """Return whether a text has `value` in it or, when it has `*` or `?`, matches it."""
+    if "*" not in value and "?" not in value:
+        wanted = value.lower()
+        return lambda text: wanted in text.lower()
+    match = wildcard(value).fullmatch
+    if is_path and "/" not in value:
+        return lambda text: match(text) is not None or match(text.rpartition("/")[2]) is not None
+    return lambda text: match(text) is not None

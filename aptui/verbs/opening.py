@@ -1,0 +1,91 @@
+"""What the verbs that only read begin with: the configuration, the database, the names of builders; no engine."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.batch import load_config
+from aptui.config import Config
+from aptui.core.errors import UserError
+from aptui.core.paths import from_text
+from aptui.store.reader import JobRow, Reader, open_reader
+from aptui.store.schema import uuid_text
+
+if TYPE_CHECKING:
+    from aptui.core.model import Builder
+
+DATABASE = "assetdb.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A project whose database is open for reading; `builders` are names by UUID."""
+
+    config: Config
+    database: Reader
+    builders: Mapping[bytes, str]
+
+    def builder_of(self, uuid: bytes) -> str:
+        """Return a builder's name, or its UUID when the configuration does not know it (any more)."""
+        return self.builders.get(uuid) or uuid_text(uuid)
+
+
+@contextmanager
+def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opened]:
+    """Open the project that the command line means (or whose configuration is known already), for one consistent look at it."""
+    config = config or load_config(arguments)
+    path = config.cache_dir / DATABASE
+    if not path.is_file():
+        raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+    database = open_reader(path)
+    try:
+        with database.snapshot():
+            yield Opened(config, database, builder_names(config))
+    finally:
+        database.close()
+
+
+def builder_names(config: Config) -> dict[bytes, str]:
+    """Return {uuid: name} of all builders, those in the project's `builders/` folder among them.
+
+    Their classes are only looked at where there is such a folder: that can mean to start a process.
+    """
+    names = {builder.uuid: builder.name for builder in config.project.builders}
+    if (config.project_dir / "builders").is_dir():
+        names.update({builder.uuid: builder.name for builder in all_builders(config)})
+    return names
+
+
+def all_builders(config: Config) -> tuple[Builder, ...]:
+    """Return the builders as the engine sees them, completed by their classes."""
+    own = config.cache_dir / ".aptui"
+    if own.is_dir():
+        return _completed(config, own)
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 - only before the first batch
+
+    # That folder marks a cache as ours, so only the engine may make it.
+    with TemporaryDirectory(prefix="aptui-") as folder:
+        return _completed(config, Path(folder))
+
+
+def _completed(config: Config, folder: Path) -> tuple[Builder, ...]:
+    from aptui.engine import registry  # noqa: PLC0415 - needs msgspec
+
+    platforms = tuple(platform.id for platform in config.project.platforms)
+    return registry.complete(config.project.builders, config.project_dir, folder / "builders.json", platforms)
+
+
+def log_file(row: JobRow, config: Config) -> Path:
+    """Return where the log of a job's last run lies."""
+    return Path(config.log_dir, os_path(row.log))
+
+
+def os_path(text: str) -> str:
+    """Return a path in text form as Python's file functions want it."""
+    return os.fsdecode(from_text(text))

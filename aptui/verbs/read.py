@@ -1,0 +1,309 @@
+"""`jobs`, `log`, `status`, `builders`: what the asset database and the logs say; no engine is needed, none is disturbed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aptui import printing
+from aptui.batch import load_config
+from aptui.batch_summary import log_path
+from aptui.config import Config
+from aptui.core.errors import UserError
+from aptui.store.reader import STATUSES, JobRow
+from aptui.verbs.naming import compile_filter, find_job
+from aptui.verbs.opening import DATABASE, Opened, all_builders, log_file, opened, os_path
+
+_LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
+_LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
+_WITH = {"warnings": "warnings", "errors": "errors"}
+"""Shown statuses that are `completed` and a count."""
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def jobs_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `jobs`."""
+    parser.add_argument(
+        "--status",
+        action="append",
+        default=[],
+        choices=(*STATUSES, *_WITH),
+        metavar="STATUS",
+        help=f"{', '.join(STATUSES)}; warnings, errors: completed with some; may be given several times",
+    )
+    parser.add_argument("--filter", metavar="TERMS", help="only jobs for which all terms hold; see below")
+    parser.add_argument("--platform", default="", metavar="ID", help="only this platform")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.epilog = """\
+a term is a piece of the source path, or FIELD:VALUE with source, folder, platform,
+builder, key, status, reason or error; * and ? make it a pattern for the whole value,
+or for the last part of a path; ! in front inverts it; case does not matter:
+  aptui jobs --filter 'textures/ !*.tga builder:image reason:changed'"""
+
+
+def jobs(arguments: Namespace) -> int:
+    """List jobs."""
+    with opened(arguments) as project:
+        rows = _wanted_jobs(project, arguments)
+        if arguments.json:
+            printing.say_json_list(job_json(row, project) for row in rows)
+        else:
+            printing.table(
+                ("source", "platform", "job key", "status", "duration", "warnings", "errors", "completed", "reason"),
+                ([*_names(row), _status(row), *_figures(row), row.reason] for row in rows),
+                right=(4, 5, 6),
+            )
+    return 0
+
+
+def _wanted_jobs(project: Opened, arguments: Namespace) -> Iterator[JobRow]:
+    statuses = {"completed" if status in _WITH else status for status in arguments.status}
+    passes = compile_filter(arguments.filter or "", project.builders)
+    for row in project.database.jobs(statuses=tuple(statuses), platform=arguments.platform):
+        if arguments.status and not _has_status(row, arguments.status):
+            continue
+        if passes(row):
+            yield row
+
+
+def _has_status(row: JobRow, statuses: list[str]) -> bool:
+    is_completed = row.status == "completed"
+    return (
+        row.status in statuses
+        or (is_completed and "warnings" in statuses and row.warnings > 0)
+        or (is_completed and "errors" in statuses and row.errors > 0)
+    )
+
+
+def _names(row: JobRow) -> tuple[str, str, str]:
+    return row.source, row.platform, row.job_key
+
+
+def _status(row: JobRow) -> str:
+    if row.status != "completed":
+        return row.status
+    return "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
+
+
+def _figures(row: JobRow) -> tuple[str, str, str, str]:
+    return printing.duration(row.duration_s), str(row.warnings or ""), str(row.errors or ""), printing.when(row.completed_ms)
+
+
+def job_json(row: JobRow, project: Opened) -> dict[str, Any]:
+    """Return a job as programs get it (issue 2 §7, and what grew around it)."""
+    return {
+        "source": row.source,
+        "scan_folder": row.scan_folder,
+        "platform": row.platform,
+        "job_key": row.job_key,
+        "builder": project.builder_of(row.builder),
+        "status": row.status,
+        "reason": row.reason,
+        "completed": printing.iso(row.completed_ms),
+        "duration_s": row.duration_s,
+        "warnings": row.warnings,
+        "errors": row.errors,
+        "log": log_path(row.log, project.config.log_dir),
+        "job_id": row.job_id,
+        "error": row.error,
+        "failure_cause": row.failure_cause,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------- log
+
+
+def log_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `log`."""
+    parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
+    parser.add_argument("--raw", action="store_true", help="the file as it is; only into a pipe or a file")
+    parser.add_argument("--run", type=int, metavar="N", help="an earlier run: 1 is the last one, 2 the one before, …")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of lines")
+
+
+def log(arguments: Namespace) -> int:
+    """Show the log of a job's run."""
+    if arguments.raw and printing.is_terminal(sys.stdout):
+        raise UserError("--raw is not for a terminal: a log may hold what commands it", hint="send it into a file or a pipe")
+    with opened(arguments) as project:
+        row = find_job(arguments.job, project.config, project.database)
+        file = _log_of_run(row, project, arguments.run)
+    if file is None:
+        return _without_log(row, arguments)
+    if arguments.raw:
+        return _copy_raw(file)
+    from aptui.store import joblog  # noqa: PLC0415 - the parser is only for this
+
+    lines = joblog.parse(file)
+    if arguments.json:
+        printing.say_json_list(
+            {
+                "level": _LEVEL_NAMES.get(line.level, "error"),
+                "window": line.window,
+                "text": line.text,
+                "time": printing.iso(line.time_ms),
+                "context": dict(line.context),
+            }
+            for line in lines
+        )
+        return 0
+    for line in lines:
+        for key, value in line.context:
+            printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
+        mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
+        printing.say(mark + printing.line(line.text), _LEVEL_COLOURS.get(line.level, ""))
+    return 0
+
+
+def _log_of_run(row: JobRow, project: Opened, run: int | None) -> Path | None:
+    if run is None or (run == 1 and row.job_id == 0):
+        return log_file(row, project.config) if row.log else None
+    runs = project.database.runs_of(row.job_id)
+    if not 1 <= run <= len(runs):
+        known = f"there are {len(runs)}" if runs else "none is recorded"
+        raise UserError(f"there is no run {run} of this job", hint=f"{known}; 1 is the last one")
+    name = runs[run - 1].log_file
+    return Path(project.config.log_dir, os_path(name)) if name else None
+
+
+def _without_log(row: JobRow, arguments: Namespace) -> int:
+    if arguments.json:
+        printing.say_json_list(())
+        return 0
+    name = printing.line(f"{row.source}@{row.platform}:{row.job_key}")
+    printing.complain(f"aptui: {name} logged nothing" if row.completed_ms else f"aptui: {name} did not run yet")
+    if row.error:
+        printing.say(f"error: {printing.line(row.error)}")
+    return 0
+
+
+def _copy_raw(file: Path) -> int:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"the log '{file}' cannot be read: {error.strerror}") from error
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------------ status
+
+
+def status_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `status`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def status(arguments: Namespace) -> int:
+    """Show totals."""
+    from aptui.store import health  # noqa: PLC0415 - only this verb and `doctor`
+
+    with opened(arguments) as project:
+        totals = project.database.totals()
+        product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
+        config = project.config
+    engine = engine_process(config)
+    if arguments.json:
+        printing.say_json(
+            {
+                "project": str(config.project_dir),
+                "engine_pid": engine,
+                "sources": totals.sources,
+                "jobs": totals.jobs,
+                "warnings": totals.warnings,
+                "errors": totals.errors,
+                "products": totals.products,
+                "product_bytes": product_bytes,
+                "last_job_completed": printing.iso(last_ms),
+            }
+        )
+        return 0
+    state = {None: "unknown", 0: "none runs"}.get(engine, f"process {engine} holds the cache")
+    printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
+    printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}")
+    printing.say(f"engine     {state}")
+    printing.say(f"sources    {totals.sources:,}")
+    printing.say(f"products   {totals.products:,}, {printing.size(product_bytes)}, in {printing.line(os.fspath(config.cache_dir))}")
+    printing.say(f"last job   {printing.when(last_ms) or 'never'}")
+    for name in STATUSES:
+        if totals.jobs[name] or name in ("completed", "failed"):
+            printing.say(f"{name:<10} {totals.jobs[name]:,}", "red" if name == "failed" and totals.jobs[name] else "")
+    printing.say(f"warnings   {totals.warnings:,}")
+    printing.say(f"errors     {totals.errors:,}")
+    return 0
+
+
+def engine_process(config: Config) -> int | None:
+    """Return the process that holds the cache's lock, 0 when none does, None when that cannot be told.
+
+    The kernel's list is read: to try the lock could make an engine that starts in this moment believe that it is taken.
+    """
+    try:
+        facts = os.stat(config.cache_dir / ".aptui" / "lock")
+        device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+        with open("/proc/locks", encoding="ascii") as file:
+            words = [text.split() for text in file]
+    except FileNotFoundError:
+        return 0 if os.path.exists("/proc/locks") else None
+    except OSError:
+        return None
+    return next((int(word[4]) for word in words if len(word) > 5 and word[1] == "FLOCK" and word[5] == device), 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------- builders
+
+
+def builders_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `builders`."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+
+
+def builders(arguments: Namespace) -> int:
+    """List builders with what they did."""
+    config = load_config(arguments)
+    metrics = {}
+    if (config.cache_dir / DATABASE).is_file():
+        with opened(arguments, config) as project:
+            metrics = {metric.builder: metric for metric in project.database.builder_metrics()}
+    rows = []
+    for builder in all_builders(config):
+        metric = metrics.get(builder.uuid)
+        rows.append(
+            {
+                "name": builder.name,
+                "kind": builder.kind.value,
+                "version": builder.version,
+                "patterns": [pattern.text for pattern in builder.patterns],
+                "platforms": list(builder.platforms),
+                "jobs": metric.jobs if metric else 0,
+                "processing_s": metric.processing_ms / 1000 if metric else 0.0,
+                "processing_average_s": round(metric.processing_average_ms / 1000, 6) if metric else 0.0,
+                "analyses": metric.analyses if metric else 0,
+                "analysis_s": metric.analysis_ms / 1000 if metric else 0.0,
+                "analysis_average_s": round(metric.analysis_average_ms / 1000, 6) if metric else 0.0,
+            }
+        )
+    if arguments.json:
+        printing.say_json_list(rows)
+        return 0
+    header = ("builder", "kind", "version", "patterns", "platforms", "jobs", "total", "average", "analyses", "total", "average")
+    printing.table(header, (_builder_cells(row) for row in rows), right=(5, 6, 7, 8, 9, 10))
+    return 0
+
+
+def _builder_cells(row: dict[str, Any]) -> list[str]:
+    texts = [row["name"], row["kind"], row["version"], " ".join(row["patterns"]), " ".join(row["platforms"])]
+    for count, total, average in (
+        ("jobs", "processing_s", "processing_average_s"),
+        ("analyses", "analysis_s", "analysis_average_s"),
+    ):
+        texts.append(f"{row[count]:,}" if row[count] else "")
+        texts += [printing.duration(row[name]) if row[count] else "" for name in (total, average)]
+    return texts

@@ -1,0 +1,213 @@
+"""`why`: what a file is to aptui, and for each of its jobs why it last ran, waits or failed, naming the very input."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from aptui import printing
+from aptui.batch_summary import log_path
+from aptui.core.fingerprint import MISSING
+from aptui.store.reader import EdgeRow, JobRow, RunRow, SourceRow
+from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
+from aptui.verbs.opening import Opened, opened
+from aptui.verbs.read import job_json
+
+_INPUTS_TOLD = 20
+_RULE_KINDS = frozenset({"rule"})
+_JOB_EDGE, _WILDCARD_EDGE = 2, 4
+"""Bits of `TypeOfDependency` (spec/surface.md §4)."""
+
+
+def why_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `why`."""
+    parser.add_argument("name", metavar="PATH|JOB", help="a file, #<number>, or PATH[@PLATFORM][:JOB KEY]")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def why(arguments: Namespace) -> int:
+    """Explain a file or a job."""
+    with opened(arguments) as project:
+        answer = explain(arguments.name, project)
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        for text, colour in _told(answer):
+            printing.say(text, colour)
+    return 0
+
+
+def explain(word: str, project: Opened) -> dict[str, Any]:
+    """Return everything that is known of what `word` names.
+
+    Raises:
+        UserError: nothing has that name.
+    """
+    config, database = project.config, project.database
+    if word.startswith("#"):
+        rows: list[JobRow] | None = [find_job(word, config, database)]
+    else:
+        rows = jobs_named(word, config, database)
+    if rows is None or (not rows and find_source(word, config, database) is None):
+        return _without_jobs(word, project)
+    if not rows:
+        find_job(word, config, database)  # raises: the file has jobs, but none of that name
+    source = database.source(rows[0].source) if rows else None
+    answer = _source_answer(source, rows[0] if rows else None, word, project)
+    answer["jobs"] = [_job_answer(row, source, project) for row in rows]
+    return answer
+
+
+def _source_answer(source: SourceRow | None, row: JobRow | None, word: str, project: Opened) -> dict[str, Any]:
+    """Say which file wins the path, and who depends on it."""
+    name = source.source if source else row.source if row else word
+    answer: dict[str, Any] = {"path": name, "is": "source", "scan_folder": source.scan_folder if source else ""}
+    if source is None:
+        return answer
+    winner = f"{source.root}/{source.source}"
+    hidden = [named.path for named in meanings(word, project.config)[:1] if os.path.isabs(word) and named.path.lower() != winner.lower()]
+    if hidden:
+        answer["is"] = "overridden"
+        answer["said"] = f"'{hidden[0]}' is overridden by '{winner}', whose scan folder comes first"
+    answer["dependents"] = [path for path in project.database.dependents_of(source.source) if path != source.source]
+    return answer
+
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def _job_answer(row: JobRow, source: SourceRow | None, project: Opened) -> dict[str, Any]:
+    database = project.database
+    inputs = [entry for entry in database.inputs_of(row.job_id) if row.job_id]
+    edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder] if source else []
+    runs = database.runs_of(row.job_id) if row.job_id else []
+    answer = job_json(row, project)
+    answer["said"] = _sentence(row, runs, edges, project)
+    answer["inputs"] = [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in inputs]
+    answer["depends_on"] = [{"target": edge.target, "type": _edge_type(edge)} for edge in edges]
+    answer["products"] = [product.name for product in database.products_of(row.job_id)] if row.job_id else []
+    answer["runs"] = [_run_json(run, project) for run in runs]
+    return answer
+
+
+def _run_json(run: RunRow, project: Opened) -> dict[str, Any]:
+    return {
+        "completed": printing.iso(run.completed_ms),
+        "duration_s": run.duration_ms / 1000,
+        "succeeded": run.outcome == 0,
+        "reason": run.reason,
+        "error": run.error,
+        "log": log_path(run.log_file, project.config.log_dir),
+    }
+
+
+def _edge_type(edge: EdgeRow) -> str:
+    if edge.type_bits & _JOB_EDGE:
+        return "job"
+    return "wildcard" if edge.type_bits & _WILDCARD_EDGE else "source"
+
+
+def _sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], project: Opened) -> str:
+    """Return in one sentence why the job is as it is."""
+    reason = row.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
+    match row.status:
+        case "pending" | "processing":
+            waits = _unsettled(edges, project)
+            if waits:
+                return f"it waits for {', '.join(waits)}"
+            return f"it is owed a run ({reason}); 'aptui batch' does it"
+        case "failed":
+            after = f", after {row.failure_cause} failed" if row.failure_cause else ""
+            return f"its last run failed{after}; it ran because: {reason}"
+        case "cancelled":
+            return "somebody cancelled it; it rests until its source changes or somebody asks for it"
+        case _:
+            return f"it last ran because: {reason}"
+
+
+def _unsettled(edges: Sequence[EdgeRow], project: Opened) -> list[str]:
+    """Return the jobs of dependencies that have not come to rest."""
+    waits = []
+    for edge in edges:
+        other = project.database.source(edge.target) if edge.type_bits & _JOB_EDGE else None
+        for row in project.database.jobs_of(other.source_id) if other else ():
+            if row.status in ("pending", "processing"):
+                waits.append(f"{row.source}@{row.platform}:{row.job_key}")
+    return waits
+
+
+# ------------------------------------------------------------------------------------------------------ files without jobs
+
+
+def _without_jobs(word: str, project: Opened) -> dict[str, Any]:
+    """Say what a file without jobs is: ignored, wanted by nobody, outside, not looked at yet, or not there at all."""
+    from aptui.verbs import unwanted  # noqa: PLC0415 - this reads the YAML again
+
+    found = [named for named in meanings(word, project.config) if named.rel and os.path.lexists(named.path)]
+    if not found:
+        outside = unwanted.outside(word, project.config)
+        if outside:
+            return {"path": word, "is": "outside", "said": outside, "jobs": []}
+        raise unknown(word, project.database)
+    return {**unwanted.explain(found[0], project), "jobs": []}
+
+
+# ----------------------------------------------------------------------------------------------------------------- telling
+
+
+def _told(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (line, colour) for people."""
+    yield printing.line(answer["path"]), "bold"
+    if "said" in answer:
+        yield f"  {printing.line(answer['said'])}", ""
+    for near in answer.get("near", ()):
+        yield f"  came near: {printing.line(near)}", ""
+    for job in answer["jobs"]:
+        yield from _told_job(job)
+    dependents = answer.get("dependents")
+    if dependents:
+        yield f"  needed by {printing.count(len(dependents), 'source')}: {_listed(dependents)}", ""
+
+
+def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    number = f"#{job['job_id']}  " if job["job_id"] else ""
+    colour = {"failed": "red", "completed": "yellow" if job["warnings"] or job["errors"] else "green"}.get(job["status"], "yellow")
+    yield f"  {number}{printing.line(job['platform'])}: {printing.line(job['job_key'])}: {job['status']}", colour
+    yield f"      {printing.line(job['said'])}", ""
+    if job["status"] == "failed":
+        yield f"      error: {printing.line(job['error']) or 'no reason given'}", "red"
+    elif job["warnings"] or job["errors"]:
+        yield f"      {printing.count(job['warnings'], 'warning')}, {printing.count(job['errors'], 'error')} in its log", "yellow"
+    if job["completed"]:
+        last = f"{job['runs'][0]['completed']}" if job["runs"] else job["completed"]
+        yield f"      last run: {last}, {printing.duration(job['duration_s'])}, builder {printing.line(job['builder'])}", ""
+    if job["log"]:
+        yield f"      log: {printing.line(job['log'])}", ""
+    yield from _told_inputs(job)
+    if job["products"]:
+        kept = "last good products" if job["status"] != "completed" else "products"
+        yield f"      {kept}: {_listed(job['products'])}", ""
+
+
+def _told_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    inputs = [entry for entry in job["inputs"] if entry["kind"] not in _RULE_KINDS]
+    if inputs:
+        yield "      made of:", ""
+    for entry in inputs[:_INPUTS_TOLD]:
+        digest = entry["digest"] if entry["digest"] == MISSING else entry["digest"][:12]
+        yield f"        {entry['kind']} {printing.line(entry['name'])}  {digest}", ""
+    if len(inputs) > _INPUTS_TOLD:
+        yield f"        and {len(inputs) - _INPUTS_TOLD:,} more", ""
+    declared = [f"{edge['target']} ({edge['type']})" for edge in job["depends_on"]]
+    if declared:
+        yield f"      declared to depend on: {_listed(declared)}", ""
+    for run in job["runs"][1:]:
+        ending = "" if run["succeeded"] else ", failed"
+        yield f"      before: {run['completed'] or 'never'}: {printing.line(run['reason'])}{ending}", "dim"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(printing.line(name) for name in names[:_INPUTS_TOLD])
+    return f"{shown} and {len(names) - _INPUTS_TOLD:,} more" if len(names) > _INPUTS_TOLD else shown

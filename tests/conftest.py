@@ -1,0 +1,1 @@
+"""Makes what lies directly in this folder (fakes, projects on disk) importable by the tests of every room."""

@@ -1,0 +1,231 @@
+"""Simulation: whatever people, workers and crashes do, what rests at the end is what a clean build of the same files comes to."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from aptui.core.messages import Outcome
+from aptui.core.model import Companion, Job, JobState
+from fake_world import World, name_of
+from fakes import Setup, copier, glob, scripter
+
+RELS = ("a.s", "b.s", "sub/c.s", "sub/d.s", "sub/D.s", "e.txt", "sub/f.txt", "a.s.meta")
+NAMES = ("a.s", "b.s", "sub/c.s", "sub/d.s", "e.txt", "sub/f.txt", "gone.s")
+LINES = st.one_of(
+    st.sampled_from(("FAIL", "FAIL ANALYSIS", "WARN", "critical", "extra 1", "job two", "job two linux", "info x", "make same.bin", "make linux.bin")),
+    st.sampled_from(NAMES).flatmap(lambda name: st.sampled_from((f"include {name}", f"read {name}", f"jobs-from {name}"))),
+    st.sampled_from(("glob sub/*", "glob *.txt", "glob *")),
+    st.tuples(st.sampled_from(("after", "after", "print", "once", "only")), st.sampled_from(NAMES), st.sampled_from(("main", "two"))).map(
+        lambda parts: f"{parts[0]} {parts[1]}:{parts[2]}"
+    ),
+    st.sampled_from(("after b.s:main#1", "after sub/c.s:main#0", "after e.txt:data", "print sub/f.txt:data")),
+    st.sampled_from(("x", "y")),
+)
+TEXTS = st.lists(LINES, max_size=3, unique=True).map("\n".join)
+SETUPS = Setup(builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"))), platforms=("linux", "server"))
+HOST_ERRORS = re.compile("its worker died twice|cannot be placed")
+
+
+class Simulation(RuleBasedStateMachine):
+    """People edit, workers die, the engine is killed; then everything is compared with a clean build."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(SETUPS)
+        self.needs_restart = False
+        self.serial = 0
+
+    # ------------------------------------------------------------------------------------------------------------- people
+
+    @initialize(files=st.dictionaries(st.sampled_from(RELS[:4]), TEXTS, min_size=1, max_size=4))
+    def begin(self, files: dict[str, str]) -> None:
+        for rel, text in files.items():
+            self.world.write(rel, text)
+
+    @rule(rel=st.sampled_from(RELS), text=TEXTS, folder=st.sampled_from(("game", "game", "shared")))
+    def write(self, rel: str, text: str, folder: str) -> None:
+        self.world.write(rel, text, folder)
+
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        places = [(folder, rel) for folder, files in self.world.disk.files.items() for rel in files]
+        if places:
+            folder, rel = data.draw(st.sampled_from(places))
+            self.world.delete(rel, folder)
+
+    @rule(data=st.data(), to=st.sampled_from(RELS), into=st.sampled_from(("game", "shared")))
+    def move(self, data: st.DataObject, to: str, into: str) -> None:
+        places = [(folder, rel) for folder, files in self.world.disk.files.items() for rel in files]
+        if places:
+            folder, rel = data.draw(st.sampled_from(places))
+            text = self.world.disk.files[folder][rel].text
+            self.world.delete(rel, folder)
+            self.world.write(to, text, into)
+
+    @rule(data=st.data())
+    def touch(self, data: st.DataObject) -> None:
+        places = [(folder, rel) for folder, files in self.world.disk.files.items() for rel in files]
+        if places:
+            folder, rel = data.draw(st.sampled_from(places))
+            self.world.touch(rel, folder)
+
+    @rule(
+        builders=st.sampled_from(("both", "both", "copy", "script", "two", "clash")),
+        version=st.sampled_from(("1", "1", "2")),
+        platforms=st.sampled_from((("linux", "server"), ("linux",))),
+        resting=st.booleans(),
+        folders=st.sampled_from((("game",), ("game", "shared"), ("shared", "game"))),
+        has_companion=st.booleans(),
+    )
+    def configure(
+        self, builders: str, version: str, platforms: tuple[str, ...], resting: bool, folders: tuple[str, ...], has_companion: bool
+    ) -> None:
+        copy, script = copier(platforms=platforms), scripter(version=version, platforms=platforms)
+        other = copier("other", "*.s", platforms=platforms)
+        twin = scripter("twin", platforms=platforms)
+        chosen = {"both": (copy, script), "copy": (copy,), "script": (script,), "two": (other, copy, script), "clash": (script, twin)}
+        self.world.configure(
+            builders=chosen[builders],
+            platforms=platforms,
+            resting=("server",) if resting and "server" not in platforms else (),
+            folders=folders,
+            companions=(Companion(glob("*.s"), "meta"),) if has_companion else (),
+        )
+        self.needs_restart = True
+
+    @rule(data=st.data())
+    def lose_a_product(self, data: st.DataObject) -> None:
+        if self.world.cache:
+            del self.world.cache[data.draw(st.sampled_from(sorted(self.world.cache)))]
+
+    @rule(rel=st.sampled_from(RELS), fates=st.lists(st.sampled_from(list(Outcome)[1:5]), min_size=1, max_size=3))
+    def misfortune(self, rel: str, fates: list[Outcome]) -> None:
+        self.world.fates[f"{rel}@linux:main" if rel.endswith(".s") else f"{rel}@linux:data"] = fates
+        self.world.fates[f"{rel}:analyse"] = fates[1:]
+
+    @rule(rel=st.sampled_from(RELS), placed=st.integers(0, 1))
+    def failing_commit(self, rel: str, placed: int) -> None:
+        self.world.commit_fates[f"{rel}@linux:main"] = [placed]
+
+    @rule(rel=st.sampled_from(RELS), times=st.integers(1, 2))
+    def restless_file(self, rel: str, times: int) -> None:
+        self.world.shy[rel] = times
+
+    @rule(rel=st.sampled_from(NAMES), verb=st.sampled_from(("reprocess", "cancel")))
+    def ask(self, rel: str, verb: str) -> None:
+        self.world.ask(verb, keys=(rel,), names=(f"{rel}@linux:main",))
+
+    # -------------------------------------------------------------------------------------------------------- the machine
+
+    @rule(seed=st.integers(0, 999), restart=st.booleans(), is_full=st.booleans(), fuse=st.one_of(st.none(), st.integers(0, 80)))
+    def settle(self, seed: int, restart: bool, is_full: bool, fuse: int | None) -> None:
+        self.world.rng = random.Random(seed)
+        self.world.fuse = fuse
+        self.world.settle(restart=restart or self.needs_restart, is_full=is_full)
+        self.world.fuse = None
+        self.needs_restart = False
+        self.compare()
+
+    @rule(seed=st.integers(0, 999), steps=st.integers(1, 40), rel=st.sampled_from(RELS[:4]), text=TEXTS, crashes=st.booleans())
+    def edit_while_it_works(self, seed: int, steps: int, rel: str, text: str, crashes: bool) -> None:
+        self.world.rng = random.Random(seed)
+        self.serial += 1
+        if self.needs_restart:
+            self.world.restart()
+            self.needs_restart = False
+        self.world.scan()
+        for _step in range(steps):
+            moves = self.world._moves()
+            if moves:
+                self.world.rng.choice(moves)()
+        self.world.write(rel, f"{text}\nedit {self.serial}")
+        if crashes:
+            self.world.crash()
+        else:
+            self.world.run()
+        self.world.settle()
+        self.compare()
+
+    # ------------------------------------------------------------------------------------------------------------ compare
+
+    def compare(self) -> None:
+        """Compare with a clean build; jobs that failed for reasons of the host are tried again first."""
+        world = self.world
+        world.fates.clear()
+        world.commit_fates.clear()
+        self.check_rest()
+        if any(HOST_ERRORS.search(job.error) for job in world.live_jobs().values() if job.state is JobState.FAILED):
+            world.settle()
+            self.check_rest()
+        clean = world.clean()
+        jobs, wanted = world.live_jobs(), clean.live_jobs()
+        resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
+        assert jobs.keys() - resting == wanted.keys(), "other jobs than a clean build has"
+        excused = excused_jobs(jobs) | excused_jobs(wanted)
+        for name, job in wanted.items():
+            if jobs[name].state is JobState.CANCELLED or name in excused:
+                continue
+            assert (jobs[name].state, jobs[name].error) == (job.state, job.error), name
+            if job.state is JobState.COMPLETED and not job.is_analysis:
+                assert contents(jobs[name]) == contents(job), name
+        owned = {product.name: product.digest for job in jobs.values() for product in job.products}
+        assert sum(len(job.products) for job in jobs.values()) == len(owned), "two jobs own one product"
+        assert world.cache == owned, "the cache holds other things than the database says"
+
+    def check_rest(self) -> None:
+        world, memory = self.world, self.world.pipeline.memory
+        assert world.is_idle()
+        assert not world.running
+        assert not world.pipeline.running
+        assert not memory.sources, [name_of(job) + f" {job.state}" for source in memory.sources.values() for job in source.jobs.values()]
+        assert not memory.folders
+        assert not memory.extra
+        assert not memory.unstable
+        assert not len(world.pipeline.ready)
+
+    @invariant()
+    def states_are_known(self) -> None:
+        assert all(job.state is not None for job in self.world.live_jobs().values())
+
+
+def contents(job: Job) -> dict[str, bytes]:
+    """Return {product: digest}."""
+    return {product.name: product.digest for product in job.products}
+
+
+def excused_jobs(jobs: dict[str, Job]) -> set[str]:
+    """Return jobs whose products may rest on what a failed or cancelled job last made, or that stand in a ring."""
+    edges = {
+        name: {f"{item.source}@{item.platform}:{item.key}" for item in job.plan.job_dependencies} if job.plan else set()
+        for name, job in jobs.items()
+    }
+    keys = {f"{job.source.key}@{job.platform}:{job.key}": name for name, job in jobs.items()}
+    edges = {name: {keys[item] for item in found if item in keys} for name, found in edges.items()}
+    bad = {name for name, job in jobs.items() if job.state in (JobState.FAILED, JobState.CANCELLED)}
+    excused: set[str] = set()
+    for name in jobs:
+        reached: set[str] = set()
+        todo = list(edges[name])
+        while todo:
+            other = todo.pop()
+            if other not in reached:
+                reached.add(other)
+                todo.extend(edges[other])
+        if name in reached or reached & bad:
+            excused.add(name)
+    return excused
+
+
+Simulation.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+test_nothing_diverges_from_a_clean_build = Simulation.TestCase

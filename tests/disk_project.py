@@ -1,0 +1,238 @@
+"""A project in a folder, its engine, and the global oracle over what rests (design/reliability.md §1.3): for stories and drills."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+from aptui import config
+from aptui.core.messages import JobChanged, Notice, Said
+from aptui.engine import loop
+from aptui.store.reader import open_reader
+
+HOST = config.host_platform()
+
+
+@dataclass(slots=True)
+class Ran:
+    """What one engine did: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `said` to people."""
+
+    runs: Counter[str] = field(default_factory=Counter)
+    said: list[str] = field(default_factory=list)
+    analysed: int = 0
+    news: list[Notice] = field(default_factory=list)
+
+
+class Project:
+    """A project below `root`: `root/aptui.yaml`, `root/assets`, and whatever else is written."""
+
+    def __init__(self, root: Path, settings: str, *, workers: int = 1) -> None:
+        self.root = root
+        self.workers = workers
+        self.cache = root / "Cache"
+        (root / "assets").mkdir(parents=True, exist_ok=True)
+        self.config(settings)
+
+    # ---------------------------------------------------------------------------------------------------------------- edits
+
+    def path(self, rel: str | bytes) -> Path:
+        """Return the absolute path of `rel`, which may be bytes that are no text."""
+        return self.root / os.fsdecode(rel)
+
+    def config(self, settings: str) -> None:
+        """Write aptui.yaml."""
+        (self.root / "aptui.yaml").write_text(settings)
+
+    def write(self, rel: str | bytes, data: str | bytes) -> Path:
+        """Write a file below the project, with its folders."""
+        path = self.path(rel)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    def delete(self, rel: str | bytes) -> None:
+        """Delete a file, a link, or a folder with all in it."""
+        path = self.path(rel)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+    def move(self, old: str | bytes, new: str | bytes) -> None:
+        """Rename a file or folder."""
+        target = self.path(new)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.path(old).rename(target)
+
+    def touch(self, rel: str | bytes, mtime_s: float | None = None) -> None:
+        """Give a file another time and leave its bytes."""
+        os.utime(self.path(rel), None if mtime_s is None else (mtime_s, mtime_s))
+
+    # ------------------------------------------------------------------------------------------------------------------ run
+
+    def engine_run(self, *, is_full_scan: bool = False, sets: Iterable[str] = (), workers: int | None = None) -> Ran:
+        """Run an engine until it is idle, and return what it did.
+
+        A file is trusted by its times as soon as it is older than the scan: tests do not wait until a coarse clock has ticked on.
+        """
+        ran = Ran()
+        settings = config.load(self.root, sets=list(sets), workers=workers or self.workers)
+        with mock.patch.object(loop, "RACY_NS", 0):
+            engine = loop.Engine(settings, [ran.news.append], is_full_scan=is_full_scan)
+            engine.open()
+            try:
+                engine.start_scan()
+                engine.run_until_idle()
+            finally:
+                engine.close()
+        for notice in ran.news:
+            if isinstance(notice, JobChanged) and not notice.job_key.startswith("CreateJobs_"):
+                ran.runs[run_name(notice)] += 1
+            elif isinstance(notice, Said):
+                ran.said.append(notice.text)
+        ran.analysed = engine.pipeline.counts["analysed"]
+        return ran
+
+    # -------------------------------------------------------------------------------------------------------------- looking
+
+    def statuses(self, cache: Path | None = None) -> dict[str, str]:
+        """Return {`source:key[@platform]`: status}; a failed analysis has the key `analysis`."""
+        with closing(open_reader((cache or self.cache) / "assetdb.sqlite")) as reader:
+            return {job_name(job.source, job.job_key, job.platform): job.status for job in reader.jobs()}
+
+    def errors(self) -> dict[str, str]:
+        """Return {name: error text} of what failed."""
+        with closing(open_reader(self.cache / "assetdb.sqlite")) as reader:
+            return {job_name(job.source, job.job_key, job.platform): job.error for job in reader.jobs(statuses=["failed"])}
+
+    def reasons(self) -> dict[str, str]:
+        """Return {name: why it ran last}."""
+        with closing(open_reader(self.cache / "assetdb.sqlite")) as reader:
+            return {job_name(job.source, job.job_key, job.platform): job.reason for job in reader.jobs()}
+
+    def products(self, cache: Path | None = None) -> dict[str, bytes]:
+        """Return {name: bytes} of every file below a platform's folder."""
+        return {name: path.read_bytes() for name, path in _files(cache or self.cache)}
+
+    def texts(self) -> dict[str, str]:
+        """Return {name without the host platform: text} of every product."""
+        return {name.removeprefix(f"{HOST}/"): data.decode() for name, data in self.products().items()}
+
+    def folders(self) -> set[str]:
+        """Return the folders of the cache that are products' places."""
+        return {
+            os.path.relpath(folder, self.cache) for top in _platform_folders(self.cache) for folder, _below, _names in os.walk(top)
+        }
+
+    # --------------------------------------------------------------------------------------------------------------- oracle
+
+    def check_rest(self) -> None:
+        """Assert O3, O4, O5: rows equal files, the database is whole, staging is empty."""
+        assert violations_of_rest(self.cache) == []
+
+    def check_clean_build(self, work: Path) -> None:
+        """Assert O1: the cache equals that of a clean build of the present sources, but for products of failed jobs."""
+        assert self.differences_from_clean_build(work) == []
+
+    def differences_from_clean_build(self, work: Path) -> list[str]:
+        """Return how cache and statuses differ from those of a clean build in `work`, which is deleted."""
+        self.engine_run(sets=[f"cache={work}"])
+        try:
+            found = [
+                f"{name}: {mine} here, {theirs} in a clean build"
+                for name, mine, theirs in _unequal(self.statuses(), self.statuses(work))
+            ]
+            kept = failed_products(self.cache)
+            mine = {name: data for name, data in self.products().items() if name not in kept}
+            for name, here, there in _unequal(mine, self.products(work)):
+                found.append(f"{name}: {_brief(here)} here, {_brief(there)} in a clean build")
+        finally:
+            shutil.rmtree(work)
+        return found
+
+
+def run_name(notice: JobChanged) -> str:
+    """Return how stories write a run."""
+    return job_name(notice.source, notice.job_key, notice.platform) + ("!" if notice.status == "failed" else "")
+
+
+def job_name(source: str, key: str, platform: str) -> str:
+    """Return how stories name a job."""
+    if key.startswith("CreateJobs_"):
+        return f"{source}:analysis"
+    return f"{source}:{key}" + ("" if platform == HOST else f"@{platform}")
+
+
+def _unequal(left: dict, right: dict) -> Iterator[tuple]:
+    for name in sorted(left.keys() | right.keys()):
+        if left.get(name) != right.get(name):
+            yield name, left.get(name), right.get(name)
+
+
+def _brief(data: bytes | None) -> str:
+    return "nothing" if data is None else repr(data[:60])
+
+
+def _platform_folders(cache: Path) -> list[Path]:
+    return [item for item in sorted(cache.iterdir()) if item.is_dir() and item.name != ".aptui"] if cache.is_dir() else []
+
+
+def _files(cache: Path) -> Iterator[tuple[str, Path]]:
+    for top in _platform_folders(cache):
+        for folder, _below, names in os.walk(top):
+            for name in names:
+                path = Path(folder, name)
+                yield os.path.relpath(path, cache), path
+
+
+@contextmanager
+def database(cache: Path) -> Iterator[sqlite3.Connection]:
+    """Open the asset database of a cache for reading."""
+    with closing(sqlite3.connect(f"file:{cache}/assetdb.sqlite?mode=ro", uri=True)) as connection:
+        yield connection
+
+
+def failed_products(cache: Path) -> set[str]:
+    """Return the names of products that belong to jobs which failed: they are those of an earlier version."""
+    sql = "SELECT p.ProductName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK WHERE j.Status <> 4"
+    with database(cache) as connection:
+        return {name for (name,) in connection.execute(sql)}
+
+
+def violations_of_rest(cache: Path) -> list[str]:
+    """Return what is wrong with a cache at rest: rows against files, the database itself, staging, rows that hang on nothing."""
+    from aptui.core.paths import to_text
+
+    found: list[str] = []
+    with database(cache) as connection:
+        rows = dict(
+            connection.execute(
+                "SELECT p.ProductName, o.digest FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"
+            )
+        )
+        (said,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if said != "ok":
+            found.append(f"integrity_check: {said}")
+        found += [f"foreign key: {row}" for row in connection.execute("PRAGMA foreign_key_check")]
+        found += [f"intent left: {row}" for row in connection.execute("SELECT run_key, name FROM aptui_intents")]
+        found += [
+            f"job without rest: {row}"
+            for row in connection.execute("SELECT JobID, JobKey, Status FROM Jobs WHERE Status NOT IN (2, 4)")
+        ]
+        count, distinct = connection.execute("SELECT COUNT(*), COUNT(DISTINCT lower(ProductName)) FROM Products").fetchone()
+        if count != distinct:
+            found.append(f"{count - distinct} products are recorded twice")
+    files = {to_text(os.fsencode(name)): hashlib.sha256(path.read_bytes()).digest() for name, path in _files(cache)}
+    for name in sorted(rows.keys() | files.keys()):
+        if rows.get(name) != files.get(name):
+            found.append(f"product '{name}': " + ("no row" if name not in rows else "no file" if name not in files else "other bytes"))
+    found += [f"staging: {path.name}" for path in (cache / ".aptui" / "staging").iterdir()]
+    return found

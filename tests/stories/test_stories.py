@@ -1,0 +1,72 @@
+"""Stories: a small project, a script of edits, and after every step which jobs ran, how they ended, and what rests.
+
+Each `NNN-name/story.py` holds `CONFIG` (aptui.yaml), `FILES` {path: text or bytes} and `play(story)`. A run is written
+`source:job key[@platform][!]`; the host's platform is left out, `!` means that it failed. After every step the cache is checked against the
+database, and after the last one against a clean build.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from disk_project import Project, Ran
+
+FOLDER = Path(__file__).parent
+NAMES = sorted(path.parent.name for path in FOLDER.glob("[0-9][0-9][0-9]-*/story.py"))
+
+
+class Story(Project):
+    """A project that expects things of its runs."""
+
+    def run(
+        self,
+        *expected: str,
+        failed: tuple[str, ...] | None = None,
+        analysed: int | None = None,
+        is_full_scan: bool = False,
+        sets: tuple[str, ...] = (),
+    ) -> Ran:
+        """Run the engine; exactly `expected` must have run.
+
+        Args:
+            failed: names of all that must rest as failed; by default those that failed in this run.
+            analysed: how many analyses must have run.
+        """
+        ran = self.engine_run(is_full_scan=is_full_scan, sets=sets)
+        rests = tuple(name.removesuffix("!") for name in expected if name.endswith("!")) if failed is None else failed
+
+        assert ran.runs == Counter(expected)
+        assert sorted(name for name, status in self.statuses().items() if status != "completed") == sorted(rests)
+        assert analysed in (None, ran.analysed)
+        self.check_rest()
+        return ran
+
+
+@pytest.fixture
+def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Story]]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    name = request.param
+    spec = importlib.util.spec_from_file_location(f"story_{name[:3]}", FOLDER / name / "story.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    project = Story(tmp_path / "project", module.CONFIG)
+    for rel, data in module.FILES.items():
+        project.write(rel, data)
+    yield module, project
+
+
+@pytest.mark.parametrize("story", NAMES, indirect=True)
+def test_story(story: tuple[ModuleType, Story], tmp_path: Path) -> None:
+    module, project = story
+
+    module.play(project)
+
+    project.check_clean_build(tmp_path / "clean")
