@@ -70,7 +70,7 @@ from aptui.core.model import (
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline import SHOWN, Pipeline
-from fakes import FakeArchive, FakeDisk, FakeScanner, Setup, sha
+from fakes import FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Result = AnalyseResult | RunResult
@@ -82,6 +82,7 @@ _KINDS = {
     "only": DependencyKind.ORDER_ONLY,
 }
 _MAX_STEPS = 60_000
+TWIN = scripter("twin").uuid
 
 
 class Crash(Exception):
@@ -664,7 +665,7 @@ class World:
     def statuses(self) -> dict[str, str]:
         """Return {job: status as people see it}; analyses are not in it unless they failed."""
         found = {name: SHOWN[job.state] for name, job in self.live_jobs().items() if job.state is not None}
-        return {name: status for name, status in found.items() if not (name.endswith(":analyse") and status == "completed")}
+        return {name: status for name, status in found.items() if not (":analyse" in name and status == "completed")}
 
     def ran(self) -> list[str]:
         """Return the jobs that ran since the last call, sorted, analyses left out."""
@@ -694,8 +695,9 @@ class World:
 
 
 def name_of(job: Job) -> str:
-    """Return PATH@PLATFORM:KEY, or PATH:analyse with the builder where two would be alike."""
-    return f"{job.source.rel}:analyse" if job.is_analysis else f"{job.source.rel}@{job.platform}:{job.key}"
+    """Return PATH@PLATFORM:KEY, or PATH:analyse; jobs of the builder `twin`, which wants what `script` wants, end in `!twin`."""
+    name = f"{job.source.rel}:analyse" if job.is_analysis else f"{job.source.rel}@{job.platform}:{job.key}"
+    return f"{name}!twin" if job.builder == TWIN else name
 
 
 def product_stem(rel: str, key: str) -> str:

@@ -54,6 +54,7 @@ class Memory:
         self._shelf: OrderedDict[PathKey, Source | None] = OrderedDict()
         self._acknowledged = 0
         self._dead: dict[PathKey, int] = {}
+        self._loaded: list[Source] = []
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
         self._edges_in: dict[str, set[PathKey]] = {}
@@ -73,6 +74,7 @@ class Memory:
                     continue
                 self._shelf.pop(key, None)
                 self.sources[key] = source
+                self._loaded.append(source)
                 self._index(source)
         return [self.sources[key] for key in keys if key in self.sources]
 
@@ -138,6 +140,13 @@ class Memory:
                 if not self.scan_is_done:
                     self._kept.add(folder)
 
+    def let_go_of_loaded(self) -> None:
+        """Let go of what was loaded for this event and stayed as it rests."""
+        for source in self._loaded:
+            if source.last_ticket <= self._acknowledged:
+                self._let_go(source)
+        self._loaded.clear()
+
     def _let_go(self, source: Source) -> None:
         if self.sources.get(source.key) is source and self._is_settled_source(source):
             self._unindex(source)
@@ -145,7 +154,10 @@ class Memory:
 
     @staticmethod
     def _is_settled_source(source: Source) -> bool:
-        return all(job.state in SETTLED and (job.fingerprint or not job.is_analysis or job.error) for job in source.jobs.values())
+        return all(
+            job.state in SETTLED and not job.is_forced and (job.fingerprint or not job.is_analysis or job.error)
+            for job in source.jobs.values()
+        )
 
     # --------------------------------------------------------------------------------------------------------------- files
 

@@ -134,6 +134,7 @@ class Pipeline:
         for source in self.ledger.touched:
             self.memory.leaves_after(source, ticket)
         self.ledger.touched.clear()
+        self.memory.let_go_of_loaded()
         self.ledger.flush_rows()
         return self.ledger.take()
 
@@ -1067,6 +1068,7 @@ class Pipeline:
             for job in source.jobs.values():
                 if job.id in wanted and job.state not in SETTLED and job.state is not None:
                     self._feed(job, Trigger.CANCEL)
+                    job.is_forced = False
                     self._save(job)
                     self._settled(job, is_changed=True)
 

@@ -233,7 +233,7 @@ class Cache:
         return problems
 
     def _remove_empty(self, folder: str) -> None:
-        while "/" in folder or folder in self._platforms:
+        while folder:  # also that of a platform which is not enabled any more
             try:
                 os.rmdir(self._path(folder))
             except OSError:

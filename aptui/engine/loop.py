@@ -13,7 +13,8 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from aptui.config import Config
 from aptui.core.errors import HostError, InternalError, KnownError
@@ -57,11 +58,13 @@ from aptui.core.paths import from_text, key_of, parent
 from aptui.core.pipeline import Pipeline
 from aptui.engine import registry
 from aptui.engine.cache import Cache
-from aptui.engine.pool import Pool
 from aptui.engine.scanner import RACY_NS, Scanner
 from aptui.store import joblog, schema
 from aptui.store.archive import DatabaseArchive
 from aptui.store.writer import Writer
+
+if TYPE_CHECKING:
+    from aptui.engine.pool import Pool
 
 _BACKLOG = 4096
 """The scan pauses while more than this is owed: memory stays flat however large the tree."""
@@ -71,19 +74,6 @@ _LOOK_AGAIN_S = 0.05
 _GRACE_S = 2.0
 
 Listener = Callable[[Notice], None]
-
-
-@dataclass(slots=True)
-class Totals:
-    """What an engine did since it was opened."""
-
-    sources: int = 0
-    products: int = 0
-    jobs: dict[str, int] = field(default_factory=dict)
-    warnings: int = 0
-    errors: int = 0
-    run: int = 0
-    analysed: int = 0
 
 
 class Engine:
@@ -123,6 +113,7 @@ class Engine:
         self.is_stopping = False
         self.cache = Cache(config.cache_dir, [platform.id for platform in config.project.platforms] + list(config.project.resting_platforms))
         self._closing = contextlib.ExitStack()
+        self._pool: Pool | None = None
 
     # ---------------------------------------------------------------------------------------------------------- open, close
 
@@ -167,8 +158,6 @@ class Engine:
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
-        self.pool = Pool(builders, self.project.platforms, self.config.workers, self._selector, self._pool_results)
-        self._closing.callback(self.pool.close, _GRACE_S)
 
     def close(self) -> None:
         """Stop the workers, save what is owed to the database, let go of the cache."""
@@ -178,6 +167,16 @@ class Engine:
         self._selector.unregister(self._wake)
         os.close(self._wake)
         self._wake = -1
+
+    @property
+    def pool(self) -> Pool:
+        """The workers; a run that finds nothing to do never pays for them."""
+        if self._pool is None:
+            from aptui.engine.pool import Pool
+
+            self._pool = Pool(self.project.builders, self.project.platforms, self.config.workers, self._selector, self._pool_results)
+            self._closing.callback(self._pool.close, _GRACE_S)
+        return self._pool
 
     # ---------------------------------------------------------------------------------------------------------------- scans
 
@@ -253,14 +252,16 @@ class Engine:
 
     def _patience_s(self) -> float:
         now = time.monotonic()
-        deadlines = [item for item in (self.pool.next_deadline(), *self._again.values()) if item is not None]
+        pool_deadline = self._pool.next_deadline() if self._pool else None
+        deadlines = [item for item in (pool_deadline, *self._again.values()) if item is not None]
         return max(0.0, min([1.0, *(deadline - now for deadline in deadlines)]))
 
     def _turn(self, wait_s: float) -> None:
         for key, mask in self._selector.select(wait_s):
             key.data(mask)
         now = time.monotonic()
-        self.pool.poll(now)
+        if self._pool:
+            self._pool.poll(now)
         if self._failure is not None:
             raise self._failure
         if self._told_ticket < self._saved_ticket:
@@ -303,7 +304,8 @@ class Engine:
             case HashFiles():
                 self._queue_hashes(command.files)
             case KillRuns():
-                self.pool.kill(command.run_keys)
+                if self._pool:
+                    self._pool.kill(command.run_keys)
             case DeleteProducts():
                 for problem in self.cache.delete(command.names):
                     self._say(problem)

@@ -15,8 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
-
 from aptui.core.errors import UserError
 from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.paths import name_uuid
@@ -93,8 +91,10 @@ def complete(
     Raises:
         UserError: no such builder, a file that cannot be imported, two builders of one name.
     """
-    memory = _remembered(cache_file)
     paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
+    if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
+        return builders
+    memory = _remembered(cache_file)
     files = _answers({path: Question(path=path) for path in paths}, memory.files)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     _check_own_names(files, paths)
@@ -237,6 +237,8 @@ def _digest_of(path: str) -> str:
 
 
 def _ask(questions: list[Question]) -> list[Answer]:
+    import msgspec
+
     import subprocess  # noqa: PLC0415 - hardly ever needed: see the head of this file
 
     from aptui.engine.pool_member import python_command, python_environment  # noqa: PLC0415 - as above
@@ -274,6 +276,8 @@ def _signature() -> str:
 
 
 def _remembered(cache_file: Path) -> _Memory:
+    import msgspec
+
     try:
         memory = msgspec.json.decode(cache_file.read_bytes(), type=_Memory)
     except (OSError, msgspec.MsgspecError):
@@ -283,6 +287,8 @@ def _remembered(cache_file: Path) -> _Memory:
 
 def _remember(cache_file: Path, memory: _Memory, before: _Memory) -> None:
     """Write the memory when it is news; a cache that cannot be written costs time only."""
+    import msgspec
+
     if memory == before:
         return
     new = cache_file.with_name(f"{cache_file.name}.{os.getpid()}.new")

@@ -30,6 +30,8 @@ RACY_NS = 2_000_000_000
 """A file changed this recently may change again within the same tick of a coarse clock: it is read again next time
 (design/reliability.md §2.5)."""
 
+_TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
+
 Entry = tuple[str, int, int, int, int]
 """(name, size, mtime_ns, ctime_ns, inode)."""
 
@@ -142,8 +144,16 @@ class Scanner:
                     for entry in found:
                         if entry.is_dir(follow_symlinks=False):
                             self._enter(part, entry.name, entry.path, below)
-                        else:
-                            self._take(part, entry, files)
+                            continue
+                        try:
+                            seen = entry.stat()
+                        except OSError:
+                            self._explain(entry)
+                            continue
+                        if seen.st_mode & _TYPE_BITS == _REGULAR:
+                            files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
+                        elif stat.S_ISDIR(seen.st_mode):
+                            self._say(f"link to a folder '{entry.path}' is not followed")
             except OSError as error:
                 self._say(f"folder '{part.path}' cannot be read: {error.strerror}; its files count as gone")
             files.sort()
@@ -158,17 +168,9 @@ class Scanner:
         if not self._is_ignored(rel):
             below.setdefault(key_of(RelPath(rel)), []).append(_Part(part.scan_folder, rel, path))
 
-    def _take(self, part: _Part, entry: os.DirEntry[str], files: list[Entry]) -> None:
-        try:
-            found = entry.stat()
-        except OSError:
-            if entry.is_symlink():
-                self._say(f"link '{entry.path}' leads nowhere; it is not looked at")
-            return
-        if stat.S_ISREG(found.st_mode):
-            files.append((entry.name, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
-        elif stat.S_ISDIR(found.st_mode):
-            self._say(f"link to a folder '{entry.path}' is not followed")
+    def _explain(self, entry: os.DirEntry[str]) -> None:
+        if entry.is_symlink():
+            self._say(f"link '{entry.path}' leads nowhere; it is not looked at")
 
     # ------------------------------------------------------------------------------------------------------------- compare
 

@@ -42,3 +42,9 @@ def last_completed_ms(reader: Reader) -> int:
     """Return when a job last ended, 0 = never."""
     row = reader._database.execute("SELECT COALESCE(MAX(completed_ms), 0) FROM aptui_jobs").fetchone()  # noqa: SLF001 - same room
     return int(row[0])
+
+
+def folder_count(reader: Reader) -> int:
+    """Return how many folders were looked at."""
+    row = reader._database.execute("SELECT COUNT(DISTINCT folder) FROM aptui_folders").fetchone()  # noqa: SLF001 - same room
+    return int(row[0])

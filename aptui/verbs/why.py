@@ -50,22 +50,23 @@ def explain(word: str, project: Opened) -> dict[str, Any]:
         rows: list[JobRow] | None = [find_job(word, config, database)]
     else:
         rows = jobs_named(word, config, database)
-    if rows is None or (not rows and find_source(word, config, database) is None):
+    if rows is None:
         return _without_jobs(word, project)
-    if not rows:
+    source = database.source(rows[0].source) if rows else find_source(word, config, database)
+    if source is None:
         find_job(word, config, database)  # raises: the file has jobs, but none of that name
-    source = database.source(rows[0].source) if rows else None
-    answer = _source_answer(source, rows[0] if rows else None, word, project)
+    answer = _source_answer(source, word, project)
+    if not rows:
+        answer["said"] = "it is a source without jobs: its analysis said that there is nothing to do, or has not run"
     answer["jobs"] = [_job_answer(row, source, project) for row in rows]
     return answer
 
 
-def _source_answer(source: SourceRow | None, row: JobRow | None, word: str, project: Opened) -> dict[str, Any]:
+def _source_answer(source: SourceRow | None, word: str, project: Opened) -> dict[str, Any]:
     """Say which file wins the path, and who depends on it."""
-    name = source.source if source else row.source if row else word
-    answer: dict[str, Any] = {"path": name, "is": "source", "scan_folder": source.scan_folder if source else ""}
     if source is None:
-        return answer
+        return {"path": word, "is": "source"}
+    answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}
     winner = f"{source.root}/{source.source}"
     hidden = [named.path for named in meanings(word, project.config)[:1] if os.path.isabs(word) and named.path.lower() != winner.lower()]
     if hidden:

@@ -1,0 +1,116 @@
+"""`verify`: every product's bytes against the digest that the database has, and with `--repair` what is wrong made again."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from aptui import printing
+from aptui.batch import INTERRUPTED, Wish, load_config, run
+from aptui.config import Config
+from aptui.core.paths import key_of
+from aptui.engine.cache import Cache
+from aptui.store.reader import ProductRow, Reader
+from aptui.verbs.opening import opened
+
+DAMAGED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A product that is not what the database says; `problem` is "missing" or "damaged"."""
+
+    product: str
+    problem: str
+    source: str
+    job_id: int
+
+
+def verify_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `verify`."""
+    parser.add_argument("--repair", action="store_true", help="run the jobs of what is damaged or missing again")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def verify(arguments: Namespace) -> int:
+    """Compare all products; exit 1 when something is wrong (and was not repaired)."""
+    config = load_config(arguments)
+    checked, unknown, findings = _look(arguments, config)
+    code = DAMAGED if findings else 0
+    repaired = False
+    if findings and arguments.repair:
+        code, repaired = _repair(arguments, config, findings)
+    if arguments.json:
+        printing.say_json(
+            {
+                "products": checked,
+                "without_digest": unknown,
+                "repaired": repaired,
+                "findings": [asdict(finding) for finding in findings],
+            }
+        )
+        return code
+    for finding in findings:
+        printing.say(f"{finding.problem}: {printing.line(finding.product)}, made of {printing.line(finding.source)}", "red")
+    printing.say(_verdict(checked, unknown, findings, is_repaired=repaired))
+    return code
+
+
+def _look(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]]:
+    """Return (how many products, how many of them without a digest, what is wrong)."""
+    checked = unknown = 0
+    findings = []
+    with opened(arguments, config) as project:
+        cache = Cache(config.cache_dir, [platform.id for platform in config.project.platforms])
+        for product in project.database.products():
+            checked += 1
+            unknown += not product.digest
+            problem = _problem(product, cache)
+            if problem:
+                findings.append(Finding(product.name, problem, _source_of(product, project.database), product.job_id))
+    return checked, unknown, findings
+
+
+def _problem(product: ProductRow, cache: Cache) -> str:
+    found = cache.digest(product.name)
+    if found is None:
+        return "missing"
+    return "damaged" if product.digest and found != product.digest else ""
+
+
+def _source_of(product: ProductRow, database: Reader) -> str:
+    row = database.job(product.job_id)
+    return row.source if row else ""
+
+
+def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:
+    """Run the jobs of these products again; return the exit code, and whether all is well now."""
+    keys = sorted({key_of(finding.source) for finding in findings})
+    summary = run(config, Wish(ask=lambda engine: engine.ask("reprocess", keys=keys)))
+    if summary.is_interrupted:
+        return INTERRUPTED, False
+    is_well = not _look(arguments, config)[2]
+    return (0 if is_well else DAMAGED), is_well
+
+
+def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired: bool) -> str:
+    without = f", {unknown:,} without a recorded digest" if unknown else ""
+    if not findings:
+        return f"{printing.count(checked, 'product')} as recorded{without}"
+    if is_repaired:
+        return f"{len(findings):,} of {printing.count(checked, 'product')} made again"
+    sources = list(_first_sources(findings))
+    return (
+        f"{len(findings):,} of {printing.count(checked, 'product')} not as recorded{without}; "
+        f"'aptui verify --repair' makes them again, or 'aptui reprocess {' '.join(sources)}'"
+    )
+
+
+def _first_sources(findings: list[Finding], limit: int = 3) -> Iterator[str]:
+    from shlex import quote  # noqa: PLC0415 - only here
+
+    sources = list(dict.fromkeys(finding.source for finding in findings))
+    yield from (quote(printing.line(source)) for source in sources[:limit])
+    if len(sources) > limit:
+        yield "…"

@@ -1,0 +1,244 @@
+"""`doctor`: looks for trouble around a project and says what to do about it; it changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform as machine
+import resource
+import shutil
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from aptui import __version__, printing
+from aptui.batch import load_config
+from aptui.config import Config
+from aptui.core.errors import KnownError
+from aptui.store import health
+from aptui.store.reader import Reader, open_reader
+from aptui.verbs.opening import DATABASE, all_builders
+from aptui.verbs.read import engine_process
+
+T = TypeVar("T")
+
+TROUBLE = 1
+_LEAST_FILES = 1024
+_LEAST_WATCHES = 65_536
+_LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
+"""Bytes; below the first the engine starts nothing (engine/cache.py)."""
+_LIBRARIES = (
+    "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr", "textual",
+)  # fmt: skip
+_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "virtiofs", "vboxsf")
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: `state` is "ok", "warn" or "fail"; `advice` says what to do about it."""
+
+    name: str
+    state: str
+    said: str
+    advice: str = ""
+
+
+def doctor_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `doctor`."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+
+
+def doctor(arguments: Namespace) -> int:
+    """Check everything; exit 1 when something must be mended."""
+    checks = list(_checks(arguments))
+    if arguments.json:
+        printing.say_json_list(asdict(check) for check in checks)
+    else:
+        for check in checks:
+            state = printing.coloured(f"{check.state:<4}", _COLOURS[check.state], sys.stdout)
+            printing.say(f"{state}  {check.name:<13} {printing.line(check.said)}")
+            if check.advice:
+                printing.say(f"      {'':<13} → {printing.line(check.advice)}")
+    return TROUBLE if any(check.state == "fail" for check in checks) else 0
+
+
+def _checks(arguments: Namespace) -> Iterator[Check]:
+    yield Check("aptui", "ok", f"{__version__} in {Path(__file__).parents[1]}")
+    yield Check("python", "ok", f"{machine.python_version()} ({sys.executable}) on {machine.system()} {machine.release()}")
+    yield _sqlite()
+    yield _libraries()
+    yield _open_files()
+    yield _terminal()
+    try:
+        config = load_config(arguments)
+    except KnownError as error:
+        yield Check("configuration", "fail", str(error).replace("\n", " | "), "mend it; what follows needs it")
+        return
+    yield Check("configuration", "warn" if config.warnings else "ok", "; ".join(config.warnings) or str(config.project_dir / "aptui.yaml"))
+    for look in _PROJECT_CHECKS:
+        yield look(config)
+
+
+# ----------------------------------------------------------------------------------------------------------------- machine
+
+
+def _sqlite() -> Check:
+    version = ".".join(map(str, health.sqlite_version()))
+    if health.has_wal_reset_bug():
+        said = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through one connection alone"
+        return Check("sqlite", "ok", said, "let no other program write to the asset database while an engine runs")
+    return Check("sqlite", "ok", version)
+
+
+def _libraries() -> Check:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms, only here
+
+    found, missing = [], []
+    for name in _LIBRARIES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Check("libraries", "fail", f"missing: {', '.join(missing)}", "install aptui again: pip install aptui")
+    return Check("libraries", "ok", ", ".join(found))
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _LEAST_FILES:
+        return Check("open files", "warn", f"at most {soft} (hard limit {hard})", f"ulimit -n {_LEAST_FILES}")
+    return Check("open files", "ok", f"at most {soft}")
+
+
+def _terminal() -> Check:
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    if encoding != "utf8":
+        return Check("encoding", "warn", f"the terminal is said to take {encoding or 'nothing'}", "set LANG to a UTF-8 locale, such as C.UTF-8")
+    return Check("encoding", "ok", "UTF-8")
+
+
+# ----------------------------------------------------------------------------------------------------------------- project
+
+
+def _builders(config: Config) -> Check:
+    try:
+        builders = all_builders(config)
+    except KnownError as error:
+        return Check("builders", "fail", str(error), "mend it; nothing can be processed before")
+    return Check("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
+
+
+def _scan_folders(config: Config) -> Check:
+    missing = [folder.path for folder in config.project.scan_folders if not os.path.isdir(folder.path)]
+    if missing:
+        return Check("scan folders", "fail", f"not there: {', '.join(missing)}", "make them, or mend 'scan_folders'")
+    sensitive = "case matters" if not os.path.exists(config.project_dir / "APTUI.YAML") else "case does not matter on this disk"
+    return Check("scan folders", "ok", f"{len(config.project.scan_folders)}, {sensitive}")
+
+
+def _watches(config: Config) -> Check:
+    try:
+        limit = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return Check("watches", "ok", "this system has no inotify")
+    folders = _from_database(config, health.folder_count) or 0
+    if limit < max(folders, _LEAST_WATCHES):
+        number = max(2 * folders, 8 * _LEAST_WATCHES)
+        advice = f"sysctl fs.inotify.max_user_watches={number}; 'aptui batch' needs none"
+        return Check("watches", "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice)
+    return Check("watches", "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}")
+
+
+def _cache(config: Config) -> Check:
+    cache, there = config.cache_dir, _existing(config.cache_dir)
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Check("cache", "fail", f"'{there}' cannot be written", "look at its permissions, or choose another 'cache'")
+    if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
+        return Check("cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "name the real folder in 'cache'")
+    kind = filesystem(there)
+    if kind.startswith(_NETWORK):
+        advice = "locks and SQLite are not reliable there: choose a 'cache' on a local disk"
+        return Check("cache", "warn", f"'{cache}' is on a network file system ({kind})", advice)
+    return Check("cache", "ok", f"{cache} ({kind or 'unknown file system'})")
+
+
+def _disk(config: Config) -> Check:
+    free = shutil.disk_usage(_existing(config.cache_dir)).free
+    if free < _LITTLE_DISK:
+        state = "fail" if free < _LEAST_DISK else "warn"
+        return Check("disk", state, f"{printing.size(free)} left for the cache", "free some space")
+    return Check("disk", "ok", f"{printing.size(free)} left for the cache")
+
+
+def _host(config: Config) -> Check:
+    last = _from_database(config, lambda reader: reader.state("host"))
+    if last and last != machine.node():
+        advice = "two machines must not use one cache at the same time"
+        return Check("host", "warn", f"the cache was last used by '{last}', not by '{machine.node()}'", advice)
+    return Check("host", "ok", machine.node())
+
+
+def _engine(config: Config) -> Check:
+    process = engine_process(config)
+    return Check("engine", "ok", f"process {process} holds the cache" if process else "none runs" if process == 0 else "unknown")
+
+
+def _database(config: Config) -> Check:
+    path = config.cache_dir / DATABASE
+    if not path.is_file():
+        return Check("database", "ok", "none yet", "'aptui batch' makes it")
+    found = health.faults(path)
+    if found:
+        advice = f"move '{path}' away: the next 'aptui batch' makes everything anew"
+        return Check("database", "fail", "; ".join(found), advice)
+    return Check("database", "ok", f"{printing.size(path.stat().st_size)}, sound")
+
+
+def _leftovers(config: Config) -> Check:
+    try:
+        kept = len(list(config.temp_dir.iterdir()))
+    except OSError:
+        kept = 0
+    if kept:
+        return Check("leftovers", "ok", f"{printing.count(kept, 'folder')} that 'aptui rerun' kept", f"rm -r '{config.temp_dir}' when not needed")
+    return Check("leftovers", "ok", "none")
+
+
+_PROJECT_CHECKS: tuple[Callable[[Config], Check], ...] = (
+    _builders, _scan_folders, _watches, _cache, _disk, _host, _engine, _database, _leftovers,
+)  # fmt: skip
+
+
+def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
+    """Return what the database says, None when there is none or it cannot be read."""
+    try:
+        with closing(open_reader(config.cache_dir / DATABASE)) as reader:
+            return ask(reader)
+    except (KnownError, OSError):
+        return None
+
+
+def _existing(path: Path) -> Path:
+    """Return the nearest folder upwards that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def filesystem(path: Path, mounts: str = "/proc/self/mountinfo") -> str:
+    """Return the type of the file system that holds `path`, "" when it cannot be told."""
+    real = os.path.realpath(path)
+    best, kind = "", ""
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            for text in file:
+                before, _, after = text.partition(" - ")
+                point = before.split(" ")[4].encode("latin-1", "surrogateescape").decode("unicode_escape")
+                if len(point) >= len(best) and (real == point or real.startswith(point.rstrip("/") + "/")):
+                    best, kind = point, after.split(" ")[0]
+    except (OSError, IndexError, ValueError):
+        return ""
+    return kind

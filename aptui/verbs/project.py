@@ -1,0 +1,131 @@
+"""`init`, `demo`, `config`, `schema`: a project's beginning and its settings."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from aptui import config as configuration
+from aptui import printing
+from aptui.batch import INTERRUPTED, JOBS_FAILED, Wish, load_config, run
+from aptui.batch_summary import Summary
+from aptui.store.reader import open_reader
+from aptui.verbs.opening import DATABASE
+
+_DEMO_FOLDER = "aptui-demo"
+
+# -------------------------------------------------------------------------------------------------------------------- init
+
+
+def init_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `init`."""
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="where; the current folder unless said")
+    parser.add_argument("--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else")
+
+
+def init(arguments: Namespace) -> int:
+    """Write an `aptui.yaml`."""
+    file = configuration.init(Path(arguments.folder or arguments.project or "."), copy_patterns=arguments.copy)
+    printing.say(f"wrote {printing.line(str(file))}; look it over, then: aptui batch --project {printing.line(str(file.parent))}")
+    return 0
+
+
+# -------------------------------------------------------------------------------------------------------------------- demo
+
+
+def demo_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `demo`."""
+    parser.add_argument("folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} unless said")
+
+
+def demo(arguments: Namespace) -> int:
+    """Write the demo project, process it, explain; exit 0 when exactly the intended failure occurs."""
+    from aptui import demo as demo_project  # noqa: PLC0415 - random, wave: only for this verb
+
+    folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
+    demo_project.write_project(folder)
+    config = configuration.load(folder)
+    summary = run(config, Wish())
+    printing.say(demo_project.explain())
+    _tell_products(config)
+    summary.tell()
+    if summary.is_interrupted:
+        return INTERRUPTED
+    wrong = _unintended(summary, demo_project.INTENDED_FAILURES)
+    for text in wrong:
+        printing.say(text, "red")
+    if not wrong:
+        printing.say(f"All as intended. The project is in {printing.line(str(folder))}; its products are in its Cache folder.")
+    return JOBS_FAILED if wrong else 0
+
+
+def _tell_products(config: configuration.Config) -> None:
+    database = open_reader(config.cache_dir / DATABASE)
+    try:
+        printing.say("Products:")
+        for product in database.products():
+            printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}")
+        printing.say()
+    finally:
+        database.close()
+
+
+def _unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:
+    failed = {failure.source for failure in summary.failures}
+    wrong = [f"{printing.line(source)} should not have failed" for source in sorted(failed - set(intended))]
+    return wrong + [f"{source} should have failed, and did not" for source in intended if source not in failed]
+
+
+# ------------------------------------------------------------------------------------------------------------------ config
+
+
+def config_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `config`."""
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def config(arguments: Namespace) -> int:
+    """Show what the configuration comes to, and which files say so."""
+    found = load_config(arguments)
+    project = found.project
+    if arguments.json:
+        printing.say_json(configuration.pack(found))
+        return 0
+    printing.say(f"project       {printing.line(found.name)}  {printing.line(str(found.project_dir))}")
+    for file, _digest in found.layers:
+        printing.say(f"layer         {printing.line(file)}")
+    for platform in project.platforms:
+        host = ", this machine's" if platform.id == project.host_platform else ""
+        printing.say(f"platform      {platform.id}{host}  {' '.join(platform.tags)}")
+    for folder in project.scan_folders:
+        printing.say(f"scan folder   {printing.line(folder.name)}  {printing.line(folder.path)}  order {folder.order}")
+    for builder in project.builders:
+        patterns = " ".join(printing.line(pattern.text) for pattern in builder.patterns) or "its own patterns"
+        printing.say(f"builder       {printing.line(builder.name)}  {builder.kind.value}  {patterns}")
+    printing.say(f"cache         {printing.line(str(found.cache_dir))}")
+    printing.say(f"logs          {printing.line(str(found.log_dir))}")
+    printing.say(f"workers       {found.workers}")
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------------ schema
+
+
+def schema_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `schema`."""
+    parser.add_argument("--path", action="store_true", help="print where its file lies instead")
+
+
+def schema(arguments: Namespace) -> int:
+    """Print the JSON Schema of `aptui.yaml`."""
+    file = configuration.data_dir() / "config" / "aptui.schema.json"
+    if arguments.path and file.is_file():
+        printing.say(printing.line(str(file)))
+        return 0
+    import json  # noqa: PLC0415 - as above
+
+    from aptui.config_schema import schema as made  # noqa: PLC0415 - ruamel.yaml, jsonschema
+
+    printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(made(), indent=2))
+    return 0

@@ -1,0 +1,180 @@
+"""`reprocess` and `rerun`: running jobs that nothing made necessary; the one through the engine, the other alone in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from aptui import printing
+from aptui.batch import JOBS_FAILED, Wish, engine_arguments, load_config, run_and_report
+from aptui.config import Config
+from aptui.core.errors import HostError, UserError
+from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, BuilderKind, Job, PathKey
+from aptui.core.paths import key_of
+from aptui.store.reader import JobRow, Reader
+from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
+from aptui.verbs.opening import DATABASE, all_builders, opened, os_path
+
+# --------------------------------------------------------------------------------------------------------------- reprocess
+
+
+def reprocess_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `reprocess`."""
+    engine_arguments(parser)
+    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help="a source, a folder, or a glob over source paths ('*.png')")
+
+
+def reprocess(arguments: Namespace) -> int:
+    """Run all jobs of the named sources, and whatever else is owed."""
+    config = load_config(arguments)
+    with opened(arguments, config) as project:
+        keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
+    wanted = tuple(dict.fromkeys(keys))
+    wish = Wish(debug_output=arguments.debug_output, ask=lambda engine: engine.ask("reprocess", keys=wanted))
+    _, code = run_and_report(arguments, config, wish)
+    return code
+
+
+def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
+    """Return the keys of the sources that a path, a folder or a glob names.
+
+    Raises:
+        UserError: there is none.
+    """
+    paths = {key_of(named.rel) for named in meanings(pattern, config)}
+    folders = tuple(f"{path}/" for path in paths if path)
+    is_glob = "*" in pattern or "?" in pattern
+    rels = [named.rel for named in meanings(pattern, config)]
+    globs = [value_matcher(rel, is_path=True) for rel in rels if "*" in rel or "?" in rel] if is_glob else []
+    found = []
+    for row in database.sources():
+        key = key_of(row.source)
+        if key in paths or "" in paths or key.startswith(folders) or any(matches(key) for matches in globs):
+            found.append(key)
+    if not found:
+        near = nearest_sources(pattern, database)
+        hint = f"did you mean {' or '.join(repr(printing.line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
+        raise UserError(f"no source matches '{printing.line(pattern)}'", hint=hint)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------------- rerun
+
+
+def rerun_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `rerun`."""
+    parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
+    parser.epilog = "Its products stay in the folder that is named at the end; the cache and the database are not touched."
+
+
+def rerun(arguments: Namespace) -> int:
+    """Run one job in this process, show all it says, keep what it leaves."""
+    config = load_config(arguments)
+    with opened(arguments, config) as project:
+        row = find_job(arguments.job, config, project.database)
+        source = project.database.source(row.source)
+    if row.job_id == 0 or source is None:
+        raise UserError(f"'{printing.line(row.source)}' failed at its analysis: there is no job to run", hint="'aptui log' shows why")
+    builder = next((item for item in all_builders(config) if item.uuid == row.builder), None)
+    if builder is None:
+        raise UserError("the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are")
+    folder = _kept_folder(config)
+    printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
+    printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")
+    sys.stdout.flush()
+    result = _copy(source.root, row, folder) if builder.kind is BuilderKind.COPY else _process(config, source.root, row, builder, folder)
+    return _tell(result, folder)
+
+
+def _origin(builder: Builder) -> str:
+    return f" ({printing.line(builder.origin)})" if builder.origin else ""
+
+
+def _kept_folder(config: Config) -> str:
+    """Return a new folder that the engine does not empty, on the disk of the cache."""
+    try:
+        config.temp_dir.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkdtemp(prefix="rerun-", dir=config.temp_dir)
+    except OSError as error:
+        raise HostError(f"no folder can be made in '{config.temp_dir}': {error.strerror}") from error
+
+
+def _copy(root: str, row: JobRow, folder: str) -> RunResult:
+    from aptui.engine.runner_files import copy_files  # noqa: PLC0415 - the engine's rooms only for this verb
+
+    order = CopyOrder(row.run_key, f"{root}/{row.source}", f"{folder}/{os.path.basename(row.source)}")
+    return copy_files([order])[0]
+
+
+def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
+    from aptui.engine.runner_load import load_class  # noqa: PLC0415 - as above
+    from aptui.engine.runner_process import process  # noqa: PLC0415 - as above
+
+    job = _stored(config, row)
+    path = os_path(f"{root}/{row.source}")
+    try:
+        facts = os.stat(path)
+    except OSError as error:
+        raise UserError(f"the source '{path}' cannot be read: {error.strerror}") from error
+    order = ProcessOrder(
+        run_key=row.run_key,
+        builder=builder.name,
+        root=root,
+        rel=row.source,
+        source_uuid=job.source.uuid,
+        platform=row.platform,
+        job_key=row.job_key,
+        params=job.plan.params if job.plan else "{}",
+        additional_fingerprint=job.plan.additional_fingerprint if job.plan else "",
+        priority=job.priority,
+        is_critical=job.is_critical,
+        expected=(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino),
+        source_digest=b"",
+        staging=folder,
+        limit_s=builder.process_limit_s,
+        memory_limit_bytes=0,
+        debug_output=True,
+        keeps_temp=True,
+    )
+    platforms = {platform.id: platform for platform in config.project.platforms}
+    here = Path.cwd()
+    try:
+        return process(order, builder, platforms, lambda item: load_class(item.origin)())
+    finally:
+        os.chdir(here)
+
+
+def _stored(config: Config, row: JobRow) -> Job:
+    """Return the job with its plan, which the reader for people does not know."""
+    from aptui.store.archive import DatabaseArchive  # noqa: PLC0415 - as above
+
+    key = key_of(row.source)
+    archive = DatabaseArchive(config.cache_dir / DATABASE, {})
+    try:
+        source = archive.sources([key])[key]
+    finally:
+        archive.close()
+    return source.jobs[row.builder, row.platform, row.job_key]
+
+
+def _tell(result: RunResult, folder: str) -> int:
+    if result.command_line:
+        printing.say(f"command  {printing.line(result.command_line)}")
+    for record in result.log:
+        mark = {2: "warning: ", 3: "error: "}.get(record.level, "")
+        for text in record.text.splitlines() or [""]:
+            printing.say(f"  {mark}{printing.line(text)}", {2: "yellow", 3: "red"}.get(record.level, ""))
+        for key, value in record.context:
+            for text in value.splitlines():
+                printing.say(f"      {printing.line(key)}: {printing.line(text)}", "dim")
+    is_done = result.outcome == Outcome.SUCCEEDED
+    for product in result.products:
+        printing.say(f"product  {printing.line(product.name or os.path.basename(product.staged))}, sub id {product.sub_id}, {printing.size(product.size)}")
+    ending = "succeeded" if is_done else f"failed: {printing.line(result.error)}"
+    printing.say(f"{ending}; {printing.duration(result.duration_ms / 1000)}", "green" if is_done else "red")
+    printing.say(f"kept     {printing.line(folder)}")
+    return 0 if is_done else JOBS_FAILED

@@ -1,0 +1,23 @@
+"""A file that a run read without having declared it is watched from then on."""
+
+from scripted_source import SCRIPTED
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: []
+"""
+FILES = {"builders/scripted.py": SCRIPTED, "assets/a.scr": "read part.bin", "assets/part.bin": "one", "assets/b.scr": "text b"}
+
+
+def play(story):
+    story.run("a.scr:scripted", "b.scr:scripted")
+    story.run(analysed=0)
+    story.write("assets/part.bin", "two")
+    story.run("a.scr:scripted")
+    assert story.texts()["a.out"] == "two"
+    story.run(analysed=0)
+
+    story.write("assets/a.scr", "text no more")
+    story.run("a.scr:scripted")
+    story.write("assets/part.bin", "three")
+    story.run(analysed=0)

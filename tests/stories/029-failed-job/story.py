@@ -1,0 +1,28 @@
+"""A failed job keeps its last good product, is tried once at each start, and heals when anything it reads changes."""
+
+from scripted_source import SCRIPTED
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: []
+"""
+FILES = {"builders/scripted.py": SCRIPTED, "assets/a.scr": "text good", "assets/b.scr": "need part.txt", "assets/part.txt": "part"}
+
+
+def play(story):
+    story.run("a.scr:scripted", "b.scr:scripted")
+
+    story.write("assets/a.scr", "fail")
+    story.delete("assets/part.txt")
+    story.run("a.scr:scripted!", "b.scr:scripted!")
+    assert story.texts() == {"a.out": "good", "b.out": "part"}
+    assert story.errors() == {"a.scr:scripted": "told to fail", "b.scr:scripted": "part.txt is missing"}
+    story.run("a.scr:scripted!", "b.scr:scripted!", analysed=0)
+
+    story.write("assets/part.txt", "new part")
+    story.run("a.scr:scripted!", "b.scr:scripted")
+    assert story.texts() == {"a.out": "good", "b.out": "new part"}
+
+    story.write("assets/a.scr", "text good")
+    story.run("a.scr:scripted")
+    story.run(analysed=0)

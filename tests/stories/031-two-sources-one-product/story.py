@@ -1,0 +1,25 @@
+"""Two sources that make one product both fail and neither is placed; when one goes the other heals."""
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: upper, patterns: ["*.up", "*.op"], command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out"}]
+"""
+FILES = {"assets/a.up": "up", "assets/b.up": "b"}
+
+
+def play(story):
+    story.run("a.up:upper", "b.up:upper")
+
+    story.write("assets/a.op", "op")
+    ran = story.engine_run()
+    assert {run for run in ran.runs} == {"a.up:upper!", "a.op:upper!"}
+    assert story.texts() == {"b.out": "B"}
+    story.run("a.up:upper!", "a.op:upper!")
+    errors = story.errors()
+    assert "a.op" in errors["a.up:upper"]
+    assert "a.up" in errors["a.op:upper"]
+
+    story.delete("assets/a.up")
+    story.run("a.op:upper")
+    assert story.texts() == {"a.out": "OP", "b.out": "B"}
+    story.run()

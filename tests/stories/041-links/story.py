@@ -1,0 +1,27 @@
+"""Links to files are read, links to folders are said and not followed, dangling links are said."""
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+FILES = {"assets/real/a.txt": "a", "elsewhere/target.txt": "target"}
+
+
+def play(story):
+    story.path("assets/link.txt").symlink_to(story.path("elsewhere/target.txt"))
+    story.path("assets/folder").symlink_to("real")
+    story.path("assets/loop").symlink_to("..")
+    story.path("assets/dangling.txt").symlink_to("nowhere")
+    story.path("assets/self.txt").symlink_to("self.txt")
+    ran = story.run("real/a.txt:data", "link.txt:data")
+    assert sum("not followed" in text for text in ran.said) == 2
+    assert sum("leads nowhere" in text for text in ran.said) == 2
+    assert not story.path("Cache/linux/link.txt").is_symlink()
+    story.run()
+
+    story.write("elsewhere/target.txt", "edited")
+    story.run("link.txt:data")
+    assert story.texts() == {"real/a.txt": "a", "link.txt": "edited"}
+    story.delete("elsewhere/target.txt")
+    story.run()
+    assert story.texts() == {"real/a.txt": "a"}

@@ -1,0 +1,24 @@
+"""FIFOs, sockets and devices are no sources and hang nobody."""
+
+import os
+import socket
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+FILES = {"assets/a.txt": "a"}
+
+
+def play(story):
+    os.mkfifo(story.path("assets/fifo.txt"))
+    story.path("assets/null.txt").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(story.path("assets/s.txt")))
+    story.run("a.txt:data")
+    story.run()
+
+    story.delete("assets/a.txt")
+    os.mkfifo(story.path("assets/a.txt"))
+    story.run()
+    assert story.texts() == {}

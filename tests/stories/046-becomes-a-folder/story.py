@@ -1,0 +1,19 @@
+"""A file that becomes a folder of the same name, and back, in sources and so in the cache."""
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+FILES = {"assets/x.txt": "file", "assets/y.txt/in.txt": "inside"}
+
+
+def play(story):
+    story.run("x.txt:data", "y.txt/in.txt:data")
+
+    story.delete("assets/x.txt")
+    story.write("assets/x.txt/in.txt", "inside")
+    story.delete("assets/y.txt")
+    story.write("assets/y.txt", "file")
+    story.run("x.txt/in.txt:data", "y.txt:data")
+    assert story.texts() == {"x.txt/in.txt": "inside", "y.txt": "file"}
+    story.run()

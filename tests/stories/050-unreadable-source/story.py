@@ -1,0 +1,24 @@
+"""A source that cannot be read fails naming the reason, keeps its product, and heals."""
+
+import os
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+FILES = {"assets/a.txt": "a", "assets/b.txt": "b"}
+
+
+def play(story):
+    story.run("a.txt:data", "b.txt:data")
+    if os.geteuid() == 0:
+        return  # root reads everything; tests/engine/test_loop.py injects the error instead
+    story.write("assets/a.txt", "aa")
+    story.path("assets/a.txt").chmod(0)
+    ran = story.engine_run()
+    assert "cannot be read" in str(story.errors())
+    assert story.texts() == {"a.txt": "a", "b.txt": "b"}
+    assert "b.txt:data" not in ran.runs
+    story.path("assets/a.txt").chmod(0o644)
+    story.engine_run()
+    assert story.texts()["a.txt"] == "aa"
