@@ -174,7 +174,6 @@ class World:
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
-        self._keys_seen: set[int] = set()
         self.pipeline: Pipeline = None  # type: ignore[assignment]  # until `start`
         self.boot()
 
@@ -213,6 +212,7 @@ class World:
         self.hashes: list[FileFact] = []
         self.again: dict[PathKey, None] = {}
         self.told = self.saved = 0
+        self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
         self._scan: Iterator[list[Event]] | None = None
         for name in self.setup.folders:
             self._folder_ids.setdefault(name, len(self._folder_ids) + 1)

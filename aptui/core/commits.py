@@ -31,6 +31,20 @@ class Prepared:
 
 
 @dataclass(slots=True)
+class _Court:
+    """What is found out about one batch: what each job of it makes and who made a name before it; who `lost` and why; who was `robbed`
+    of a product, the names `taken`; and who has to run again because of it.
+    """
+
+    making: Mapping[Job, set[str]]
+    makers: dict[str, list[Job]] = field(default_factory=dict)
+    lost: dict[Job, str] = field(default_factory=dict)
+    robbed: dict[Job, None] = field(default_factory=dict)
+    taken: dict[str, None] = field(default_factory=dict)
+    again: dict[Job, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Change:
     """What a commit changed for others: (name, digest hex or "" when removed), and whether anything did."""
 
@@ -72,30 +86,31 @@ class Commits:
         products = {job: self._products(job, result, builders[job.builder]) for job, result in finished}
         names = [product.name for made in products.values() for product in made]
         owners = self._memory.archive.owners(names)
-        taken: dict[str, Job] = {}
-        lost: dict[Job, str] = {}
-        losers: dict[Job, None] = {}
-        deletes: list[str] = []
+        court = _Court({job: {product.name for product in made} for job, made in products.items()})
         for job, _result in finished:
             for product in products[job]:
-                for other in self._others(job, product.name, owners, taken):
-                    self._judge(job, other, product.name, lost, losers, deletes)
-                if job not in lost:
-                    taken[product.name] = job
-        prepared = Prepared(deletes=tuple(dict.fromkeys(deletes)))
+                for other in self._others(job, product.name, owners, court):
+                    self._judge(job, other, product.name, court)
+                court.makers.setdefault(product.name, []).append(job)
+        for robbed in court.robbed:
+            self._put_robbed(robbed)
+        for job in court.lost:
+            court.again.update(dict.fromkeys(self._claim_all(job, court.making[job])))
+        placed = {product.name for job, made in products.items() if job not in court.lost for product in made}
+        prepared = Prepared(deletes=tuple(name for name in court.taken if name not in placed))
         commits = []
         for job, result in finished:
-            if job in lost:
+            if job in court.lost:
                 continue
             log = self._log_of(job, result, builders[job.builder], now_ms)
-            commits.append(self._commit_of(job, result, products[job], log, now_ms, log_name, builders, folder_names))
+            commits.append(self._commit_of(job, result, products[job], log, now_ms, log_name, builders, folder_names, placed))
             prepared.ready.append((job, result, log))
         if commits:
             prepared.commits = CommitProducts(self._ledger.cause, tuple(commits))
         return (
             prepared,
-            [(job, result, lost[job]) for job, result in finished if job in lost],
-            [job for job in losers if job not in lost],
+            [(job, result, court.lost[job]) for job, result in finished if job in court.lost],
+            [job for job in court.again if job not in court.lost],
         )
 
     @staticmethod
@@ -113,28 +128,24 @@ class Commits:
             for staged in result.products
         )
 
-    def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], taken: Mapping[str, Job]) -> list[Job]:
+    def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], court: _Court) -> list[Job]:
         """Return the other jobs that own `name`, are about to, or lay claim to it."""
-        found: dict[Job, None] = {}
-        if name in taken and taken[name] is not job:
-            found[taken[name]] = None
+        found = {other: None for other in court.makers.get(name, ()) if other is not job}
         candidates = dict(self._claims.get(name, {}))
         if name in owners:
             candidates[owners[name][0]] = owners[name][1]
         candidates.pop(job.id, None)
         for job_id, key in candidates.items():
+            is_claim = job_id in self._claims.get(name, {})
             for source in self._memory.load((key,)):
-                for other in source.jobs.values():
-                    is_claim = job_id in self._claims.get(name, {})
-                    if (
-                        other.id == job_id
-                        and not other.is_analysis
-                        and (is_claim or any(item.name == name for item in other.products))
-                    ):
+                for other in _jobs_with(source, job_id):
+                    if name not in court.making.get(other, (name,)):
+                        self._take_away(name, other, court)  # it has run too, and does not make it any more
+                    elif is_claim or any(item.name == name for item in other.products):
                         found[other] = None
         return list(found)
 
-    def _judge(self, job: Job, other: Job, name: str, lost: dict[Job, str], losers: dict[Job, None], deletes: list[str]) -> None:
+    def _judge(self, job: Job, other: Job, name: str, court: _Court) -> None:
         """Two jobs make `name`: say who loses it, and take it away from a loser that has it."""
         if job.source is other.source:
             beaten: tuple[Job, ...] = (other,) if self._stands(job) < self._stands(other) else (job,)
@@ -143,17 +154,14 @@ class Commits:
         for loser in beaten:
             winner = other if loser is job else job
             text = f"product '{name}' is made by '{winner.source.rel}' (job key '{winner.key}') as well"
-            if loser is job or loser.state is JobState.RUNNING and loser.id not in self._claims.get(name, {}):
-                lost.setdefault(loser, text)
-            elif any(product.name == name for product in loser.products):
-                loser.is_forced, loser.reason = True, text
-                if loser.state in SETTLED:
-                    losers[loser] = None
+            had_it = self._take_away(name, loser, court)
+            if loser in court.making:
+                court.lost.setdefault(loser, text)
+                continue
             self._claim(name, loser)
-            if any(product.name == name for product in loser.products):
-                self._take_away(name, loser)
-                if len(beaten) > 1:
-                    deletes.append(name)
+            if had_it and loser.state in SETTLED:
+                loser.is_forced, loser.reason = True, text
+                court.again[loser] = None
 
     def _stands(self, job: Job) -> tuple[int, str, str]:
         return (self._planner.order_of(job.builder), job.key, job.platform)
@@ -164,9 +172,29 @@ class Commits:
             claimants[job.id] = job.source.key
             self._ledger.put("put_conflict", (name, job.id))
 
-    def _take_away(self, name: str, job: Job) -> None:
+    def _claim_all(self, job: Job, names: Iterable[str]) -> list[Job]:
+        """`job` failed for a name that others make too: it claims all that it makes, no more; return who may have what it let go."""
+        freed = self._let_go(job, [name for name, claimants in self._claims.items() if job.id in claimants and name not in names])
+        for name in sorted(names):
+            self._claims.setdefault(name, {})[job.id] = job.source.key
+            self._ledger.put("put_conflict", (name, job.id))
+        return freed
+
+    @staticmethod
+    def _take_away(name: str, job: Job, court: _Court) -> bool:
+        """Take a product from a job that has it; it is owed a run then, whatever its inputs are."""
+        if all(product.name != name for product in job.products):
+            return False
         job.products = tuple(product for product in job.products if product.name != name)
+        job.fingerprint = 0
+        court.robbed[job] = None
+        court.taken[name] = None
+        return True
+
+    def _put_robbed(self, job: Job) -> None:
+        self._ledger.flush_puts()
         self._ledger.put("drop_products", (job.id,))
+        self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
         self._ledger.put_all("put_product", (rows.product_row(self._ledger.next_product_id(), job, item) for item in job.products))
         self._ledger.touched[job.source] = None
 
@@ -189,17 +217,17 @@ class Commits:
         log_name: Callable[[Job, str], str],
         builders: Mapping[bytes, Builder],
         folder_names: Mapping[int, str],
+        placed: set[str],
     ) -> JobCommit:
         builder = builders[job.builder]
-        present = {} if job.is_forced else {product.name: product.digest for product in job.products}
+        present = {} if job.is_forced or not job.fingerprint else {product.name: product.digest for product in job.products}
         moves = tuple(
             (staged.staged, product)
             for staged, product in zip(result.products, products, strict=True)
             if staged.staged and present.get(product.name) != product.digest
         )
         self._undo[job.run_key] = _Undo(job.fingerprint, job.inputs, job.products)
-        kept = {product.name for product in products}
-        stale = tuple(product.name for product in job.products if product.name not in kept)
+        stale = tuple(product.name for product in job.products if product.name not in placed)
         had_products = bool(job.products)
         job.products, job.fingerprint, job.inputs = (products, job.planned or 0, job.planned_inputs)
         job.warnings, job.errors, job.error = (result.warnings + bool(job.ring), result.errors, "")
@@ -267,11 +295,11 @@ class Commits:
         names += [product.name for product in job.products]
         return self._let_go(job, names)
 
-    def release_names(self, job: Job) -> list[Job]:
-        """`job` has succeeded: drop its claims, and return the jobs of other sources that may have the names it no longer makes."""
+    def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
+        """`job` ended without losing a name: drop its claims; return the jobs that may have those now, or the names in `gone`."""
         if not self._claims:
             return []
-        return self._let_go(job, [name for name, claimants in self._claims.items() if job.id in claimants])
+        return self._let_go(job, [*(name for name, claimants in self._claims.items() if job.id in claimants), *gone])
 
     def _let_go(self, job: Job, names: Iterable[str]) -> list[Job]:
         freed: dict[Job, None] = {}
@@ -287,6 +315,7 @@ class Commits:
             if not claimants:
                 del self._claims[name]
         if had_claim:
+            self._ledger.flush_puts()
             self._ledger.put("drop_conflict", (job.id,))
         return [other for other in freed if other is not job]
 

@@ -272,6 +272,7 @@ class Pipeline:
     def _files_hashed(self, event: FilesHashed) -> None:
         changed: set[PathKey] = set()
         facts = [(key_of(fact.rel), fact) for fact in event.facts]
+        self.memory.load([key for key, _fact in facts])
         for key, fact in facts:
             self.memory.hashing.discard(key)
             self.memory.unstable.discard(key)
@@ -645,7 +646,7 @@ class Pipeline:
             return
         freed = self.commits.release(job)
         if job.products:
-            self._delete_products(job, job.products)
+            self._delete_products(job)
         if job.log_file:
             self.ledger.order(DropLogs(self.ledger.cause, (job.log_file,)))
         self.ledger.put("drop_job", (job.id,))
@@ -653,7 +654,7 @@ class Pipeline:
         self._news(job)
         self._settled(job, is_changed=True)
 
-    def _delete_products(self, job: Job, products: Iterable[object]) -> None:
+    def _delete_products(self, job: Job) -> None:
         names = self.commits.deletable(job)
         job.products = ()
         if names:
@@ -740,6 +741,7 @@ class Pipeline:
                 else:
                     self._failed(job, result, problem, event.now_ms)
             else:
+                self.graph_discovered(job, result)
                 self._failed(job, result, result.error or "it failed without saying why", event.now_ms)
         self._commit(succeeded, event.now_ms)
 
@@ -858,7 +860,7 @@ class Pipeline:
             self.graph_discovered(job, result)
         order, lost, losers = self.commits.prepare(succeeded, now_ms, self._log_name, self._builders, self._folder_names)
         for job, result, text in lost:
-            self._failed(job, result, text, now_ms)
+            self._failed(job, result, text, now_ms, keeps_claims=True)
         for job in losers:
             self._todo.append((job, True))
         for job, result, log in order.ready:
@@ -905,7 +907,8 @@ class Pipeline:
             self.counts["done"] += 1
             change = self.commits.committed(job)
             self.ledger.touched[job.source] = None
-            self._todo.extend((other, True) for other in self.commits.release_names(job))
+            gone = [name for name, digest in change.products if not digest]
+            self._todo.extend((other, True) for other in self.commits.release_names(job, gone))
             if change.products:
                 self.ledger.notices.append(ProductsChanged(self.ledger.cause, change.products))
             self._news(job, is_settled=True)
@@ -914,10 +917,10 @@ class Pipeline:
             job, result = self._committing.pop(run_key)
             self._feed(job, Trigger.COMMIT_FAILED)
             self.commits.undo(job)
-            self._record_failure(job, text, event.durations_ms)
             self._write_log(job, self._builders[job.builder], result.log, text)
+            self._record_failure(job, text, event.durations_ms)
 
-    def _failed(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
+    def _failed(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int, *, keeps_claims: bool = False) -> None:
         builder = self._builders[job.builder]
         self.ledger.order(DiscardStaging(self.ledger.cause, (result.run_key,)))
         self._learn(job, result.duration_ms)
@@ -928,13 +931,13 @@ class Pipeline:
         self._write_log(job, builder, result.log, text)
         if not job.is_analysis:
             self.ledger.put("put_stat", (self._stat_name(job, builder), result.duration_ms, now_ms))
-        self._fail(job, text, now_ms)
+        self._fail(job, text, now_ms, keeps_claims=keeps_claims)
 
-    def _fail(self, job: Job, text: str, now_ms: int) -> None:
+    def _fail(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False) -> None:
         self._feed(job, Trigger.FAIL)
-        self._record_failure(job, text, now_ms)
+        self._record_failure(job, text, now_ms, keeps_claims=keeps_claims)
 
-    def _record_failure(self, job: Job, text: str, now_ms: int) -> None:
+    def _record_failure(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False) -> None:
         job.error, job.is_forced = text, False
         builder = self._builders[job.builder]
         if not job.is_analysis:
@@ -957,9 +960,13 @@ class Pipeline:
                     job.planned or 0,
                 ),
             )
-            if builder.deletes_products_on_failure and job.products:
-                self._delete_products(job, job.products)
+            gone = [product.name for product in job.products] if builder.deletes_products_on_failure else []
+            if gone:
+                self._delete_products(job)
+                job.fingerprint = 0
                 self.ledger.put("drop_products", (job.id,))
+            if not keeps_claims:
+                self._todo.extend((other, True) for other in self.commits.release_names(job, gone))
         self.counts["failed"] += 1
         self._save(job)
         self._news(job, is_settled=True)

@@ -11,28 +11,29 @@ import re
 
 TAB = "    "
 
+# Texts, not compiled: most text is plain, and `batch` with nothing to do shall not pay for these (`re` keeps what it compiled).
 # One alternative a kind; every part excludes what begins the next one, so that matching is linear however the text was made up.
 # A string sequence (OSC, DCS, APC, PM, SOS) that nobody ends stops at the end of its line: it must not swallow the rest of a log.
-_SEQUENCE = re.compile(
+_SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x18\x1a\x1b\x9c\r\n]*(?:\x07|\x18|\x1a|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC
     r"|\x1b[ -/]+[0-~]?"  # choice of character sets, as in `tput sgr0`
 )
-_C0 = re.compile(r"[\x00-\x1f\x7f]")
-_HIDDEN = re.compile(
+_C0 = r"[\x00-\x1f\x7f]"
+_HIDDEN = (
     "[\x80-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udc7f\udd00-\udfff\U000e0000-\U000e0fff]"
 )
-_BYTES = re.compile("[\udc80-\udcff\U0010ff80-\U0010ffff]")
+_BYTES = "[\udc80-\udcff\U0010ff80-\U0010ffff]"
 
 
 def sanitize(text: str) -> str:
     """Return one line that no terminal acts on; line breaks become pictures."""
     if text.isprintable():
         return text
-    text = _SEQUENCE.sub("", text).replace("\t", TAB)
-    text = _C0.sub(_picture, text)
-    text = _HIDDEN.sub("\ufffd", text)
-    return _BYTES.sub(lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", text)
+    text = re.sub(_SEQUENCE, "", text).replace("\t", TAB)
+    text = re.sub(_C0, _picture, text)
+    text = re.sub(_HIDDEN, "\ufffd", text)
+    return re.sub(_BYTES, lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", text)
 
 
 def sanitize_lines(text: str) -> str:

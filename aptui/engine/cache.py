@@ -340,7 +340,12 @@ def _is_catalog(name: str) -> bool:
 
 
 def _remove(path: str | bytes) -> None:
+    """Remove what a run staged; nearly always that is two empty folders by now."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            os.rmdir(os.path.join(os.fsencode(path), b"products"))
+            os.rmdir(path)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
     else:
         os.unlink(path)

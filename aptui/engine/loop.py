@@ -72,6 +72,8 @@ _HASHES_PER_ORDER = 128
 _PROGRESS_S = 0.1
 _LOOK_AGAIN_S = 0.05
 _GRACE_S = 2.0
+_RESULTS_PER_COMMIT = 128
+_HOLD_S = 0.02
 
 Listener = Callable[[Notice], None]
 
@@ -102,7 +104,9 @@ class Engine:
         self._failure: KnownError | None = None
         self._hash_orders: dict[int, tuple[FileFact, ...]] = {}
         self._hash_waiting: deque[tuple[FileFact, ...]] = deque()
-        self._results: list[AnalyseResult | RunResult] = []
+        self._results: list[RunResult] = []
+        self._results_since = 0.0
+        self._analyses: list[AnalyseResult] = []
         self._again: dict[PathKey, float] = {}
         self._scan: Iterator[list[FolderSeen | FoldersKept]] | None = None
         self._scanner: Scanner | None = None
@@ -244,14 +248,26 @@ class Engine:
 
     def _has_work(self) -> bool:
         can_scan = self._scan is not None and self.pipeline.backlog < _BACKLOG
-        return bool(self._inbox or self._results or can_scan or self._told_ticket < self._saved_ticket)
+        are_results_due = bool(self._results) and self._hold_s(time.monotonic()) <= 0
+        return bool(self._inbox or self._analyses or are_results_due or can_scan or self._told_ticket < self._saved_ticket)
 
     def _is_idle(self) -> bool:
         is_saved = self._saved_ticket >= self.pipeline.ledger.ticket - 1
-        return self._scan is None and self.pipeline.is_idle and is_saved and not (self._again or self._hash_orders or self._hash_waiting)
+        return self._scan is None and self.pipeline.is_idle and is_saved and not (self._again or self._hash_orders or self._hash_waiting or self._results)
+
+    def _hold_s(self, now: float) -> float:
+        """Return how long results are held back so that more of them share a commit; 0 when all that runs has reported.
+
+        A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
+        """
+        if len(self._results) >= min(_RESULTS_PER_COMMIT, len(self.pipeline.running)):
+            return 0.0
+        return self._results_since + _HOLD_S - now
 
     def _patience_s(self) -> float:
         now = time.monotonic()
+        if self._results:
+            return max(0.0, self._hold_s(now))
         pool_deadline = self._pool.next_deadline() if self._pool else None
         deadlines = [item for item in (pool_deadline, *self._again.values()) if item is not None]
         return max(0.0, min([1.0, *(deadline - now for deadline in deadlines)]))
@@ -269,7 +285,10 @@ class Engine:
             self._post(RowsSaved(self._next_seq(), self._told_ticket))
         if self._again:
             self._look_again(now)
-        if self._results:
+        if self._analyses:
+            analyses, self._analyses = self._analyses, []
+            self._post(RunsFinished(self._next_seq(), tuple(analyses), time.time_ns() // 1_000_000))
+        if self._results and self._hold_s(now) <= 0:
             results, self._results = self._results, []
             self._post(RunsFinished(self._next_seq(), tuple(results), time.time_ns() // 1_000_000))
         while self._inbox:
@@ -466,7 +485,11 @@ class Engine:
         for result in results:
             if isinstance(result, HashResult):
                 self._hashed(result)
+            elif isinstance(result, AnalyseResult):
+                self._analyses.append(result)
             else:
+                if not self._results:
+                    self._results_since = time.monotonic()
                 self._results.append(result)
 
     def _rows_saved(self, ticket: int) -> None:

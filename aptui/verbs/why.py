@@ -182,14 +182,15 @@ def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     elif job["warnings"] or job["errors"]:
         yield f"      {printing.count(job['warnings'], 'warning')}, {printing.count(job['errors'], 'error')} in its log", "yellow"
     if job["completed"]:
-        last = f"{job['runs'][0]['completed']}" if job["runs"] else job["completed"]
-        yield f"      last run: {last}, {printing.duration(job['duration_s'])}, builder {printing.line(job['builder'])}", ""
+        yield f"      last run: {_local(job['completed'])}, {printing.duration(job['duration_s'])}, builder {printing.line(job['builder'])}", ""
     if job["log"]:
         yield f"      log: {printing.line(job['log'])}", ""
     yield from _told_inputs(job)
     if job["products"]:
         kept = "last good products" if job["status"] != "completed" else "products"
         yield f"      {kept}: {_listed(job['products'])}", ""
+    elif job["status"] == "failed":
+        yield "      it has no earlier products", ""
 
 
 def _told_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -206,9 +207,16 @@ def _told_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"      declared to depend on: {_listed(declared)}", ""
     for run in job["runs"][1:]:
         ending = "" if run["succeeded"] else ", failed"
-        yield f"      before: {run['completed'] or 'never'}: {printing.line(run['reason'])}{ending}", "dim"
+        yield f"      before: {_local(run['completed'])}: {printing.line(run['reason'])}{ending}", "dim"
 
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(printing.line(name) for name in names[:_INPUTS_TOLD])
     return f"{shown} and {len(names) - _INPUTS_TOLD:,} more" if len(names) > _INPUTS_TOLD else shown
+
+
+def _local(iso: str | None) -> str:
+    """Return a moment of the answer in local time, for people."""
+    from datetime import datetime  # noqa: PLC0415 - only here
+
+    return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S") if iso else "never"

@@ -1,0 +1,254 @@
+"""python -m tests.bench ROW… [--count N] [--runs R] [--dir DIR]: measure rows of the targets; `all` for every quick one.
+
+A ratio is printed only when both sides did the same work: products are counted and their bytes compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench import corpus
+from tests.bench.measure import Cost, aptui, median, run, settle, spread
+
+ROWS: dict[str, Callable[[Bench], None]] = {}
+
+
+def row(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
+    """Register a row under its name."""
+    ROWS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+class Bench:
+    """The folder that everything happens in, and the sources."""
+
+    def __init__(self, base: Path, count: int, runs: int) -> None:
+        self.base, self.count, self.runs = base, count, runs
+        self.sources = base / f"sources-{count}"
+        if not self.sources.is_dir():
+            corpus.make(self.sources, count)
+        self.paths = sorted(str(path.relative_to(self.sources)) for path in self.sources.rglob("*") if path.is_file())
+
+    def project(self, name: str, text: str) -> Path:
+        """Write a fresh project."""
+        folder = self.base / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "aptui.yaml").write_text(text, encoding="utf-8")
+        return folder
+
+    def copy_project(self, name: str = "copy", platforms: str = "linux: {}") -> Path:
+        """Write a project that copies every source."""
+        return self.project(
+            name,
+            f"platforms: {{{platforms}}}\nscan_folders: [{{name: game, path: {self.sources}}}]\n"
+            'builders: [{name: all, copy: ["*"]}]\ncache: Cache\n',
+        )
+
+    def build(self, project: Path, *options: str) -> tuple[Cost, dict[str, int]]:
+        """Run `aptui batch` and return what it cost and what it says it did."""
+        settle()
+        cost = run(aptui(project, *options))
+        return cost, json.loads(cost.output[cost.output.index("{") :])
+
+    def same_bytes(self, cache: Path) -> None:
+        """Refuse to go on when the products are not the sources, byte for byte."""
+        for path in self.paths:
+            if not filecmp.cmp(self.sources / path, cache / path.lower(), shallow=False):
+                raise SystemExit(f"'{path}' differs from its product: no ratio")
+
+
+def say(name: str, text: str) -> None:
+    print(f"{name:<22} {text}", flush=True)
+
+
+def ninja_project(bench: Bench) -> Path | None:
+    if shutil.which("ninja") is None:
+        return None
+    folder = bench.base / "ninja"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    lines = ["rule cp", "  command = cp $in $out"]
+    lines += [f"build out/{path.lower()}: cp {bench.sources}/{path}" for path in bench.paths]
+    (folder / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@row
+def cold(bench: Bench) -> None:
+    """Everything is new: against `cp -r`, and ninja where it is installed."""
+    ours, copies, peak = [], [], 0.0
+    for _run in range(bench.runs):
+        shutil.rmtree(bench.base / "cp", ignore_errors=True)
+        settle()
+        copies.append(run(["cp", "-r", str(bench.sources), str(bench.base / "cp")]))
+        project = bench.copy_project()
+        cost, did = bench.build(project)
+        if did["jobs_run"] != bench.count:
+            raise SystemExit(f"{did['jobs_run']} jobs run instead of {bench.count}")
+        ours.append(cost)
+        peak = max(peak, cost.peak_mib)
+    bench.same_bytes(bench.base / "copy" / "Cache" / "linux")
+    ratio = median(ours).wall_s / median(copies).wall_s
+    say("cold", f"aptui {spread(ours)}, cp -r {spread(copies)}: {ratio:.2f} × cp -r (target ≤ 2.5); engine peak {peak:.0f} MiB")
+    folder = ninja_project(bench)
+    if folder is not None and bench.count <= 10_000:
+        settle()
+        peer = run(["ninja", "-j2"], cwd=folder)
+        say("cold, ninja", f"ninja -j2 {peer.wall_s:.2f} s: aptui is {peer.wall_s / median(ours).wall_s:.1f} × faster (target ≥ 8)")
+
+
+@row
+def nothing_changed(bench: Bench) -> None:
+    """Nothing is new: the whole process, against ninja and `find`."""
+    project = bench.copy_project()
+    bench.build(project)
+    bench.build(project)
+    folder = ninja_project(bench)
+    if folder is not None:
+        run(["ninja", "-j2"], cwd=folder)
+        run(["ninja"], cwd=folder)
+    ours, finds, ninjas = [], [], []
+    for _run in range(max(5, bench.runs)):
+        cost, did = bench.build(project)
+        if did["jobs_run"]:
+            raise SystemExit("something ran although nothing changed")
+        ours.append(cost)
+        finds.append(run(["find", str(bench.sources), "-printf", "%s %T@\n"]))
+        if folder is not None:
+            ninjas.append(run(["ninja"], cwd=folder))
+    text = f"aptui {spread(ours)}, find {spread(finds)}"
+    if ninjas:
+        ratio = median(ours).wall_s / median(ninjas).wall_s
+        text += f", ninja {spread(ninjas)}: {ratio:.2f} × ninja (target ≤ 0.65)"
+    say("nothing changed", f"{text}; peak {median(ours).peak_mib:.0f} MiB")
+
+
+@row
+def one_changed(bench: Bench) -> None:
+    """One file changed: how much more than nothing changed."""
+    project = bench.copy_project()
+    bench.build(project)
+    bench.build(project)
+    nothing, one = [], []
+    target = bench.sources / bench.paths[len(bench.paths) // 2]
+    before = target.read_bytes()
+    for index in range(max(5, bench.runs)):
+        nothing.append(bench.build(project)[0])
+        target.write_bytes(before + b"%d" % index)
+        cost, did = bench.build(project)
+        if did["jobs_run"] != 1:
+            raise SystemExit(f"{did['jobs_run']} jobs run instead of 1")
+        one.append(cost)
+    target.write_bytes(before)
+    more = (median(one).wall_s - median(nothing).wall_s) * 1000
+    say("one changed", f"{spread(one)}, nothing changed {spread(nothing)}: + {more:.0f} ms (target ≤ + 15 ms)")
+
+
+@row
+def two_platforms(bench: Bench) -> None:
+    """Two platforms against one."""
+    one, _did = bench.build(bench.copy_project("one"))
+    two, did = bench.build(bench.copy_project("two", "linux: {}, server: {}"))
+    if did["jobs_run"] != 2 * bench.count:
+        raise SystemExit("the second platform was not built")
+    say("two platforms", f"{two.wall_s:.2f} s against {one.wall_s:.2f} s: {two.wall_s / one.wall_s:.2f} × (target ≤ 1.8)")
+
+
+@row
+def tools(bench: Bench) -> None:
+    """Jobs that start a program each, against two bare Popen loops and ninja."""
+    count = min(bench.count, 2000)
+    chosen = bench.base / "tool-sources"
+    shutil.rmtree(chosen, ignore_errors=True)
+    for path in bench.paths[:count]:
+        (chosen / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(bench.sources / path, chosen / path)
+    project = bench.project(
+        "tools",
+        f'platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {chosen}}}]\nbuilders:\n'
+        '  - {name: all, patterns: ["*"], version: 1, command: "cp {source} {products_dir}/{name}", products: ["*"]}\ncache: Cache\n',
+    )
+    cost, did = bench.build(project)
+    if did["jobs_run"] != count:
+        raise SystemExit(f"{did['jobs_run']} jobs run instead of {count}")
+    bare = _bare_popen(bench, chosen, bench.paths[:count])
+    say("tools", f"{count / cost.wall_s:.0f}/s against two Popen at a time {count / bare:.0f}/s: {bare / cost.wall_s:.2f} × (target ≥ 0.9)")
+
+
+def _bare_popen(bench: Bench, root: Path, paths: list[str]) -> float:
+    import subprocess
+
+    out = bench.base / "bare"
+    shutil.rmtree(out, ignore_errors=True)
+    for path in paths:
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+    settle()
+    began = time.perf_counter()
+    running: list[subprocess.Popen[bytes]] = []
+    for path in paths:
+        if len(running) == 2:
+            running.pop(0).wait()
+        running.append(subprocess.Popen(["cp", str(root / path), str(out / path)]))
+    for process in running:
+        process.wait()
+    return time.perf_counter() - began
+
+
+@row
+def equal_bytes(bench: Bench) -> None:
+    """Sources are touched: their bytes are read, their products left alone."""
+    project = bench.copy_project()
+    bench.build(project)
+    now = time.time()
+    for path in bench.paths:
+        os.utime(bench.sources / path, (now, now))
+    cost, did = bench.build(project)
+    if did["jobs_run"]:
+        raise SystemExit("a touched file was built again")
+    settle()
+    hashed = run(["sh", "-c", "find . -type f -print0 | xargs -0 -P2 -n 500 sha256sum >/dev/null"], cwd=bench.sources)
+    say("equal bytes", f"{cost.wall_s:.2f} s, sha256sum by two {hashed.wall_s:.2f} s: {cost.wall_s / hashed.wall_s:.2f} ×")
+
+
+@row
+def full_scan(bench: Bench) -> None:
+    """Every byte is read although no time changed."""
+    project = bench.copy_project()
+    bench.build(project)
+    cost, _did = bench.build(project, "--full-scan")
+    settle()
+    hashed = run(["sh", "-c", "find . -type f -print0 | xargs -0 -P2 -n 500 cat >/dev/null"], cwd=bench.sources)
+    say("full scan", f"{cost.wall_s:.2f} s, reading by two {hashed.wall_s:.2f} s: {cost.wall_s / hashed.wall_s:.2f} × (target ≤ 1.5)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="+", choices=[*ROWS, "all"])
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--dir", type=Path, help="where to work; kept, so that the sources are made once")
+    arguments = parser.parse_args()
+    base = arguments.dir or Path(tempfile.mkdtemp(prefix="aptui-bench-"))
+    base.mkdir(parents=True, exist_ok=True)
+    try:
+        bench = Bench(base, arguments.count, arguments.runs)
+        say("sources", f"{arguments.count:,} files, Python {sys.version.split()[0]}, {os.cpu_count()} cores")
+        for name in list(ROWS) if "all" in arguments.rows else arguments.rows:
+            ROWS[name](bench)
+    finally:
+        if arguments.dir is None:
+            shutil.rmtree(base, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

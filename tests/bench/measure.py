@@ -1,0 +1,58 @@
+"""Running a command and asking the kernel what it cost; medians with their extremes."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One run: wall and CPU seconds of the process and its children, and its own peak memory in MiB."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+    output: str = ""
+
+
+def run(arguments: list[str], cwd: Path | None = None) -> Cost:
+    """Run a command to its end; raise when it fails."""
+    read, write = os.pipe()
+    began = time.perf_counter()
+    process = subprocess.Popen(arguments, cwd=cwd, stdout=write, stderr=subprocess.STDOUT)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8", errors="replace") as stream:
+        output = stream.read()
+    _pid, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(f"{arguments[:6]} ended with {process.returncode}:\n{output[-2000:]}")
+    return Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+
+
+def median(costs: list[Cost]) -> Cost:
+    """Return the run with the median wall time."""
+    return sorted(costs, key=lambda cost: cost.wall_s)[len(costs) // 2]
+
+
+def spread(costs: list[Cost]) -> str:
+    """Return the wall times as `median [min … max]`."""
+    walls = [cost.wall_s for cost in costs]
+    return f"{statistics.median(walls):.3f} s [{min(walls):.3f} … {max(walls):.3f}]"
+
+
+def aptui(project: Path, *options: str) -> list[str]:
+    """Return the command that processes a project."""
+    return [sys.executable, "-m", "aptui", "batch", "--json", "--project", str(project), *options]
+
+
+def settle() -> None:
+    """Let the disk finish what earlier runs left to it, so that nobody pays for it but them."""
+    os.sync()
+    time.sleep(0.5)
