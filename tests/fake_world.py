@@ -209,6 +209,7 @@ class World:
         self.saves: deque[SaveRows] = deque()
         self.running: dict[int, tuple[Order, str | None]] = {}
         self.killed: dict[int, tuple[Order, str | None]] = {}
+        self.dead: set[int] = set()
         self.hashes: list[FileFact] = []
         self.again: dict[PathKey, None] = {}
         self.told = self.saved = 0
@@ -371,7 +372,10 @@ class World:
                 self.hashes += command.files
             case KillRuns():
                 for key in command.run_keys:
-                    self.killed[key] = self.running.pop(key)
+                    assert key in self._keys_seen
+                    self.dead.add(key)
+                    if key in self.running:  # else its answer is under way already
+                        self.killed[key] = self.running.pop(key)
             case DeleteProducts():
                 for name in command.names:
                     self._tick()
@@ -443,7 +447,7 @@ class World:
     # ----------------------------------------------------------------------------------------------------------- the cache
 
     def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
-        assert all(commit.run_key not in self.killed and commit.run_key not in self.running for commit in order.commits)
+        assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
         self._save_some(len(self.saves))
         self.intents += [
             Intent(commit.run_key, commit.job_id, (*(item.name for _staged, item in commit.products), *commit.stale))
@@ -630,8 +634,11 @@ class World:
             texts[name] = self.text(name)
             if name.endswith(".s") and texts[name] is not None:
                 todo += self.needs(Script.parse(texts[name] or ""))
-            for companion in self.setup.companions:
-                todo.append(f"{name}.{companion.suffix}")
+            todo += [
+                name.removesuffix(companion.replaces) + companion.suffix if companion.replaces else f"{name}.{companion.suffix}"
+                for companion in self.setup.companions
+                if wildcard(companion.source.text).fullmatch(name) and name.endswith(companion.replaces)
+            ]
         return sorted((name, text) for name, text in texts.items() if text is not None or name in script.includes)
 
     def needs(self, script: Script) -> list[str]:

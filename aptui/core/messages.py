@@ -154,6 +154,7 @@ class RunResult:
     duration_ms: int = 0
     peak_rss_bytes: int = 0
     command_line: str = ""
+    reprocess: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class Pipeline:
         self._waiters: dict[PathKey, dict[Job, None]] = {}
         self._todo: deque[tuple[Job, bool]] = deque()
         self._retry: dict[str, set[PathKey]] = {}
+        self._owed_retries: set[PathKey] = set()
         self._rules_said: set[str] = set()
         self._mean_ms: dict[bytes, float] = {}
         self._committing: dict[int, tuple[Job, RunResult]] = {}
@@ -127,7 +128,7 @@ class Pipeline:
         """Take one fact; answer with what has to be done, in order, and the news."""
         self.ledger.cause = event.seq
         self._dispatch(event)
-        while self._todo:
+        while self._todo and not self._committing:  # what a commit leads to is known with the next event
             job, is_retry = self._todo.popleft()
             self._reconsider(job, is_retry=is_retry)
         ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
@@ -184,8 +185,10 @@ class Pipeline:
     def _scan_started(self) -> None:
         self.memory.begin_scan()
         self._retry.clear()
+        self._owed_retries.clear()
         for key in self.memory.archive.unfinished():
             self._retry.setdefault(parent(key).lower(), set()).add(key)
+            self._owed_retries.add(key)
 
     def _scan_finished(self) -> None:
         self.memory.end_scan()
@@ -199,12 +202,14 @@ class Pipeline:
         for folder in folders:
             if folder in self._retry:
                 self._retry_folder(folder)
-        for key in [key for key in self._waiters if parent(key) in set(folders)] if self._waiters else ():
-            self._wake(key)
+        if self._waiters:
+            kept = set(folders)
+            for key in [key for key in self._waiters if parent(key) in kept]:
+                self._wake(key)
 
     def _retry_folder(self, folder: str) -> None:
-        for source in self.memory.load(sorted(self._retry.pop(folder))):
-            self._plan(source, is_retry=True)
+        for source in self.memory.load(sorted(self._retry.pop(folder) & self._owed_retries)):
+            self._plan(source)
 
     def _folder_seen(self, event: FolderSeen) -> None:
         parts = {row[0]: (row[1], {fact.rel: fact for fact in row[2]}) for row in event.rows}
@@ -232,7 +237,6 @@ class Pipeline:
         retry = self._retry.get(event.folder)
         if retry is not None:
             retry.difference_update(pending.open)
-            retry.difference_update(key for key in keys if key in self.memory.sources)
             self._retry_folder(event.folder)
         for key in [key for key in self._waiters if parent(key) == event.folder] if self._waiters else ():
             self._wake(key)
@@ -274,6 +278,8 @@ class Pipeline:
         facts = [(key_of(fact.rel), fact) for fact in event.facts]
         self.memory.load([key for key, _fact in facts])
         for key, fact in facts:
+            if key not in self.memory.hashing:
+                continue  # it went while it was read
             self.memory.hashing.discard(key)
             self.memory.unstable.discard(key)
             pending = self.memory.folders.get(parent(key))
@@ -423,7 +429,7 @@ class Pipeline:
             if source.fact is not None and not isinstance(self.memory.file(source.key), Unsettled):
                 self._plan(source)
 
-    def _plan(self, source: Source, *, is_retry: bool = False) -> None:
+    def _plan(self, source: Source) -> None:
         """Look at everything `source` should have: jobs of builders that want it are considered, all others go."""
         if source.trouble:
             return
@@ -432,6 +438,11 @@ class Pipeline:
             if isinstance(found, Unsettled) or found is None:
                 return
             source.fact = found
+        if not source.fact.digest:
+            self._hash(((source.key, source.fact),))
+            return
+        is_retry = source.key in self._owed_retries
+        self._owed_retries.discard(source.key)
         builders = self.planner.builders_for(source.rel, source.scan_folder)
         wanted = {builder.uuid for builder in builders}
         for job in list(source.jobs.values()):
@@ -901,7 +912,7 @@ class Pipeline:
 
     def _products_committed(self, event: ProductsCommitted) -> None:
         for run_key in event.committed:
-            job, _result = self._committing.pop(run_key)
+            job, result = self._committing.pop(run_key)
             self._feed(job, Trigger.COMMITTED)
             self.counts["run"] += 1
             self.counts["done"] += 1
@@ -913,6 +924,7 @@ class Pipeline:
                 self.ledger.notices.append(ProductsChanged(self.ledger.cause, change.products))
             self._news(job, is_settled=True)
             self._settled(job, is_changed=change.is_changed)
+            self._reprocess(job, result.reprocess)
         for run_key, text in event.failed:
             job, result = self._committing.pop(run_key)
             self._feed(job, Trigger.COMMIT_FAILED)
@@ -1048,6 +1060,16 @@ class Pipeline:
                 if job.id in lost[source.key] and not job.is_analysis and job.state in SETTLED:
                     self._force(job, "a product is missing from the cache")
 
+    def _reprocess(self, job: Job, paths: Iterable[str]) -> None:
+        """Run the jobs of sources that a builder named in its answer (spec/engine.md §6, sourcesToReprocess)."""
+        for path in paths:
+            rel = self.graph.relative(path, job.source)
+            key = key_of(RelPath(rel)) if rel is not None else job.source.key
+            if key != job.source.key:
+                for source in self.memory.load((key,)):
+                    for other in source.jobs.values():
+                        self._force(other, f"asked for by '{job.source.rel}'")
+
     def _force(self, job: Job, reason: str) -> None:
         job.is_forced, job.reason = True, reason
         source = job.source
@@ -1055,6 +1077,7 @@ class Pipeline:
             found = self.memory.file(source.key)
             if isinstance(found, Unsettled):
                 self._retry.setdefault(parent(source.key), set()).add(source.key)
+                self._owed_retries.add(source.key)
                 return
             source.fact = found
         self._todo.append((job, True))

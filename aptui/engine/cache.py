@@ -65,6 +65,7 @@ class Cache:
         self._root = os.fsencode(str(root))
         self._known_folders: set[str] = set()
         self._dirty: set[str] = set()
+        self._doubted: set[str] = set()
         self._lock = -1
 
     # ---------------------------------------------------------------------------------------------------------- open, close
@@ -112,8 +113,10 @@ class Cache:
         with contextlib.suppress(OSError):
             leftovers = [str(item) for item in self._trash.iterdir()]
             if leftovers:
-                subprocess.Popen(  # noqa: S603  # deleting a big old tree must not hold anybody up
-                    ["rm", "-rf", "--", *leftovers], start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                subprocess.run(  # noqa: S603  # deleting a big old tree must not hold anybody up: the shell leaves `rm` behind
+                    ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *leftovers],
+                    start_new_session=True,
+                    check=False,
                 )
 
     def throw_away_products(self) -> None:
@@ -121,7 +124,10 @@ class Cache:
         for platform in self._platforms:
             folder = self.root / platform
             if folder.is_dir():
-                folder.rename(self._trash / f"{os.getpid()}-{os.urandom(4).hex()}-{platform}")
+                self._throw_away(folder, platform)
+
+    def _throw_away(self, path: bytes | Path, kind: str) -> None:
+        os.rename(path, self._trash / f"{os.getpid()}-{os.urandom(4).hex()}-{kind}")
 
     def _empty_staging(self) -> None:
         with os.scandir(self.staging) as found:
@@ -158,7 +164,7 @@ class Cache:
             else:
                 done.append(commit)
         self._sync(touched)
-        rows: Rows = {}
+        rows = self._doubt_rows(touched)
         for commit in done:
             for operation, row in commit.rows:
                 rows.setdefault(operation, []).append(row)
@@ -171,6 +177,12 @@ class Cache:
         self.discard(commit.run_key for commit in order.commits if commit.run_key not in moved)
         return [commit.run_key for commit in done], failed
 
+    def _doubt_rows(self, folders: set[str]) -> Rows:
+        """Return rows that make the next start look into these folders, unless this engine lives to record their mtimes."""
+        fresh = {folder for folder in folders if folder} - self._doubted
+        self._doubted |= fresh
+        return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
+
     def _place(self, commit: JobCommit, touched: set[str]) -> str:
         """Rename one job's products into place; return why it cannot be done, "" when it is."""
         for staged, product in commit.products:
@@ -178,7 +190,7 @@ class Cache:
             try:
                 if folder not in self._known_folders:
                     self._make_folder(folder, touched)
-                os.replace(staged, self._path(product.name))
+                os.replace(from_text(staged), self._path(product.name))
             except FileNotFoundError as error:
                 self._known_folders.discard(folder)
                 return f"product '{product.name}' cannot be placed: {error.strerror}"
@@ -257,6 +269,7 @@ class Cache:
             else:
                 rows.setdefault("put_cache_folder", []).append((folder, mtime_ns))
         self._dirty.clear()
+        self._doubted.clear()
         return rows
 
     def recover(self, writer: Writer, index: ProductIndex) -> None:
@@ -300,6 +313,9 @@ class Cache:
                 for entry in found:
                     name = f"{folder}/{to_text(entry.name)}"
                     if entry.is_dir(follow_symlinks=False):
+                        if name in expected:
+                            say(f"a folder stands in the place of product '{name}': moved away")
+                            self._throw_away(entry.path, "folder")
                         continue
                     if name in expected and not entry.is_symlink():
                         present.add(name)

@@ -115,6 +115,7 @@ def process(order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platf
         duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000,
         peak_rss_bytes=run.peak_rss_bytes,
         command_line=valid_text(run.command_line),
+        reprocess=run.reprocess if is_done else (),
     )
 
 
@@ -129,6 +130,7 @@ class _Run:
         self.source = os.path.join(self.root, files.os_path(order.rel))
         self.products: tuple[StagedProduct, ...] = ()
         self.discovered: tuple[tuple[str, str], ...] = ()
+        self.reprocess: tuple[str, ...] = ()
         self.read_digest = b""
         self.command_line = ""
         self.peak_rss_bytes = 0
@@ -192,6 +194,7 @@ class _Run:
             raise Refused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
         self.keeps_temp = self.keeps_temp or response.keep_temp
         self._made, self._found = response.products, response.dependencies
+        self.reprocess = tuple(to_text(os.fsencode(path)) for path in response.sources_to_reprocess)
         if request.read_digest:
             self.read_digest = bytes.fromhex(request.read_digest)
         _check_result(response.result, response.error, self.log)

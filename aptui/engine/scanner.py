@@ -55,6 +55,8 @@ class _Part:
     scan_folder: ScanFolder
     rel: str
     path: str
+    is_bare: bool = False
+    """Whether its direct files belong to another scan folder, a non-recursive one that stands earlier."""
 
 
 class Scanner:
@@ -90,7 +92,9 @@ class Scanner:
         self._say = say
         self._is_full = is_full
         self._reassess = reassess
-        self._owned_elsewhere = {folder.id: _owned_elsewhere(folder, project.scan_folders) for folder in project.scan_folders}
+        owned = {folder.id: _owned_elsewhere(folder, project.scan_folders) for folder in project.scan_folders}
+        self._owned_elsewhere = {scan_folder: whole for scan_folder, (whole, _files) in owned.items()}
+        self._files_elsewhere = {scan_folder: files for scan_folder, (_whole, files) in owned.items()}
         self.files_seen = 0
 
     def steps(self) -> Iterator[list[FolderSeen | FoldersKept]]:
@@ -145,6 +149,8 @@ class Scanner:
                         if entry.is_dir(follow_symlinks=False):
                             self._enter(part, entry.name, entry.path, below)
                             continue
+                        if part.is_bare:
+                            continue
                         try:
                             seen = entry.stat()
                         except OSError:
@@ -166,7 +172,8 @@ class Scanner:
             return
         rel = f"{part.rel}/{_text(name)}" if part.rel else _text(name)
         if not self._is_ignored(rel):
-            below.setdefault(key_of(RelPath(rel)), []).append(_Part(part.scan_folder, rel, path))
+            is_bare = path in self._files_elsewhere[part.scan_folder.id]
+            below.setdefault(key_of(RelPath(rel)), []).append(_Part(part.scan_folder, rel, path, is_bare))
 
     def _explain(self, entry: os.DirEntry[str]) -> None:
         if entry.is_symlink():
@@ -280,10 +287,12 @@ def _bytes(rel: str) -> bytes:
     return from_text(rel)
 
 
-def _owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> frozenset[str]:
-    """Return the paths below `folder` that the walk of it must not enter: scan folders that stand earlier."""
-    earlier = folders[: folders.index(folder)]
-    return frozenset(other.path for other in earlier if other.path.startswith(folder.path + "/"))
+def _owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the paths below `folder` that the walk of it must not enter, and those whose direct files it must leave alone: scan folders
+    that stand earlier, the second kind those that are not recursive.
+    """
+    earlier = [other for other in folders[: folders.index(folder)] if other.path.startswith(folder.path + "/")]
+    return frozenset(other.path for other in earlier if other.recursive), frozenset(other.path for other in earlier if not other.recursive)
 
 
 def _is_inside_earlier(folder: ScanFolder, folders: Sequence[ScanFolder]) -> bool:

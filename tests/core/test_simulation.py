@@ -28,7 +28,7 @@ LINES = st.one_of(
 )
 TEXTS = st.lists(LINES, max_size=3, unique=True).map("\n".join)
 SETUPS = Setup(builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"))), platforms=("linux", "server"))
-HOST_ERRORS = re.compile("its worker died twice|cannot be placed")
+HOST_ERRORS = re.compile("its worker died twice|cannot be placed|it was ")
 
 
 class Simulation(RuleBasedStateMachine):

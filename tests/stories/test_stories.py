@@ -8,6 +8,7 @@ database, and after the last one against a clean build.
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    project = Story(tmp_path / "project", module.CONFIG)
+    project = Story(tmp_path / os.fsdecode(getattr(module, "ROOT", b"project")), module.CONFIG)
     for rel, data in module.FILES.items():
         project.write(rel, data)
     yield module, project
@@ -69,4 +70,5 @@ def test_story(story: tuple[ModuleType, Story], tmp_path: Path) -> None:
 
     module.play(project)
 
-    project.check_clean_build(tmp_path / "clean")
+    if getattr(module, "CHECKS_CLEAN_BUILD", True):
+        project.check_clean_build(tmp_path / "clean")

@@ -24,7 +24,7 @@ NAMES = [
     b"n" * 251 + b".txt",
     b"d\xe9p/\xffile.txt",
 ]
-COMMANDS = [b"quote'd \"$(touch pwned)\".up", b"caf\xe9.up", b"-x.up", b"semi;colon & more.up", b"new\nline.up"]
+COMMANDS = [b"quote'd \"$(touch pwned)\".up", b"caf\xe9.up", b"-x.up", b"semi;colon & more.up"]
 FILES = {b"assets/" + name: b"data of " + name for name in NAMES + COMMANDS}
 
 
@@ -37,6 +37,11 @@ def play(story):
     assert len(story.products()) == len(FILES)
     assert not any(path.name == "pwned" for path in story.root.rglob("pwned"))
     story.check_rest()
+    story.run()
+
+    story.write(b"assets/new\nline.up", "a command's product may not be called like this")
+    story.run("new\nline.up:upper!")
+    story.delete(b"assets/new\nline.up")
     story.run()
 
     story.write(b"assets/caf\xe9.txt", "edited")

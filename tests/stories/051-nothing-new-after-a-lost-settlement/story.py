@@ -1,0 +1,23 @@
+"""A product deleted after an engine died without settling is made again all the same."""
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+FILES = {"assets/f/a.txt": "a", "assets/f/b.txt": "b"}
+
+
+def play(story):
+    from aptui.engine.loop import Engine
+
+    settle = Engine._settle
+    Engine._settle = lambda _self: None
+    try:
+        story.run("f/a.txt:data", "f/b.txt:data")
+    finally:
+        Engine._settle = settle
+    story.run()
+
+    story.delete("Cache/linux/f/a.txt")
+    story.run("f/a.txt:data")
+    story.run()

@@ -1,0 +1,77 @@
+"""A tiny project for the tests of verbs: all kinds of job, one that fails, one that warns, a file that nobody wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CONFIG = """
+platforms:
+  linux: {tags: [tools]}
+  server: {tags: [server]}
+scan_folders:
+  - {name: game, path: assets, order: 0}
+  - {name: shared, path: shared, order: 1}
+ignore: ["*.tmp", "raw/"]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - {name: tables, uses: json, patterns: ["tables/*.json"]}
+  - name: upper
+    patterns: ["*.up"]
+    version: 1
+    command: "echo working >&2; tr a-z A-Z < {source} > {products_dir}/{stem}.txt"
+    products: ["*.txt"]
+    platforms: {server: skip}
+  - {name: words, uses: words, patterns: ["*.words"]}
+workers: 2
+"""
+
+BUILDER = '''
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
+
+class Words:
+    name = "words"
+    version = "1"
+    patterns = ("*.words",)
+
+    def create_jobs(self, request):
+        if "broken" in request.source:
+            return CreateJobsResponse(Result.FAILED, [], [])
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("words", item.id) for item in request.platforms], [SourceDependency("a.txt")])
+
+    def process_job(self, request):
+        request.log.info("\\x1b[31mhello\\x1b[0m", colour="red")
+        with open(request.product_path("out.idx"), "wb") as file:
+            file.write(request.read_source())
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct("out.idx", 0)])
+'''
+
+FILES = {
+    "aptui.yaml": CONFIG,
+    "builders/words.py": BUILDER,
+    "assets/a.txt": "a",
+    "assets/sub/b.up": "b",
+    "assets/tables/bad.json": "{oops}",
+    "assets/tables/twice.json": '{"a": 1, "a": 2}',
+    "assets/x.words": "x",
+    "assets/odd.jsn": "",
+    "assets/notes.tmp": "",
+    "assets/raw/scan.txt": "",
+    "assets/plain": "",
+    "shared/a.txt": "hidden",
+    "shared/c.txt": "c",
+}
+
+
+def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write the project into `folder`/project and go there, with nothing of the user's own configuration."""
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(folder / variable.lower()))
+    project = folder / "project"
+    for name, text in FILES.items():
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(project)
+    return project
