@@ -24,6 +24,7 @@ from aptui.core.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.engine.loop import Engine
+    from aptui.engine.opening import Opening
 
 INTERRUPTED = 130
 JOBS_FAILED = 1
@@ -75,10 +76,7 @@ def load_config(arguments: Namespace) -> configuration.Config:
     if platforms == []:
         raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
     config = configuration.load(
-        project_dir(arguments),
-        sets=getattr(arguments, "set", ()),
-        platforms=platforms,
-        workers=getattr(arguments, "workers", None),
+        project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
     )
     for warning in config.warnings:
         printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
@@ -102,7 +100,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wis
     code = exit_code(summary, arguments.fail_on)
     try:
         if arguments.junit:
-            from aptui.batch_junit import write_junit  # noqa: PLC0415 - only where asked for
+            from aptui.batch_junit import write_junit
 
             write_junit(arguments.junit, config, summary)
         if arguments.json:
@@ -117,17 +115,35 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wis
 
 def run(config: configuration.Config, wish: Wish) -> Summary:
     """Run the engine until nothing is owed, or a signal asks it to stop."""
-    from aptui.engine.loop import Engine  # noqa: PLC0415 - verbs that only read import this module too
+    from aptui.engine.opening import Opening  # verbs that only read import this module too
 
     began_s = time.monotonic()
     if wish.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
     reporter = Reporter(sys.stderr, config.log_dir)
-    engine = Engine(config, [reporter], is_full_scan=wish.is_full_scan)
+    opening = Opening(config, trusts_times=not wish.is_full_scan)
+    opening.take()
+    builders = {builder.uuid: builder.name for builder in opening.builders}
+    if opening.is_current and wish.ask is None:
+        opening.close()
+        for sentence in (*opening.sentences, *(opening.walk.sentences if opening.walk else ())):
+            reporter.say(sentence)
+        reporter.close()
+        summary = collect(config, reporter, 0, builders)
+        summary.seconds = time.monotonic() - began_s
+        return summary
+    return _run_engine(config, wish, opening, reporter, builders, began_s)
+
+
+def _run_engine(
+    config: configuration.Config, wish: Wish, opening: Opening, reporter: Reporter, builders: dict[bytes, str], began_s: float
+) -> Summary:
+    from aptui.engine.loop import Engine  # only where something is owed
+
+    engine = Engine(config, [reporter], is_full_scan=wish.is_full_scan, opening=opening)
     with _stopped_by_signals(engine, reporter):
         engine.open()
         try:
-            builders = {builder.uuid: builder.name for builder in engine.project.builders}
             engine.start_scan()
             if wish.ask is not None:
                 wish.ask(engine)
@@ -163,7 +179,9 @@ def _stopped_by_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 
     try:
         for wanted in _SIGNALS:
-            if signal.getsignal(wanted) is not signal.SIG_IGN:  # started by nohup, or in the background by a shell without job control
+            if (
+                signal.getsignal(wanted) is not signal.SIG_IGN
+            ):  # started by nohup, or in the background by a shell without job control
                 previous[wanted] = signal.signal(wanted, stop)
     except ValueError:  # not the main thread: somebody else has the signals
         previous.clear()

@@ -11,10 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from aptui import printing
-from aptui.core.messages import JobChanged, Notice, Progress, Said
+
+if TYPE_CHECKING:
+    from aptui.core.messages import JobChanged, Notice, Progress
 
 _REDRAW_S = 0.1
 _CALM_S = 0.3
@@ -23,6 +25,10 @@ _PLAIN_S = 10.0
 """Without a terminal a progress line is written this often."""
 _WINDOW_S = 5.0
 """The rate is that of the last seconds."""
+_SAMPLES_KEPT = 2
+"""However old they are: a rate needs two."""
+_WHOLE_RATE = 10
+"""Jobs a second; below this a decimal says something."""
 SLOWEST = 5
 
 
@@ -50,6 +56,8 @@ class Reporter:
 
     def __call__(self, notice: Notice) -> None:
         """Take one piece of news."""
+        from aptui.core.messages import JobChanged, Progress, Said  # a run that finds nothing to do has no news
+
         match notice:
             case JobChanged():
                 self._job_changed(notice)
@@ -125,6 +133,8 @@ class Reporter:
             self._line = ""
 
     def _text(self) -> str:
+        from aptui.core.messages import Progress
+
         news = self._progress or Progress(0, 0, 0, 0, 0, 0, 0, 0, is_scanning=True)
         finished = news.jobs_done + news.jobs_failed
         owed = news.jobs_waiting + news.jobs_running
@@ -135,7 +145,7 @@ class Reporter:
             parts.append(f"{news.jobs_running:,} running")
         rate = self._rate(finished)
         if rate > 0:
-            parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+            parts.append(f"{rate:,.0f}/s" if rate >= _WHOLE_RATE else f"{rate:.1f}/s")
         if news.is_scanning:
             parts.append(f"scanning, {news.files_scanned:,} files so far")
         elif rate > 0 and owed:
@@ -145,7 +155,7 @@ class Reporter:
     def _rate(self, finished: int) -> float:
         now = self._clock()
         self._samples.append((now, finished))
-        while len(self._samples) > 2 and now - self._samples[0][0] > _WINDOW_S:
+        while len(self._samples) > _SAMPLES_KEPT and now - self._samples[0][0] > _WINDOW_S:
             self._samples.popleft()
         then, before = self._samples[0]
         if now - then < _REDRAW_S:

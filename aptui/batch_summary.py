@@ -104,7 +104,7 @@ class Summary:
             printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
 
     def _tell_failures(self) -> None:
-        import sys  # noqa: PLC0415 - stdout may have been replaced since the import
+        import sys
 
         told = self.failures[:_FAILURES_TOLD] if printing.is_terminal(sys.stdout) else self.failures
         if told:
@@ -124,6 +124,9 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
     """Return the summary of a run that has ended.
 
     Args:
+        config: what the engine ran with.
+        reporter: what it heard.
+        jobs_run: how many processing runs there were.
         builders: {uuid: name} of all that the engine knew.
     """
     database = open_reader(config.cache_dir / "assetdb.sqlite")

@@ -1,10 +1,6 @@
 """Words on the command line → one of the verbs, and its result → an exit code; what a verb does is in its own module.
 
 Only the module of the verb that was asked for is imported: `aptui batch` with nothing to do must not pay for the rest.
-
-    0  all is current          3  your mistake (configuration, arguments)
-    1  some job failed         4  another engine holds the cache
-    2  the machine, or a bug   130  interrupted
 """
 
 from __future__ import annotations
@@ -20,6 +16,10 @@ from aptui import __version__, printing
 from aptui.core.errors import InternalError, KnownError, UserError
 
 INTERRUPTED = 130
+_EXIT_CODES = """\
+  0  all is current         3    your mistake: configuration, arguments
+  1  some job failed        4    another engine holds the cache
+  2  the machine, or a bug  130  interrupted"""
 VERBS = {
     "batch": ("aptui.batch", "process everything that is owed, then exit"),
     "status": ("aptui.verbs.read", "what is done, what failed, and how large it is"),
@@ -76,7 +76,9 @@ def _dispatch(words: list[str]) -> int:
     if verb not in VERBS:
         raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
     module = import_module(VERBS[verb][0])
-    parser = Parser(prog=f"aptui {verb}", description=VERBS[verb][1], formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(
+        prog=f"aptui {verb}", description=VERBS[verb][1], formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     add_project(parser)
     getattr(module, f"{verb}_arguments")(parser)
     return int(getattr(module, verb)(parser.parse_args(words)))
@@ -100,7 +102,10 @@ def add_project(parser: ArgumentParser) -> None:
 
 def _alone(words: list[str]) -> int:
     listed = "\n".join(f"  {verb:<11}{line}" for verb, (_module, line) in VERBS.items())
-    text = f"verbs:\n{listed}\n\n'aptui VERB --help' says more. The screen that 'aptui' alone will open comes later."
+    text = (
+        f"verbs:\n{listed}\n\nexit codes:\n{_EXIT_CODES}\n\n"
+        "'aptui VERB --help' says more. The screen that 'aptui' alone will open comes later."
+    )
     parser = Parser(
         prog="aptui",
         usage="aptui VERB [options]",
@@ -117,7 +122,7 @@ def _alone(words: list[str]) -> int:
 
 
 def _nearest(verb: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only for a mistake
+    from difflib import get_close_matches
 
     near = get_close_matches(verb, VERBS, n=1)
     return f"did you mean '{near[0]}'?" if near else "'aptui --help' lists them"
@@ -133,9 +138,9 @@ def _refused(error: KnownError) -> int:
 
 
 def _crashed(error: Exception) -> int:
-    """Say in one line that there is a bug, and where its traceback is."""
-    import time  # noqa: PLC0415 - only for a bug
-    import traceback  # noqa: PLC0415 - as above
+    """Say in one line that there is a bug, or trouble with the machine that nobody expected there, and where its traceback is."""
+    import time
+    import traceback
 
     if "--debug" in sys.argv:
         traceback.print_exception(error)
@@ -148,11 +153,14 @@ def _crashed(error: Exception) -> int:
         where = f"the traceback is in '{path}'"
     except OSError as problem:
         where = f"and the traceback cannot be written: {problem.strerror}"
-    printing.complain(f"aptui: internal error: {printing.line(f'{type(error).__name__}: {error}')}; {printing.line(where)}")
+    if isinstance(error, OSError):
+        what = f"'{os.fsdecode(error.filename)}': {error.strerror}" if error.filename else error.strerror or str(error)
+    else:
+        what = f"internal error: {type(error).__name__}: {error}"
+    printing.complain(f"aptui: {printing.line(what)}; {printing.line(where)}")
     return 2
 
 
 def _state_dir() -> str:
     folder = os.environ.get("XDG_STATE_HOME", "")
     return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser("~/.local/state"), "aptui")
-

@@ -14,6 +14,7 @@ from aptui.core.sanitize import sanitize
 
 line = sanitize
 _LEAST_COLUMN = 12
+_MINUTE_S, _HOUR_MIN, _KIBI = 60, 60, 1024
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
 
@@ -69,14 +70,14 @@ def complain(text: str, colour: str = "") -> None:
 
 def say_json(value: object) -> None:
     """Write one JSON value and a line break to stdout."""
-    import json  # noqa: PLC0415 - only programs ask for it
+    import json
 
     sys.stdout.write(json.dumps(value) + "\n")
 
 
 def say_json_list(rows: Iterable[object]) -> None:
     """Write a JSON list, one element a line, without holding it in memory."""
-    import json  # noqa: PLC0415 - as above
+    import json
 
     separator = "[\n"
     for row in rows:
@@ -99,7 +100,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequen
     """Write an aligned table; on a terminal, cells are cut so that a row is one line. Cells are made safe here.
 
     Args:
+        header: one text a column.
+        rows: as many texts each.
         right: indices of columns that are numbers.
+        stream: stdout unless said.
     """
     stream = stream or sys.stdout
     cells = [[line(cell) for cell in row] for row in rows]
@@ -135,7 +139,7 @@ def columns_of(text: str) -> int:
     """Return how many columns a terminal gives to `text`, which is safe."""
     if text.isascii():
         return len(text)
-    import unicodedata  # noqa: PLC0415 - names are ASCII nearly always
+    import unicodedata
 
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
@@ -167,19 +171,19 @@ def duration(seconds: float) -> str:
     """Return a duration as people say it: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 10 min`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if seconds < _MINUTE_S:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, rest = divmod(round(seconds), _MINUTE_S)
+    return f"{minutes} min {rest} s" if minutes < _HOUR_MIN else f"{minutes // _HOUR_MIN} h {minutes % _HOUR_MIN} min"
 
 
 def size(byte_count: int) -> str:
     """Return a size in binary units."""
     value = float(byte_count)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if value < 1024:
+        if value < _KIBI:
             return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1024
+        value /= _KIBI
     return f"{value:.1f} TiB"
 
 
@@ -190,13 +194,13 @@ def count(number: int, noun: str) -> str:
 
 def when(time_ms: int) -> str:
     """Return a moment in local time for people, "" for never."""
-    import time  # noqa: PLC0415 - most verbs tell no time
+    import time
 
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms / 1000)) if time_ms else ""
 
 
 def iso(time_ms: int) -> str | None:
     """Return a moment in UTC for programs (ISO 8601), None for never."""
-    import time  # noqa: PLC0415 - as above
+    import time
 
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None

@@ -98,7 +98,17 @@ def test_json_is_one_object_on_stdout_and_news_go_to_stderr(run: Run, project: P
 
     answer = json.loads(out)
     assert code == 1
-    assert set(answer) >= {"sources", "jobs_run", "jobs_skipped", "jobs_failed", "warnings", "errors", "products", "seconds", "failures"}
+    assert set(answer) >= {
+        "sources",
+        "jobs_run",
+        "jobs_skipped",
+        "jobs_failed",
+        "warnings",
+        "errors",
+        "products",
+        "seconds",
+        "failures",
+    }
     assert [(failure["source"], failure["platform"], failure["builder"]) for failure in answer["failures"]] == [
         ("bad.json", "linux", "tables"),
         ("bad.json", "server", "tables"),
@@ -172,7 +182,7 @@ def test_junit_lists_all_jobs(run: Run, project: Path) -> None:
 
     code, _, _ = run("batch", "--junit", "report.xml")
 
-    suite = ET.parse(project / "report.xml").getroot()[0]  # noqa: S314 - we wrote it
+    suite = ET.parse(project / "report.xml").getroot()[0]
     assert code == 1
     assert (suite.get("tests"), suite.get("failures")) == ("6", "2")
     assert sorted(case.get("name", "") for case in suite if case.find("failure") is not None) == [
@@ -211,7 +221,9 @@ def test_full_scan_finds_what_times_hide(run: Run, project: Path) -> None:
 def test_a_signal_ends_cleanly_with_130(project: Path, number: signal.Signals) -> None:
     (project / "assets" / "a.slow").write_text("a")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    engine = subprocess.Popen([sys.executable, "-m", "aptui", "batch", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "aptui", "batch", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
     try:
         for _ in range(200):
             if (project / "Cache" / "linux" / "a.txt").exists():
@@ -234,7 +246,9 @@ def test_a_signal_ends_cleanly_with_130(project: Path, number: signal.Signals) -
 def test_a_held_cache_is_exit_code_4(run: Run, project: Path) -> None:
     (project / "assets" / "a.slow").write_text("a")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    engine = subprocess.Popen([sys.executable, "-m", "aptui", "batch"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "aptui", "batch"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
     try:
         for _ in range(200):
             if (project / "Cache" / "linux" / "a.txt").exists():

@@ -79,6 +79,20 @@ def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "no_such_thing" in crash.read_text()
 
 
+def test_trouble_with_the_machine_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trouble(words: list[str]) -> tuple[str, list[str]]:
+        raise OSError(28, "No space left on device", "/some/file")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "_split", trouble)
+
+    assert cli.main(["jobs"]) == 2
+
+    assert capsys.readouterr().err.startswith("aptui: '/some/file': No space left on device; the traceback is in")
+
+
 def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(words: list[str]) -> tuple[str, list[str]]:
         raise KeyboardInterrupt
@@ -109,7 +123,20 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
     ]
 
     code, *modules = ended[1].stderr.split()
-    heavy = {"textual", "peewee", "ruamel", "ruamel.yaml", "jsonschema", "xxhash", "PIL", "numpy", "watchfiles", "pygments", "rich", "aptui.demo"}
+    heavy = {
+        "textual",
+        "peewee",
+        "ruamel",
+        "ruamel.yaml",
+        "jsonschema",
+        "xxhash",
+        "PIL",
+        "numpy",
+        "watchfiles",
+        "pygments",
+        "rich",
+        "aptui.demo",
+    }
     assert code == "0"
     assert "1 skipped" in ended[1].stdout
     assert not heavy & set(modules)

@@ -50,7 +50,20 @@ def test_jobs_as_json_have_the_promised_keys(run: Run, processed: Path) -> None:
     code, out, _ = run("jobs", "--json")
 
     rows = json.loads(out)
-    keys = {"source", "scan_folder", "platform", "job_key", "builder", "status", "reason", "completed", "duration_s", "warnings", "errors", "log"}
+    keys = {
+        "source",
+        "scan_folder",
+        "platform",
+        "job_key",
+        "builder",
+        "status",
+        "reason",
+        "completed",
+        "duration_s",
+        "warnings",
+        "errors",
+        "log",
+    }
     assert code == 0
     assert all(keys <= set(row) for row in rows)
     by_name = {(row["source"], row["platform"]): row for row in rows}
@@ -146,7 +159,10 @@ def test_a_job_that_logged_nothing_says_so(run: Run) -> None:
 # -------------------------------------------------------------------------------------------------------------- naming jobs
 
 
-@pytest.mark.parametrize("name", ["sub/b.up", "SUB/B.UP", "assets/sub/b.up", "./assets/sub/b.up", "sub/b.up@linux", "sub/b.up:upper", "sub/b.up@linux:upper"])
+@pytest.mark.parametrize(
+    "name",
+    ["sub/b.up", "SUB/B.UP", "assets/sub/b.up", "./assets/sub/b.up", "sub/b.up@linux", "sub/b.up:upper", "sub/b.up@linux:upper"],
+)
 def test_a_job_can_be_named_in_many_ways(run: Run, name: str) -> None:
     assert run("log", name)[0] == 0
 
@@ -263,7 +279,9 @@ def test_why_of_an_unknown_path_names_the_nearest(run: Run) -> None:
     assert "did you mean 'sub/b.up'" in err
 
 
-def test_before_the_first_batch_reading_verbs_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_the_first_batch_reading_verbs_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     verb_project.write(tmp_path, monkeypatch)
 
     assert cli.main(["jobs"]) == 3

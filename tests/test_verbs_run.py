@@ -209,7 +209,9 @@ def test_doctor_fails_on_a_bad_configuration_but_looks_at_the_machine(run: Run, 
 
 
 def test_doctor_warns_of_little_disk_and_of_networks(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _path: os.terminal_size((0, 0)) and type("Usage", (), {"free": 200 << 20})())
+    monkeypatch.setattr(
+        doctor.shutil, "disk_usage", lambda _path: os.terminal_size((0, 0)) and type("Usage", (), {"free": 200 << 20})()
+    )
     monkeypatch.setattr(doctor, "filesystem", lambda _path: "nfs4")
 
     out = run("doctor")[1]
@@ -231,7 +233,7 @@ def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "has_bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 54, 1), False)])
-def test_the_wal_reset_bug_is_known(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:  # noqa: FBT001 - a parameter
+def test_the_wal_reset_bug_is_known(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:
     monkeypatch.setattr(health, "sqlite_version", lambda: version)
 
     assert health.has_wal_reset_bug() is has_bug

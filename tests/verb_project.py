@@ -27,7 +27,7 @@ builders:
 workers: 2
 """
 
-BUILDER = '''
+BUILDER = """
 from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
 
 class Words:
@@ -45,7 +45,7 @@ class Words:
         with open(request.product_path("out.idx"), "wb") as file:
             file.write(request.read_source())
         return ProcessJobResponse(Result.SUCCESS, [JobProduct("out.idx", 0)])
-'''
+"""
 
 FILES = {
     "aptui.yaml": CONFIG,

@@ -105,6 +105,8 @@ class Graph:
         entries.append(("source", source.rel, fingerprint.file_digest(source.fact.digest if source.fact else None)))
         assembly = Assembly((), set(), {}, [])
         siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
+        if any(item.state not in SETTLED for item in siblings):
+            assembly.waits.add(source.key)  # it may be planned otherwise
         if siblings or self._companions:
             entries += self._closure(source, siblings, assembly, needs_analyses=True)
         for name, digest in job.discovered:
@@ -223,11 +225,11 @@ class Graph:
         source = self._memory.view(dependency.source)
         if source is None:
             return None
+        if any(job.is_analysis and job.state not in SETTLED for job in source.jobs.values()):
+            return UNSETTLED
         for job in source.jobs.values():
             if job.key == dependency.key and job.platform == dependency.platform and not job.is_analysis:
                 return job
-        if any(job.is_analysis and job.state not in SETTLED for job in source.jobs.values()):
-            return UNSETTLED
         return None
 
     def _ring(self, job: Job, start: Job) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from aptui.core.messages import Command, Notice, Rows, SaveRows
 from aptui.core.model import Source
 
-
 RUN_KEY_STATE = "run_keys"
 """Where the next engine finds the highest run key that this one has reserved."""
 _BLOCK = 65_536

@@ -75,6 +75,9 @@ class Memory:
                 self._shelf.pop(key, None)
                 self.sources[key] = source
                 self._loaded.append(source)
+                pending = self.folders.get(parent(key))
+                if pending is not None and key in pending.winners and pending.winners[key].digest:
+                    source.fact = pending.winners[key]  # the folder's row is not saved yet
                 self._index(source)
         return [self.sources[key] for key in keys if key in self.sources]
 
@@ -178,6 +181,14 @@ class Memory:
     def put_folder(self, pending: PendingFolder) -> None:
         """A folder was reported; what was pending of it is superseded."""
         self.folders[pending.folder] = pending
+
+    def take_extra(self, pending: PendingFolder, changed: set[PathKey]) -> None:
+        """A folder was reported: what was read of its files meanwhile belongs to it now, unless they are `changed`."""
+        for key in [key for key in self.extra if parent(key) == pending.folder]:
+            fact = self.extra.pop(key)
+            if key in pending.winners and key not in changed:
+                pending.winners[key] = fact
+                pending.parts[fact.scan_folder][1][fact.rel] = fact
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:
         """Let the folder leave once its row rests."""

@@ -17,7 +17,7 @@ from aptui.core import fingerprint, rows
 from aptui.core.archive import Archive
 from aptui.core.commits import Commits
 from aptui.core.fingerprint import Manifest
-from aptui.core.graph import SCAN_END, Assembly, Graph
+from aptui.core.graph import Assembly, Graph
 from aptui.core.ledger import Ledger
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.memory import Memory, PendingFolder, Unsettled
@@ -58,9 +58,10 @@ from aptui.core.messages import (
 )
 from aptui.core.model import (
     ANALYSIS_KEY,
+    COMMON_PLATFORM,
+    SETTLED,
     Builder,
     BuilderKind,
-    COMMON_PLATFORM,
     EdgeKind,
     FileFact,
     Job,
@@ -71,7 +72,6 @@ from aptui.core.model import (
     Project,
     RelPath,
     RunKey,
-    SETTLED,
     Source,
     SourceEdge,
 )
@@ -135,7 +135,8 @@ class Pipeline:
         for source in self.ledger.touched:
             self.memory.leaves_after(source, ticket)
         self.ledger.touched.clear()
-        self.memory.let_go_of_loaded()
+        if not self._todo:
+            self.memory.let_go_of_loaded()
         self.ledger.flush_rows()
         return self.ledger.take()
 
@@ -211,6 +212,11 @@ class Pipeline:
         for source in self.memory.load(sorted(self._retry.pop(folder) & self._owed_retries)):
             self._plan(source)
 
+    def _plan_later(self, source: Source) -> None:
+        """Plan a source when the scan has come to its folder."""
+        self._owed_retries.add(source.key)
+        self._retry.setdefault(parent(source.key), set()).add(source.key)
+
     def _folder_seen(self, event: FolderSeen) -> None:
         parts = {row[0]: (row[1], {fact.rel: fact for fact in row[2]}) for row in event.rows}
         winners = self._winners(event)
@@ -223,6 +229,7 @@ class Pipeline:
         for fact, others in event.clashes:
             self._clash(fact, others)
         keys = [key_of(fact.rel) for fact in event.facts]
+        self.memory.take_extra(pending, set(keys))
         self.memory.load(keys)
         unread: list[tuple[PathKey, FileFact]] = []
         for key, fact in zip(keys, event.facts, strict=True):
@@ -320,7 +327,7 @@ class Pipeline:
         if pending.open or any(key in self.memory.unstable for key in pending.winners if self.memory.unstable):
             return
         for scan_folder, (digest, facts) in pending.parts.items():
-            if facts or pending.folder == "":
+            if facts or digest:
                 self.ledger.put("put_folder", (scan_folder, pending.folder, digest, tuple(facts.values())))
             else:
                 self.ledger.put("drop_folder", (scan_folder, pending.folder))
@@ -426,8 +433,10 @@ class Pipeline:
             edge = self.memory.dependents(targets) - affected - keys
             affected |= edge
         for source in self.memory.load(sorted(affected)):
-            if source.fact is not None and not isinstance(self.memory.file(source.key), Unsettled):
+            if not isinstance(self.memory.file(source.key), Unsettled):
                 self._plan(source)
+            elif source.key not in self.memory.hashing and source.key not in self.memory.unstable:
+                self._plan_later(source)
 
     def _plan(self, source: Source) -> None:
         """Look at everything `source` should have: jobs of builders that want it are considered, all others go."""
@@ -451,6 +460,9 @@ class Pipeline:
         for builder in builders:
             if builder.needs_analysis:
                 self._todo.append((self._analysis_of(source, builder), is_retry))
+                if is_retry:  # whatever becomes of the analysis
+                    jobs = [job for job in source.jobs.values() if job.builder == builder.uuid and job.state is JobState.FAILED]
+                    self._todo.extend((job, True) for job in jobs if not job.is_analysis)
                 continue
             stale = source.jobs.get((builder.uuid, "", ANALYSIS_KEY))
             if stale is not None:
@@ -502,7 +514,9 @@ class Pipeline:
             self._wait(job, assembly)
             return
         number = fingerprint.number(assembly.manifest)
-        if job.state is JobState.COMPLETED and job.fingerprint == number and not job.is_forced:
+        if job.fingerprint == number and not job.is_forced and job.state is not None and job.state is not JobState.FAILED:
+            if job.state is not JobState.COMPLETED:
+                self._match(job, number)
             self._apply(job.source, builder, job.plans, is_retry=is_retry)
         elif self._is_owed(job, number, is_retry=is_retry):
             self._owe(job, number, assembly.manifest)
@@ -719,7 +733,7 @@ class Pipeline:
             return AnalyseOrder(job.run_key, builder.name, root, source.rel, source.uuid, platforms, builder.analyse_limit_s)
         staging = f"{self._staging}/{job.run_key}"
         if builder.kind is BuilderKind.COPY:
-            present = job.products[0].digest if len(job.products) == 1 and not job.is_forced else b""
+            present = job.products[0].digest if len(job.products) == 1 and job.fingerprint and not job.is_forced else b""
             return CopyOrder(job.run_key, f"{root}/{source.rel}", staging, present)
         fact, plan = source.fact, job.plan
         assert fact is not None
@@ -1073,13 +1087,11 @@ class Pipeline:
     def _force(self, job: Job, reason: str) -> None:
         job.is_forced, job.reason = True, reason
         source = job.source
-        if source.fact is None:
-            found = self.memory.file(source.key)
-            if isinstance(found, Unsettled):
-                self._retry.setdefault(parent(source.key), set()).add(source.key)
-                self._owed_retries.add(source.key)
-                return
-            source.fact = found
+        found = self.memory.file(source.key)
+        if isinstance(found, Unsettled):
+            self._plan_later(source)
+            return
+        source.fact = found
         self._todo.append((job, True))
 
     def _asked(self, event: Asked) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from aptui.core.model import Builder, BuilderKind, JobPlan, Project, RelPath
 from aptui.core.patterns import PatternSet
 
-
 _ASKED_SIZE = 8192
 """A path is asked about several times within a short while, and then never again."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 TAB = "    "
+_PICTURES = 0x2400
+_DELETE = 0x7F
 
 # Texts, not compiled: most text is plain, and `batch` with nothing to do shall not pay for these (`re` keeps what it compiled).
 # One alternative a kind; every part excludes what begins the next one, so that matching is linear however the text was made up.
@@ -20,9 +22,7 @@ _SEQUENCE = (
     r"|\x1b[ -/]+[0-~]?"  # choice of character sets, as in `tput sgr0`
 )
 _C0 = r"[\x00-\x1f\x7f]"
-_HIDDEN = (
-    "[\x80-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udc7f\udd00-\udfff\U000e0000-\U000e0fff]"
-)
+_HIDDEN = "[\x80-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udc7f\udd00-\udfff\U000e0000-\U000e0fff]"
 _BYTES = "[\udc80-\udcff\U0010ff80-\U0010ffff]"
 
 
@@ -43,4 +43,4 @@ def sanitize_lines(text: str) -> str:
 
 def _picture(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return "\u2421" if code == 0x7F else chr(0x2400 + code)
+    return "\u2421" if code == _DELETE else chr(_PICTURES + code)

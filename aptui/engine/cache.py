@@ -16,16 +16,16 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aptui.core.errors import BusyError, HostError, UserError
-from aptui.core.messages import CommitProducts, JobCommit, Rows
 from aptui.core.paths import from_text, parent, to_text
-from aptui.store.writer import Writer
+
+if TYPE_CHECKING:
+    from aptui.core.messages import CommitProducts, JobCommit, Rows
+    from aptui.store.writer import Writer
 
 OWN_FOLDER = ".aptui"
 RESERVE_BYTES = 128 * 1024 * 1024
@@ -113,6 +113,8 @@ class Cache:
         with contextlib.suppress(OSError):
             leftovers = [str(item) for item in self._trash.iterdir()]
             if leftovers:
+                import subprocess
+
                 subprocess.run(  # noqa: S603  # deleting a big old tree must not hold anybody up: the shell leaves `rm` behind
                     ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *leftovers],
                     start_new_session=True,
@@ -136,7 +138,8 @@ class Cache:
 
     def refuse_full_disk(self) -> None:
         """Raise HostError when the disk has less than `RESERVE_BYTES` left."""
-        free = shutil.disk_usage(self.root).free
+        disk = os.statvfs(self.root)
+        free = disk.f_bavail * disk.f_frsize
         if free < RESERVE_BYTES:
             raise HostError(
                 f"the disk of cache '{self.root}' is full: {free >> 20} MiB left, {RESERVE_BYTES >> 20} MiB needed",
@@ -292,6 +295,16 @@ class Cache:
         if intents:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
+    def is_touched(self, index: ProductIndex) -> bool:
+        """Whether any folder is not as the last engine left it."""
+        for folder, mtime_ns in index.cache_folders().items():
+            try:
+                if os.stat(self._path(folder)).st_mtime_ns != mtime_ns:
+                    return True
+            except OSError:
+                return True
+        return False
+
     def lost(self, index: ProductIndex, say: Callable[[str], None]) -> list[str]:
         """Return recorded products that are gone, looking only into folders that were touched; delete files that no row knows."""
         gone: list[str] = []
@@ -362,6 +375,8 @@ def _remove(path: str | bytes) -> None:
             os.rmdir(os.path.join(os.fsencode(path), b"products"))
             os.rmdir(path)
         except OSError:
+            import shutil
+
             shutil.rmtree(path, ignore_errors=True)
     else:
         os.unlink(path)

@@ -52,14 +52,13 @@ from aptui.core.messages import (
     StartRuns,
     WriteLog,
 )
-from aptui.core.fingerprint import short
-from aptui.core.model import Digest, FileFact, Job, PathKey, Project
+from aptui.core.model import Digest, FileFact, Job, PathKey
 from aptui.core.paths import from_text, key_of, parent
 from aptui.core.pipeline import Pipeline
-from aptui.engine import registry
-from aptui.engine.cache import Cache
+from aptui.engine.opening import Opening
 from aptui.engine.scanner import RACY_NS, Scanner
-from aptui.store import joblog, schema
+from aptui.engine.walk import Walk
+from aptui.store import joblog
 from aptui.store.archive import DatabaseArchive
 from aptui.store.writer import Writer
 
@@ -86,15 +85,23 @@ class Engine:
         listeners: told every notice; they must be quick and may not raise.
         wants_all_news: also tell what is pending and starting, not only what settled.
         is_full_scan: read every file's bytes, whatever the times say.
+        opening: the first half, when somebody has done it already.
     """
 
     def __init__(
-        self, config: Config, listeners: Sequence[Listener] = (), *, wants_all_news: bool = False, is_full_scan: bool = False
+        self,
+        config: Config,
+        listeners: Sequence[Listener] = (),
+        *,
+        wants_all_news: bool = False,
+        is_full_scan: bool = False,
+        opening: Opening | None = None,
     ) -> None:
         self.config = config
         self._listeners = list(listeners)
         self._wants_all_news = wants_all_news
         self._is_full_scan = is_full_scan
+        self._opening = opening
         self._inbox: deque[Event] = deque()
         self._seq = 0
         self._selector = selectors.DefaultSelector()
@@ -115,7 +122,6 @@ class Engine:
         self._is_dirty = False
         self._said: set[str] = set()
         self.is_stopping = False
-        self.cache = Cache(config.cache_dir, [platform.id for platform in config.project.platforms] + list(config.project.resting_platforms))
         self._closing = contextlib.ExitStack()
         self._pool: Pool | None = None
 
@@ -124,40 +130,31 @@ class Engine:
     def open(self) -> None:
         """Take the cache, settle what a dead engine left, and get ready to scan."""
         self._closing.callback(self._selector.close)
-        self.cache.take()
-        self._closing.callback(self.cache.close)
+        if self._opening is None:
+            self._opening = Opening(self.config, trusts_times=not self._is_full_scan)
+            self._opening.take()
+        self.cache = self._opening.cache
+        self._closing.callback(self._opening.close)
         try:
-            self._open()
+            self._open(self._opening)
         except BaseException:
             self.close()
             raise
 
-    def _open(self) -> None:
-        self.cache.refuse_full_disk()
-        path = self.config.cache_dir / "assetdb.sqlite"
-        is_new = not path.exists()
-        note = schema.prepare(path)
-        if note:
-            self._say(note)
-        if is_new or note:
-            self.cache.throw_away_products()
+    def _open(self, opening: Opening) -> None:
+        for sentence in opening.sentences:
+            self._say_once(sentence)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
         self._closing.callback(self._close_wake)
-        self.writer = Writer(path, self._rows_saved, self._writer_failed)
+        self.writer = Writer(opening.database, self._rows_saved, self._writer_failed)
         self._closing.callback(self.writer.close)
-        builders = registry.complete(
-            self.config.project.builders,
-            self.config.project_dir,
-            self.cache.own / "builders.json",
-            tuple(platform.id for platform in self.config.project.platforms),
-        )
         ids, dropped = self.writer.sync_scan_folders([(item.name, item.path, item.order) for item in self.config.project.scan_folders])
         folders = tuple(replace(folder, id=ids[folder.name]) for folder in self.config.project.scan_folders)
-        self.project: Project = replace(self.config.project, builders=builders, scan_folders=folders, workers=self.config.workers)
+        self.project = replace(self.config.project, builders=opening.builders, scan_folders=folders, workers=self.config.workers)
         self._roots = {folder.id: folder.path for folder in folders}
         self._dropped_folders = dropped
-        self.archive = DatabaseArchive(path, {folder.id: rank for rank, folder in enumerate(folders)})
+        self.archive = DatabaseArchive(opening.database, {folder.id: rank for rank, folder in enumerate(folders)})
         self._closing.callback(self.archive.close)
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
@@ -186,20 +183,16 @@ class Engine:
 
     def start_scan(self) -> None:
         """Begin to look at all scan folders; `run_until_idle` carries it through."""
-        signature = self._signature()
-        is_known = self.archive.state("signature") == signature
+        opening = self._opening
+        assert opening is not None
+        is_known = self.archive.state("signature") == opening.signature
         self._post(ScanStarted(self._next_seq(), self._is_full_scan))
-        now_ns = time.time_ns()
-        self._racy_ns = now_ns - RACY_NS
-        never = (str(self.config.cache_dir), str(self.config.log_dir))
+        self._racy_ns = time.time_ns() - RACY_NS
+        walk = opening.walk or Walk(self.project, opening.never)
+        glance, opening.glance, opening.walk = opening.glance, None, None
+        self._walk = walk
         self._scanner = Scanner(
-            self.project,
-            self.archive,
-            never,
-            self._next_seq,
-            self._say_once,
-            is_full=self._is_full_scan,
-            reassess=not is_known,
+            self.project, walk, self.archive, self._next_seq, glance=glance, is_full=self._is_full_scan, reassess=not is_known
         )
         self._scan = self._scanner.steps()
         if not is_known:
@@ -209,14 +202,12 @@ class Engine:
             self._is_dirty = True
             self._post(ProductsLost(self._next_seq(), tuple(lost)))
 
-    def _signature(self) -> str:
-        builders = [(item.name, item.version, item.analysis_fingerprint, item.code_digest.hex(), item.patterns) for item in self.project.builders]
-        return short(repr((self.project.signature, self.project.scan_signature, builders, self.project.debug_output)).encode())
-
     def _advance_scan(self) -> None:
         if self._scan is None or self.pipeline.backlog >= _BACKLOG:
             return
         events = next(self._scan, None)
+        while self._walk.sentences:
+            self._say_once(self._walk.sentences.pop(0))
         if events is None:
             self._scan = None
             self._post(ScanFinished(self._next_seq()))
@@ -355,7 +346,8 @@ class Engine:
             return
         rows = self.cache.folder_rows()
         if not self.is_stopping:
-            rows["put_state"] = [("signature", self._signature())]
+            assert self._opening is not None
+            rows["put_state"] = [("signature", self._opening.signature)]
             for scan_folder in self._dropped_folders:
                 self.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []

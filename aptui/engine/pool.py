@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aptui.core.messages import AnalyseResult, HashOrder, HashResult, LogLevel, Outcome, RunResult
+from aptui.core.messages import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.model import Builder, Platform
 from aptui.engine import runner_processes as processes
 from aptui.engine import wire

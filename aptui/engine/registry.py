@@ -237,9 +237,9 @@ def _digest_of(path: str) -> str:
 
 
 def _ask(questions: list[Question]) -> list[Answer]:
-    import msgspec
-
     import subprocess  # noqa: PLC0415 - hardly ever needed: see the head of this file
+
+    import msgspec
 
     from aptui.engine.pool_member import python_command, python_environment  # noqa: PLC0415 - as above
 

@@ -5,7 +5,6 @@ Whatever the builder does short of killing the process becomes a result: an exce
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import resource
@@ -13,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 

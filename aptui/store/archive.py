@@ -281,6 +281,14 @@ class DatabaseArchive:
             WHERE p.ProductName > ?1 || '/' AND p.ProductName < ?1 || '0' AND instr(substr(p.ProductName, length(?1) + 2), '/') = 0"""
         return dict(self._database.execute(sql, (folder,)).fetchall())
 
+    def scan_folder_ids(self) -> dict[str, int]:
+        """Return {name in lower case: ScanFolderID}."""
+        return {name.lower(): number for name, number in self._database.execute("SELECT PortableKey, ScanFolderID FROM ScanFolders")}
+
+    def has_intents(self) -> bool:
+        """Return whether a commit was left half done."""
+        return self._database.execute("SELECT 1 FROM aptui_intents LIMIT 1").fetchone() is not None
+
     def cache_folders(self) -> dict[str, int]:
         """Return {cache folder: mtime_ns it had after the last commit}."""
         return dict(self._database.execute("SELECT name, mtime_ns FROM aptui_cache_folders").fetchall())

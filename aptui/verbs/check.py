@@ -108,7 +108,7 @@ def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired
 
 
 def _first_sources(findings: list[Finding], limit: int = 3) -> Iterator[str]:
-    from shlex import quote  # noqa: PLC0415 - only here
+    from shlex import quote
 
     sources = list(dict.fromkeys(finding.source for finding in findings))
     yield from (quote(printing.line(source)) for source in sources[:limit])

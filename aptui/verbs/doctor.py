@@ -33,7 +33,21 @@ _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
 _LIBRARIES = (
     "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr", "textual",
 )  # fmt: skip
-_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "virtiofs", "vboxsf")
+_NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "9p",
+    "afs",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "fuse.sshfs",
+    "fuse.s3fs",
+    "fuse.rclone",
+    "virtiofs",
+    "vboxsf",
+)
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -78,7 +92,9 @@ def _checks(arguments: Namespace) -> Iterator[Check]:
     except KnownError as error:
         yield Check("configuration", "fail", str(error).replace("\n", " | "), "mend it; what follows needs it")
         return
-    yield Check("configuration", "warn" if config.warnings else "ok", "; ".join(config.warnings) or str(config.project_dir / "aptui.yaml"))
+    yield Check(
+        "configuration", "warn" if config.warnings else "ok", "; ".join(config.warnings) or str(config.project_dir / "aptui.yaml")
+    )
     for look in _PROJECT_CHECKS:
         yield look(config)
 
@@ -95,7 +111,7 @@ def _sqlite() -> Check:
 
 
 def _libraries() -> Check:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms, only here
+    from importlib.metadata import PackageNotFoundError, version
 
     found, missing = [], []
     for name in _LIBRARIES:
@@ -118,7 +134,12 @@ def _open_files() -> Check:
 def _terminal() -> Check:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":
-        return Check("encoding", "warn", f"the terminal is said to take {encoding or 'nothing'}", "set LANG to a UTF-8 locale, such as C.UTF-8")
+        return Check(
+            "encoding",
+            "warn",
+            f"the terminal is said to take {encoding or 'nothing'}",
+            "set LANG to a UTF-8 locale, such as C.UTF-8",
+        )
     return Check("encoding", "ok", "UTF-8")
 
 
@@ -205,7 +226,12 @@ def _leftovers(config: Config) -> Check:
     except OSError:
         kept = 0
     if kept:
-        return Check("leftovers", "ok", f"{printing.count(kept, 'folder')} that 'aptui rerun' kept", f"rm -r '{config.temp_dir}' when not needed")
+        return Check(
+            "leftovers",
+            "ok",
+            f"{printing.count(kept, 'folder')} that 'aptui rerun' kept",
+            f"rm -r '{config.temp_dir}' when not needed",
+        )
     return Check("leftovers", "ok", "none")
 
 

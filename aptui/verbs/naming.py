@@ -66,7 +66,7 @@ def find_source(word: str, config: Config, database: Reader) -> SourceRow | None
 
 def nearest_sources(word: str, database: Reader, limit: int = 3) -> list[str]:
     """Return paths of sources that look like `word`."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for a mistake
+    from difflib import get_close_matches
 
     wanted = as_text(word).lower()
     name = wanted.rpartition("/")[2]
@@ -113,12 +113,12 @@ def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | No
         source = find_source(path, config, database)
         if source is not None:
             rows = database.jobs_of(source.source_id)
-            is_wanted = [
+            return [
                 row
                 for row in rows
-                if (platform is None or row.platform.lower() == platform.lower()) and (key is None or row.job_key.lower() == key.lower())
+                if (platform is None or row.platform.lower() == platform.lower())
+                and (key is None or row.job_key.lower() == key.lower())
             ]
-            return is_wanted
     return None
 
 

@@ -67,7 +67,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
     own = config.cache_dir / ".aptui"
     if own.is_dir():
         return _completed(config, own)
-    from tempfile import TemporaryDirectory  # noqa: PLC0415 - only before the first batch
+    from tempfile import TemporaryDirectory
 
     # That folder marks a cache as ours, so only the engine may make it.
     with TemporaryDirectory(prefix="aptui-") as folder:
@@ -75,7 +75,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
 
 
 def _completed(config: Config, folder: Path) -> tuple[Builder, ...]:
-    from aptui.engine import registry  # noqa: PLC0415 - needs msgspec
+    from aptui.engine import registry
 
     platforms = tuple(platform.id for platform in config.project.platforms)
     return registry.complete(config.project.builders, config.project_dir, folder / "builders.json", platforms)

@@ -20,7 +20,9 @@ _DEMO_FOLDER = "aptui-demo"
 def init_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `init`."""
     parser.add_argument("folder", nargs="?", metavar="DIR", help="where; the current folder unless said")
-    parser.add_argument("--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else")
+    parser.add_argument(
+        "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else"
+    )
 
 
 def init(arguments: Namespace) -> int:
@@ -35,12 +37,14 @@ def init(arguments: Namespace) -> int:
 
 def demo_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `demo`."""
-    parser.add_argument("folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} unless said")
+    parser.add_argument(
+        "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} unless said"
+    )
 
 
 def demo(arguments: Namespace) -> int:
     """Write the demo project, process it, explain; exit 0 when exactly the intended failure occurs."""
-    from aptui import demo as demo_project  # noqa: PLC0415 - random, wave: only for this verb
+    from aptui import demo as demo_project
 
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
     demo_project.write_project(folder)
@@ -123,9 +127,9 @@ def schema(arguments: Namespace) -> int:
     if arguments.path and file.is_file():
         printing.say(printing.line(str(file)))
         return 0
-    import json  # noqa: PLC0415 - as above
+    import json
 
-    from aptui.config_schema import schema as made  # noqa: PLC0415 - ruamel.yaml, jsonschema
+    from aptui.config_schema import schema as made
 
     printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(made(), indent=2))
     return 0

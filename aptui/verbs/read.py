@@ -137,7 +137,7 @@ def log(arguments: Namespace) -> int:
         return _without_log(row, arguments)
     if arguments.raw:
         return _copy_raw(file)
-    from aptui.store import joblog  # noqa: PLC0415 - the parser is only for this
+    from aptui.store import joblog
 
     lines = joblog.parse(file)
     if arguments.json:
@@ -203,7 +203,7 @@ def status_arguments(parser: ArgumentParser) -> None:
 
 def status(arguments: Namespace) -> int:
     """Show totals."""
-    from aptui.store import health  # noqa: PLC0415 - only this verb and `doctor`
+    from aptui.store import health
 
     with opened(arguments) as project:
         totals = project.database.totals()
@@ -254,7 +254,7 @@ def engine_process(config: Config) -> int | None:
         return 0 if os.path.exists("/proc/locks") else None
     except OSError:
         return None
-    return next((int(word[4]) for word in words if len(word) > 5 and word[1] == "FLOCK" and word[5] == device), 0)
+    return next((int(word[4]) for word in words if word[1:2] == ["FLOCK"] and word[5:6] == [device]), 0)
 
 
 # ---------------------------------------------------------------------------------------------------------------- builders

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 from aptui import printing
@@ -14,7 +15,7 @@ from aptui.config import Config
 from aptui.core.errors import HostError, UserError
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, Job, PathKey
-from aptui.core.paths import key_of
+from aptui.core.paths import is_below, key_of
 from aptui.store.reader import JobRow, Reader
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened, os_path
@@ -45,21 +46,29 @@ def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
     Raises:
         UserError: there is none.
     """
-    paths = {key_of(named.rel) for named in meanings(pattern, config)}
-    folders = tuple(f"{path}/" for path in paths if path)
-    is_glob = "*" in pattern or "?" in pattern
-    rels = [named.rel for named in meanings(pattern, config)]
-    globs = [value_matcher(rel, is_path=True) for rel in rels if "*" in rel or "?" in rel] if is_glob else []
-    found = []
-    for row in database.sources():
-        key = key_of(row.source)
-        if key in paths or "" in paths or key.startswith(folders) or any(matches(key) for matches in globs):
-            found.append(key)
+    matchers = [(named.root, _matcher(named.rel)) for named in meanings(pattern, config)]
+    found = [
+        key_of(row.source)
+        for row in database.sources()
+        if any(row.root == root and matches(row.source.lower()) for root, matches in matchers)
+    ]
     if not found:
         near = nearest_sources(pattern, database)
-        hint = f"did you mean {' or '.join(repr(printing.line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
+        hint = (
+            f"did you mean {' or '.join(repr(printing.line(path)) for path in near)}?"
+            if near
+            else "'aptui jobs' lists what there is"
+        )
         raise UserError(f"no source matches '{printing.line(pattern)}'", hint=hint)
     return found
+
+
+def _matcher(rel: str) -> Callable[[str], bool]:
+    """Return whether a source path in lower case is `rel`, lies below it, or matches it."""
+    key = rel.lower()
+    if "*" in key or "?" in key:
+        return value_matcher(key, is_path=True)
+    return lambda path: path == key or is_below(path, key)
 
 
 # ------------------------------------------------------------------------------------------------------------------- rerun
@@ -78,15 +87,21 @@ def rerun(arguments: Namespace) -> int:
         row = find_job(arguments.job, config, project.database)
         source = project.database.source(row.source)
     if row.job_id == 0 or source is None:
-        raise UserError(f"'{printing.line(row.source)}' failed at its analysis: there is no job to run", hint="'aptui log' shows why")
+        raise UserError(
+            f"'{printing.line(row.source)}' failed at its analysis: there is no job to run", hint="'aptui log' shows why"
+        )
     builder = next((item for item in all_builders(config) if item.uuid == row.builder), None)
     if builder is None:
-        raise UserError("the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are")
+        raise UserError(
+            "the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are"
+        )
     folder = _kept_folder(config)
     printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
     printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")
     sys.stdout.flush()
-    result = _copy(source.root, row, folder) if builder.kind is BuilderKind.COPY else _process(config, source.root, row, builder, folder)
+    result = (
+        _copy(source.root, row, folder) if builder.kind is BuilderKind.COPY else _process(config, source.root, row, builder, folder)
+    )
     return _tell(result, folder)
 
 
@@ -104,15 +119,15 @@ def _kept_folder(config: Config) -> str:
 
 
 def _copy(root: str, row: JobRow, folder: str) -> RunResult:
-    from aptui.engine.runner_files import copy_files  # noqa: PLC0415 - the engine's rooms only for this verb
+    from aptui.engine.runner_files import copy_files
 
     order = CopyOrder(row.run_key, f"{root}/{row.source}", f"{folder}/{os.path.basename(row.source)}")
     return copy_files([order])[0]
 
 
 def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
-    from aptui.engine.runner_load import load_class  # noqa: PLC0415 - as above
-    from aptui.engine.runner_process import process  # noqa: PLC0415 - as above
+    from aptui.engine.runner_load import load_class
+    from aptui.engine.runner_process import process
 
     job = _stored(config, row)
     path = os_path(f"{root}/{row.source}")
@@ -150,7 +165,7 @@ def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: s
 
 def _stored(config: Config, row: JobRow) -> Job:
     """Return the job with its plan, which the reader for people does not know."""
-    from aptui.store.archive import DatabaseArchive  # noqa: PLC0415 - as above
+    from aptui.store.archive import DatabaseArchive
 
     key = key_of(row.source)
     archive = DatabaseArchive(config.cache_dir / DATABASE, {})
@@ -173,7 +188,9 @@ def _tell(result: RunResult, folder: str) -> int:
                 printing.say(f"      {printing.line(key)}: {printing.line(text)}", "dim")
     is_done = result.outcome == Outcome.SUCCEEDED
     for product in result.products:
-        printing.say(f"product  {printing.line(product.name or os.path.basename(product.staged))}, sub id {product.sub_id}, {printing.size(product.size)}")
+        printing.say(
+            f"product  {printing.line(product.name or os.path.basename(product.staged))}, sub id {product.sub_id}, {printing.size(product.size)}"
+        )
     ending = "succeeded" if is_done else f"failed: {printing.line(result.error)}"
     printing.say(f"{ending}; {printing.duration(result.duration_ms / 1000)}", "green" if is_done else "red")
     printing.say(f"kept     {printing.line(folder)}")

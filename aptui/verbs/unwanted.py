@@ -38,7 +38,11 @@ def explain(named: Named, project: Opened) -> dict[str, Any]:
     if not wanting:
         near = _near(named.rel, builders)
         return {**answer, "is": "unwanted", "said": "no builder wants it: it matches no pattern of any", "near": near}
-    return {**answer, "is": "not yet" if _has_platform(named, wanting, project.config) else "unwanted", "said": _wanted(named, wanting, project)}
+    return {
+        **answer,
+        "is": "not yet" if _has_platform(named, wanting, project.config) else "unwanted",
+        "said": _wanted(named, wanting, project),
+    }
 
 
 def _has_platform(named: Named, builders: list[Builder], config: Config) -> bool:
@@ -71,7 +75,7 @@ def _ignored_by(rel: str, config: Config) -> str:
 
 def _rule(paths: list[str], config: Config) -> str:
     """Read the layers again to find the rule; the compiled configuration has only what they come to together."""
-    from aptui import config_schema as yaml  # noqa: PLC0415 - ruamel.yaml
+    from aptui import config_schema as yaml
 
     shipped = data_dir() / "config"
     for file, _digest in config.layers or ((str(shipped / "defaults.yaml"), ""),):
@@ -103,7 +107,7 @@ def _near(rel: str, builders: tuple[Builder, ...]) -> list[str]:
 
 def _likeness(rel: str, pattern: Pattern) -> float:
     """Return 0 … 1: the last parts match and the folders do not, or the extensions look alike."""
-    from difflib import SequenceMatcher  # noqa: PLC0415 - only here
+    from difflib import SequenceMatcher
 
     name, wanted = rel.rpartition("/")[2], pattern.text.lower().rpartition("/")[2]
     extension, wanted_extension = os.path.splitext(name)[1], os.path.splitext(wanted)[1]
@@ -112,5 +116,3 @@ def _likeness(rel: str, pattern: Pattern) -> float:
     if not extension or not wanted_extension or set(wanted_extension) & set("*?[("):
         return SequenceMatcher(None, name, wanted).ratio()
     return SequenceMatcher(None, extension[1:], wanted_extension[1:]).ratio()
-
-

@@ -68,7 +68,9 @@ def _source_answer(source: SourceRow | None, word: str, project: Opened) -> dict
         return {"path": word, "is": "source"}
     answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}
     winner = f"{source.root}/{source.source}"
-    hidden = [named.path for named in meanings(word, project.config)[:1] if os.path.isabs(word) and named.path.lower() != winner.lower()]
+    hidden = [
+        named.path for named in meanings(word, project.config)[:1] if os.path.isabs(word) and named.path.lower() != winner.lower()
+    ]
     if hidden:
         answer["is"] = "overridden"
         answer["said"] = f"'{hidden[0]}' is overridden by '{winner}', whose scan folder comes first"
@@ -130,12 +132,11 @@ def _sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], pro
 
 def _unsettled(edges: Sequence[EdgeRow], project: Opened) -> list[str]:
     """Return the jobs of dependencies that have not come to rest."""
-    waits = []
+    waits: list[str] = []
     for edge in edges:
         other = project.database.source(edge.target) if edge.type_bits & _JOB_EDGE else None
-        for row in project.database.jobs_of(other.source_id) if other else ():
-            if row.status in ("pending", "processing"):
-                waits.append(f"{row.source}@{row.platform}:{row.job_key}")
+        rows = project.database.jobs_of(other.source_id) if other else ()
+        waits += [f"{row.source}@{row.platform}:{row.job_key}" for row in rows if row.status in ("pending", "processing")]
     return waits
 
 
@@ -144,7 +145,7 @@ def _unsettled(edges: Sequence[EdgeRow], project: Opened) -> list[str]:
 
 def _without_jobs(word: str, project: Opened) -> dict[str, Any]:
     """Say what a file without jobs is: ignored, wanted by nobody, outside, not looked at yet, or not there at all."""
-    from aptui.verbs import unwanted  # noqa: PLC0415 - this reads the YAML again
+    from aptui.verbs import unwanted
 
     found = [named for named in meanings(word, project.config) if named.rel and os.path.lexists(named.path)]
     if not found:
@@ -182,7 +183,10 @@ def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     elif job["warnings"] or job["errors"]:
         yield f"      {printing.count(job['warnings'], 'warning')}, {printing.count(job['errors'], 'error')} in its log", "yellow"
     if job["completed"]:
-        yield f"      last run: {_local(job['completed'])}, {printing.duration(job['duration_s'])}, builder {printing.line(job['builder'])}", ""
+        yield (
+            f"      last run: {_local(job['completed'])}, {printing.duration(job['duration_s'])}, builder {printing.line(job['builder'])}",
+            "",
+        )
     if job["log"]:
         yield f"      log: {printing.line(job['log'])}", ""
     yield from _told_inputs(job)
@@ -217,6 +221,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def _local(iso: str | None) -> str:
     """Return a moment of the answer in local time, for people."""
-    from datetime import datetime  # noqa: PLC0415 - only here
+    from datetime import datetime
 
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S") if iso else "never"

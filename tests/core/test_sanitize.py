@@ -12,7 +12,28 @@ from hypothesis import strategies as st
 from aptui.core.paths import to_text
 from aptui.core.sanitize import sanitize, sanitize_lines
 
-PIECES = ["\x1b", "[", "]", "P", "_", "^", "X", "31m", "0;title", "\x07", "\\", "\x9b", "\x9c", "\x9d", "\x90", "a", "\n", "\r", "\t", "\u202e"]
+PIECES = [
+    "\x1b",
+    "[",
+    "]",
+    "P",
+    "_",
+    "^",
+    "X",
+    "31m",
+    "0;title",
+    "\x07",
+    "\\",
+    "\x9b",
+    "\x9c",
+    "\x9d",
+    "\x90",
+    "a",
+    "\n",
+    "\r",
+    "\t",
+    "\u202e",
+]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""The cheap first half of every engine: take the cache, look at the database and the builders, glance at the sources.
+
+Where nothing is owed, the second half (`loop`) is never imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from aptui.config import Config
+from aptui.core.model import Builder, Project
+from aptui.engine import registry
+from aptui.engine.cache import Cache
+from aptui.engine.glance import Glance, look, signature
+from aptui.engine.walk import Walk
+from aptui.store import schema
+from aptui.store.archive import DatabaseArchive
+
+
+class Opening:
+    """A project whose cache is held, before there is an engine.
+
+    Args:
+        config: the checked configuration.
+        trusts_times: whether a file with the remembered size and times counts as unchanged.
+    """
+
+    def __init__(self, config: Config, *, trusts_times: bool = True) -> None:
+        self.config = config
+        self._trusts_times = trusts_times
+        platforms = [platform.id for platform in config.project.platforms]
+        self.cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
+        self.database = config.cache_dir / "assetdb.sqlite"
+        self.sentences: list[str] = []
+        self.builders: tuple[Builder, ...] = ()
+        self.project: Project = config.project
+        self.signature = ""
+        self.walk: Walk | None = None
+        self.glance: Glance | None = None
+        self.is_current = False
+        self._closing = contextlib.ExitStack()
+
+    def take(self) -> None:
+        """Hold the cache and find out what there is to do."""
+        self.cache.take()
+        self._closing.callback(self.cache.close)
+        try:
+            self._take()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self) -> None:
+        config = self.config
+        self.cache.refuse_full_disk()
+        is_new = not self.database.exists()
+        note = schema.prepare(self.database)
+        if note:
+            self.sentences.append(note)
+        if is_new or note:
+            self.cache.throw_away_products()
+        platforms = tuple(platform.id for platform in config.project.platforms)
+        self.builders = registry.complete(config.project.builders, config.project_dir, self.cache.own / "builders.json", platforms)
+        self.signature = signature(config.project, self.builders)
+        if not is_new and not note and self._trusts_times:
+            self._look()
+
+    def _look(self) -> None:
+        archive = DatabaseArchive(self.database, {})
+        try:
+            ids = archive.scan_folder_ids()
+            is_known = archive.state("signature") == self.signature
+            folders = tuple(replace(folder, id=ids.get(folder.name.lower(), 0)) for folder in self.config.project.scan_folders)
+            if not is_known or any(folder.id == 0 for folder in folders):
+                return
+            digests = archive.folder_digests()
+            is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive)
+        finally:
+            archive.close()
+        self.walk = Walk(replace(self.config.project, scan_folders=folders), self.never)
+        self.glance = look(self.walk, digests)
+        self.is_current = is_settled and self.glance is not None and self.glance.is_clean
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """Absolute folders that are no sources, wherever they lie."""
+        return (str(self.config.cache_dir), str(self.config.log_dir))
+
+    def close(self) -> None:
+        """Let go of the cache."""
+        self._closing.close()

@@ -1,0 +1,6 @@
+"""Drills: faults at any moment, then a restart, then the oracle of design/reliability.md §1.3. `python -m tests.drills NAME`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))

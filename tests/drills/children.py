@@ -1,0 +1,279 @@
+"""An engine in a forked process that can be killed, interrupted, given errors, or told to break the commit contract.
+
+Nothing in the program knows about this: the fail-points are put around functions of `os` and of the database writer after the fork. Every
+point counts; at the n-th the process kills itself, or the call fails with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from disk_project import Project
+
+CALLS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "makedirs", "ftruncate", "pwrite")
+PATIENCE_S = 20.0
+FINE, KNOWN, UNKNOWN = 0, 2, 70
+"""How a child exits: idle; stopped by an error of the three families; by anything else, which is a bug."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens at the `at`-th point: a kill, or `error` (an errno), once or from then on."""
+
+    at: int
+    error: int = 0
+    is_lasting: bool = False
+
+
+class _Points:
+    def __init__(self, fault: Fault | None) -> None:
+        self._fault = fault
+        self.count = 0
+
+    def reach(self, can_fail: bool) -> None:
+        self.count += 1
+        fault = self._fault
+        if fault is None:
+            return
+        if not fault.error and self.count == fault.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        is_due = self.count >= fault.at if fault.is_lasting else self.count == fault.at
+        if fault.error and can_fail and is_due:
+            raise OSError(fault.error, os.strerror(fault.error))
+
+
+def _put_points(points: _Points) -> None:
+    def around(call: Callable) -> Callable:
+        def guarded(*args: object, **kwargs: object) -> object:
+            points.reach(can_fail=True)
+            return call(*args, **kwargs)
+
+        return guarded
+
+    for name in CALLS:
+        setattr(os, name, around(getattr(os, name)))
+    from aptui.store.writer import Writer
+
+    transact = Writer._try_transact
+
+    def transact_between_points(self: Writer, *args: object, **kwargs: object) -> None:
+        points.reach(can_fail=True)
+        transact(self, *args, **kwargs)
+        points.reach(can_fail=False)
+
+    Writer._try_transact = transact_between_points
+
+
+# ----------------------------------------------------------------------------------------------------------------- mutants
+
+
+def without_intents() -> None:
+    """Break the contract: no intent rows."""
+    from aptui.store.writer import Writer
+
+    Writer.record_intents = lambda _self, _intents: None
+
+
+def rows_before_renames() -> None:
+    """Break the contract: rows first, renames after."""
+    from aptui.engine.cache import Cache
+
+    commit, place = Cache.commit, Cache._place
+    owed: list = []
+
+    def commit_late(self: Cache, order: object, writer: object) -> object:
+        answer = commit(self, order, writer)
+        for one, touched in owed:
+            place(self, one, touched)
+        owed.clear()
+        return answer
+
+    def place_later(_self: Cache, one: object, touched: set) -> str:
+        owed.append((one, touched))
+        return ""
+
+    Cache.commit, Cache._place = commit_late, place_later
+
+
+def in_place() -> None:
+    """Break the contract: products are written over the old ones, byte by byte, instead of renamed."""
+    import aptui.engine.cache as cache
+
+    def overwrite(source: str, target: str) -> None:
+        data = Path(os.fsdecode(source)).read_bytes()
+        with open(target, "wb", buffering=0) as file:
+            for at in range(0, len(data), 512):
+                file.write(data[at : at + 512])
+                os.fsync(file.fileno())
+
+    class Patched:
+        def __getattr__(self, name: str) -> object:
+            return overwrite if name == "replace" else getattr(os, name)
+
+    cache.os = Patched()
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "without-intents": without_intents,
+    "rows-before-renames": rows_before_renames,
+    "in-place": in_place,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------- children
+
+
+class Child:
+    """An engine in a process of its own."""
+
+    def __init__(self, project: Project, *, fault: Fault | None = None, mutant: str = "", action: Callable[[], None] | None = None) -> None:
+        self._told, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._told)
+            _live(project, fault, mutant, write, action)
+        os.close(write)
+        self._descriptor = os.pidfd_open(self.pid)
+        self.points = 0
+        self.text = ""
+        self.runs: dict[str, int] = {}
+
+    def is_running_after(self, seconds: float) -> bool:
+        """Wait at most so long for the end; return whether it has not come."""
+        return not select.select([self._descriptor], [], [], seconds)[0]
+
+    def await_word(self) -> None:
+        """Wait until the child's `action` has been reached."""
+        assert select.select([self._told], [], [], PATIENCE_S)[0], "the child does not get there"
+        os.read(self._told, 1)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the engine alone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def kill_family(self) -> None:
+        """Kill the engine and its workers together."""
+        os.kill(self.pid, signal.SIGSTOP)
+        for pid in [self.pid, *workers_of(self.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end(self, patience_s: float = PATIENCE_S) -> int:
+        """Wait for the end; return the exit status, or minus the number of the signal that killed it."""
+        if self.is_running_after(patience_s):
+            self.kill()
+            raise AssertionError(f"the engine hangs: not ended within {patience_s} s")
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self._descriptor)
+        with open(self._told, "rb") as told:
+            data = told.read().lstrip(b".")
+        if data:
+            said = json.loads(data)
+            self.points, self.text, self.runs = said["points"], said["text"], said["runs"]
+        return status
+
+    def await_no_workers(self) -> None:
+        """Wait until no worker of this engine is alive; workers die with their engine."""
+        deadline = time.monotonic() + PATIENCE_S
+        while left := workers_of(self.pid):
+            assert time.monotonic() < deadline, f"workers {left} outlive their engine"
+            select.select([], [], [], 0.005)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # they became our children: tests that ran an engine in this process adopt orphans
+
+
+def _live(project: Project, fault: Fault | None, mutant: str, told: int, action: Callable[[], None] | None) -> None:
+    status, text, runs = UNKNOWN, "", {}
+    points = _Points(fault)
+    try:
+        os.setsid()
+        from aptui.core.errors import KnownError
+
+        if mutant:
+            MUTANTS[mutant]()
+        _put_points(points)
+        if action is not None:
+            _tell_before(action, told)
+        try:
+            with _interruptible():
+                runs = dict(project.engine_run(workers=2).runs)
+            status = FINE
+        except KnownError as error:
+            status, text = KNOWN, f"{type(error).__name__}: {error}"
+    except BaseException as error:  # noqa: BLE001 (a forked child must never return into the test)
+        import traceback
+
+        text = f"{error!r}\n{traceback.format_exc()}"
+    finally:
+        fault_off(points)
+        with contextlib.suppress(OSError):
+            os.write(told, json.dumps({"points": points.count, "text": text[-4000:], "runs": runs}).encode())
+        os._exit(status)
+
+
+def fault_off(points: _Points) -> None:
+    """Let what comes now succeed."""
+    points._fault = None
+
+
+def _tell_before(action: Callable[[], None], told: int) -> None:
+    """Run `action` and tell the parent when the first run of a job has been ordered."""
+    from aptui.engine.loop import Engine
+
+    perform = Engine._perform
+    state = {"is_told": False}
+
+    def watched(self: Engine, command: object) -> None:
+        perform(self, command)
+        if type(command).__name__ == "StartRuns" and not state["is_told"]:
+            state["is_told"] = True
+            action()
+            os.write(told, b".")
+
+    Engine._perform = watched
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGINT and SIGTERM stop the engine as `aptui batch` does."""
+    from aptui.engine.loop import Engine
+
+    opened = Engine.open
+
+    def open_and_listen(self: Engine) -> None:
+        opened(self)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.stop())
+
+    Engine.open = open_and_listen
+    yield
+
+
+def workers_of(pid: int) -> list[int]:
+    """Return the living worker processes that the engine `pid` started."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+            state = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if b"aptui.engine.worker" in words and str(pid).encode() in words and state != "Z":
+            found.append(int(entry))
+    return found
+
+
+ERRNOS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EDQUOT": errno.EDQUOT, "EROFS": errno.EROFS, "EACCES": errno.EACCES}

@@ -1,0 +1,129 @@
+"""K1, K2, K3 and E1: the engine dies, or the disk fails it, at any moment; then it starts again and must settle as a clean build would."""
+
+from __future__ import annotations
+
+import errno
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .children import FINE, KNOWN, Child, Fault
+from .world import World
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a drill did and found."""
+
+    name: str
+    faults: int = 0
+    points: int = 0
+    runs: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.faults} faults, {self.points} points, {len(self.violations)} violations"
+        return "\n  ".join([text, *self.violations[:20]])
+
+
+def random_kills(folder: Path, count: int, seed: int, *, is_family: bool = True, mutant: str = "", say: Say = print) -> Report:
+    """K1 and K2: kill at random times during 12 changes of 60 sources; restart; every second time the changes were taken back."""
+    say(f"seed {seed}")
+    report = Report("K1" if is_family else "K2")
+    world = World(folder / "project", seed=seed)
+    dice = random.Random(seed)
+    ran_s = _build(world)
+    for number in range(count):
+        before = world.remember()
+        world.edit(12)
+        child = Child(world, mutant=mutant)
+        if child.is_running_after(dice.uniform(0.0, ran_s)):
+            report.faults += 1
+            child.kill_family() if is_family else child.kill()
+        child.end()
+        child.await_no_workers()
+        _after_death(world, report, f"kill {number}")
+        if dice.random() < 0.5:
+            world.go_back(before)
+        report.runs += sum(world.engine_run().runs.values())
+        _after_restart(world, report, f"kill {number}")
+    return report
+
+
+def _build(world: World) -> float:
+    import time
+
+    world.engine_run()
+    world.edit(12)
+    started = time.monotonic()
+    Child(world).end()
+    return (time.monotonic() - started) * 1.05
+
+
+def every_point(
+    folder: Path,
+    seed: int,
+    *,
+    error: int = 0,
+    is_lasting: bool = False,
+    first: int = 1,
+    step: int = 1,
+    mutant: str = "",
+    limit: int = 10_000,
+    say: Say = print,
+) -> Report:
+    """K3 and E1: kill at, or fail, the n-th call that changes anything, n = 1, 2, 3 … until an engine gets through.
+
+    The changes are the same kind each time; every second time they are taken back before the restart.
+    """
+    say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
+    report = Report("E1" if error else "K3")
+    world = World(folder / "project", sources=8, commands=2, seed=seed)
+    world.engine_run()
+    at = first
+    while at <= limit:
+        before = world.remember()
+        _same_changes(world, at)
+        child = Child(world, fault=Fault(at, error, is_lasting), mutant=mutant)
+        status = child.end()
+        if status not in ((FINE, KNOWN) if error else (FINE, -signal.SIGKILL)):
+            report.violations.append(f"point {at}: ended with {status}: {child.text}")
+        is_through = status == FINE and child.points < at
+        report.faults += not is_through
+        report.points = max(report.points, child.points, at - 1)
+        child.await_no_workers()
+        _after_death(world, report, f"point {at}")
+        if (at // step) % 2:
+            world.go_back(before)
+        report.runs += sum(world.engine_run().runs.values())
+        _after_restart(world, report, f"point {at}")
+        if is_through:
+            break
+        at += step
+    return report
+
+
+def _same_changes(world: World, number: int) -> None:
+    """An edit of each kind, a rename, a deletion that empties a folder, a new source that needs a new folder."""
+    texts = sorted(rel for rel in world.sources if rel.endswith(".txt"))
+    ups = sorted(rel for rel in world.sources if rel.endswith(".up"))
+    world.put(texts[0])
+    world.put(texts[1])
+    world.put(ups[0])
+    world.rename(texts[-1])
+    if number % 2:
+        world.put(f"assets/new{number}/deep/a.txt")
+    for rel in [rel for rel in world.sources if rel.startswith("assets/new") and f"new{number}/" not in rel]:
+        world.take(rel)
+
+
+def _after_death(world: World, report: Report, where: str) -> None:
+    report.violations += [f"{where}, dead: {text}" for text in (*world.half_products(), *world.wrong_rows())]
+
+
+def _after_restart(world: World, report: Report, where: str) -> None:
+    report.violations += [f"{where}, restarted: {text}" for text in world.violations()]

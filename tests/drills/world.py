@@ -1,0 +1,140 @@
+"""A project whose every product is known beforehand, edits at random, and the oracle after a fault."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+
+from disk_project import HOST, Project, database, violations_of_rest
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 10}]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - {name: upper, patterns: ["*.up"], command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out; cp {source} {products_dir}/{stem}.raw"}
+"""
+
+
+class World(Project):
+    """Sources with versions: `<name>.txt` is copied, `<name>.up` becomes `<name>.out` and `<name>.raw`.
+
+    Every product that was ever right is remembered, so that one that is half written or of mixed versions shows at any time.
+    """
+
+    def __init__(self, root: Path, *, sources: int = 60, commands: int = 10, seed: int = 0) -> None:
+        super().__init__(root, SETTINGS, workers=2)
+        (root / "shared").mkdir(exist_ok=True)
+        self.random = random.Random(seed)
+        self.sources: dict[str, bytes] = {}
+        self.good: set[tuple[str, bytes]] = set()
+        self._version = 0
+        for number in range(sources - commands):
+            self.put(f"assets/f{number % 7}/s{number}.txt")
+        for number in range(commands):
+            self.put(f"assets/g{number % 3}/c{number}.up")
+
+    def put(self, rel: str, data: bytes | None = None) -> None:
+        """Write a source, a new version unless `data` is given."""
+        self._version += 1
+        if data is None:
+            head = f"{rel} version {self._version} ".encode()
+            data = head * self.random.randrange(1, 200) + b"end"
+        self.write(rel, data)
+        self.sources[rel] = data
+        self.good.update((name, hashlib.sha256(made).digest()) for name, made in self._made(rel, data).items())
+
+    def take(self, rel: str) -> None:
+        """Delete a source."""
+        self.delete(rel)
+        del self.sources[rel]
+
+    def rename(self, rel: str) -> None:
+        """Rename a source, bytes and times and all."""
+        folder, _, name = rel.rpartition("/")
+        self._version += 1
+        new = f"{folder}/r{self._version}{name[name.index('.'):]}"
+        self.move(rel, new)
+        data = self.sources[new] = self.sources.pop(rel)
+        self.good.update((name, hashlib.sha256(made).digest()) for name, made in self._made(new, data).items())
+
+    def edit(self, count: int) -> None:
+        """Make `count` changes at random: edits, renames, deletions, new sources, overrides."""
+        for _ in range(count):
+            rel = self.random.choice(sorted(self.sources))
+            kind = self.random.choices(("edit", "rename", "delete", "new", "override"), (6, 2, 2, 2, 1))[0]
+            if kind == "edit":
+                self.put(rel)
+            elif kind == "rename":
+                self.rename(rel)
+            elif kind == "delete" and len(self.sources) > 10:
+                self.take(rel)
+            elif kind == "override":
+                self.put("shared/" + rel.partition("/")[2])
+            else:
+                self._version += 1
+                self.put(f"assets/n{self._version % 4}/n{self._version}{self.random.choice(['.txt', '.up'])}")
+
+    def remember(self) -> dict[str, bytes]:
+        """Return the present sources, for `go_back`."""
+        return dict(self.sources)
+
+    def go_back(self, before: dict[str, bytes]) -> None:
+        """Make the sources what they were: the edits are taken back before anybody looked."""
+        for rel in sorted(self.sources.keys() - before.keys()):
+            self.take(rel)
+        for rel, data in before.items():
+            if self.sources.get(rel) != data:
+                self.put(rel, data)
+
+    @staticmethod
+    def _made(rel: str, data: bytes) -> dict[str, bytes]:
+        path = f"{HOST}/{rel.partition('/')[2]}".lower()
+        if path.endswith(".txt"):
+            return {path: data}
+        return {path.removesuffix("up") + "out": data.upper(), path.removesuffix("up") + "raw": data}
+
+    def expected(self) -> dict[str, bytes]:
+        """Return what a clean build makes, computed without building."""
+        made: dict[str, bytes] = {}
+        for rel in sorted(self.sources, reverse=True):  # assets/ stands before shared/: it is put last, and wins
+            made.update(self._made(rel, self.sources[rel]))
+        return made
+
+    # --------------------------------------------------------------------------------------------------------------- oracle
+
+    def half_products(self) -> list[str]:
+        """Return what is visible now and was never a whole product (O2)."""
+        return [
+            f"{name}: no version of it was ever like this ({len(data)} bytes)"
+            for name, data in self.products().items()
+            if (name, hashlib.sha256(data).digest()) not in self.good
+        ]
+
+    def wrong_rows(self) -> list[str]:
+        """Return products whose row is not the file's and which no intent speaks of: nobody would ever find them (O3, after a kill)."""
+        if not (self.cache / "assetdb.sqlite").exists():
+            return []
+        with database(self.cache) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'aptui_intents'").fetchone():
+                return []
+            sql = "SELECT p.ProductName, o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID"
+            rows = dict(connection.execute(sql))
+            promised = {name for (name,) in connection.execute("SELECT name FROM aptui_intents")}
+        files = {name: hashlib.sha256(data).digest() for name, data in self.products().items()}
+        return [
+            f"{name}: its row names other bytes"
+            for name, digest in rows.items()
+            if name in files and name not in promised and files[name] != digest
+        ]
+
+    def violations(self) -> list[str]:
+        """Return what is wrong after a restart has settled (O1, O3, O4, O5)."""
+        found = violations_of_rest(self.cache)
+        made, expected = self.products(), self.expected()
+        for name in sorted(made.keys() | expected.keys()):
+            if made.get(name) != expected.get(name):
+                state = "missing" if name not in made else "left over" if name not in expected else "of another version"
+                found.append(f"{name}: {state}")
+        found += [f"{name}: {status}" for name, status in self.statuses().items() if status != "completed"]
+        return found
