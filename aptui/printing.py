@@ -96,43 +96,60 @@ def silence_stdout() -> None:
 # ------------------------------------------------------------------------------------------------------------------ tables
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), stream: TextIO | None = None) -> None:
-    """Write an aligned table; on a terminal, cells are cut so that a row is one line. Cells are made safe here.
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    spare: Sequence[int] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """Write an aligned table; on a terminal a row is one line, a pipe gets everything. Cells are made safe here.
 
     Args:
         header: one text a column.
         rows: as many texts each.
-        right: indices of columns that are numbers.
+        right: indices of columns that are numbers; they are never cut.
+        spare: indices of columns that a narrow terminal can do without, the first to go first.
         stream: stdout unless said.
     """
     stream = stream or sys.stdout
     cells = [[line(cell) for cell in row] for row in rows]
     widths = [max(columns_of(cell) for cell in column) for column in zip(header, *cells, strict=True)]
+    shown = list(range(len(header)))
     limit = width(stream)
     if limit is not None:
-        _squeeze(widths, limit, right)
-    stream.write(coloured(_row(header, widths, right), "bold", stream) + "\n")
+        shown = _squeeze(widths, limit, right, spare)
+    stream.write(coloured(_row(header, widths, right, shown), "bold", stream) + "\n")
     for row in cells:
-        stream.write(_row([shortened(cell, size) for cell, size in zip(row, widths, strict=True)], widths, right) + "\n")
+        cut = [shortened(cell, size) for cell, size in zip(row, widths, strict=True)]
+        stream.write(_row(cut, widths, right, shown) + "\n")
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
+def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[int], shown: Sequence[int]) -> str:
     parts = []
-    for index, (cell, size) in enumerate(zip(cells, widths, strict=True)):
-        padding = " " * (size - columns_of(cell))
+    for index in shown:
+        cell = cells[index]
+        padding = " " * (widths[index] - columns_of(cell))
         parts.append(padding + cell if index in right else cell + padding)
     return "  ".join(parts).rstrip()
 
 
-def _squeeze(widths: list[int], limit: int, right: Sequence[int]) -> None:
-    """Take from the widest column of text until a row fits, or nothing more can be taken."""
-    over = sum(widths) + 2 * (len(widths) - 1) - limit
+def _squeeze(widths: list[int], limit: int, right: Sequence[int], spare: Sequence[int]) -> list[int]:
+    """Leave spare columns out, then cut the widest columns of text, until a row fits or nothing more can be taken; return what is shown."""
+    shown = list(range(len(widths)))
+    gone = list(spare)
+    least = [size if index in right else min(size, _LEAST_COLUMN) for index, size in enumerate(widths)]
+    while gone and sum(least[index] + 2 for index in shown) - 2 > limit:
+        shown.remove(gone.pop(0))
+    over = sum(widths[index] + 2 for index in shown) - 2 - limit
     while over > 0:
-        index = max((index for index in range(len(widths)) if index not in right), key=widths.__getitem__)
+        index = max((index for index in shown if index not in right), key=widths.__getitem__)
         if widths[index] <= _LEAST_COLUMN:
-            return
+            break
         widths[index] -= 1
         over -= 1
+    return shown
 
 
 def columns_of(text: str) -> int:

@@ -16,6 +16,7 @@ from unittest import mock
 from aptui import config
 from aptui.core.messages import JobChanged, Notice, Said
 from aptui.engine import loop
+from aptui.engine.opening import Opening
 from aptui.store.reader import open_reader
 
 HOST = config.host_platform()
@@ -86,7 +87,14 @@ class Project:
         ran = Ran()
         settings = config.load(self.root, sets=list(sets), workers=workers or self.workers)
         with mock.patch.object(loop, "RACY_NS", 0):
-            engine = loop.Engine(settings, [ran.news.append], is_full_scan=is_full_scan)
+            opening = Opening(settings, trusts_times=not is_full_scan)
+            opening.take()
+            if opening.is_current:  # as `aptui batch` does: where nothing is owed there is no engine
+                opening.close()
+                walk = opening.walk
+                ran.said.extend((*opening.sentences, *(walk.sentences if walk else ())))
+                return ran
+            engine = loop.Engine(settings, [ran.news.append], is_full_scan=is_full_scan, opening=opening)
             engine.open()
             try:
                 engine.start_scan()

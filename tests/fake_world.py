@@ -81,7 +81,6 @@ _KINDS = {
     "once": DependencyKind.ORDER_ONCE,
     "only": DependencyKind.ORDER_ONLY,
 }
-_MAX_STEPS = 60_000
 TWIN = scripter("twin").uuid
 
 
@@ -285,7 +284,7 @@ class World:
 
     def run(self) -> None:
         """Turn the crank until nothing can move any more (held runs do not)."""
-        for _step in range(_MAX_STEPS):
+        for _step in range(3_000 + 20 * sum(map(len, self.disk.files.values()))):
             moves = self._moves()
             if not moves:
                 break

@@ -191,6 +191,12 @@ class Commits:
         court.taken[name] = None
         return True
 
+    def lose(self, job: Job, names: set[str]) -> None:
+        """These products of `job` are gone from the cache: it is owed a run, whatever its inputs are."""
+        job.products = tuple(product for product in job.products if product.name not in names)
+        job.fingerprint = 0
+        self._put_robbed(job)
+
     def _put_robbed(self, job: Job) -> None:
         self._ledger.flush_puts()
         self._ledger.put("drop_products", (job.id,))
@@ -274,12 +280,17 @@ class Commits:
         changed += [(name, "") for name in before if name not in after]
         return Change(tuple(changed), bool(changed) or undo.fingerprint != job.fingerprint)
 
-    def undo(self, job: Job) -> None:
-        """The commit of `job` failed: what it may have half replaced must be made again, whatever its inputs are then."""
+    def undo(self, job: Job) -> tuple[str, ...]:
+        """The commit of `job` failed: what it may have half replaced must be made again, whatever its inputs are then.
+
+        Returns:
+            Names that may have been placed and that no row knows.
+        """
         undo = self._undo.pop(job.run_key)
-        names = {product.name for product in job.products}
-        job.fingerprint, job.inputs = 0, undo.inputs
-        job.products = tuple(product for product in undo.products if product.name not in names) + job.products
+        known = {product.name for product in undo.products}
+        strange = tuple(product.name for product in job.products if product.name not in known)
+        job.fingerprint, job.inputs, job.products = 0, undo.inputs, undo.products
+        return strange
 
     # --------------------------------------------------------------------------------------------------------------- claims
 

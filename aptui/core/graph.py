@@ -54,6 +54,9 @@ class Graph:
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.id) for folder in project.scan_folders]
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
+        self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions)
+        sources = "|".join(f"(?:{companion.source.regex})" for companion in project.companions)
+        self._may_have_companions = re.compile(sources, re.IGNORECASE).fullmatch
         self._companions = [(companion, re.compile(companion.source.regex, re.IGNORECASE)) for companion in project.companions]
 
     # --------------------------------------------------------------------------------------------------------------- rules
@@ -69,13 +72,16 @@ class Graph:
 
     def companions_of(self, rel: RelPath) -> list[PathKey]:
         """Return the keys of the metadata companions that `rel` may have, existing or not."""
-        if not self._companions:
+        if not self._companions or not self._may_have_companions(rel):
             return []
         return [_companion_key(companion, rel) for companion, regex in self._companions if regex.fullmatch(rel)]
 
     def owners_of(self, rel: RelPath) -> list[PathKey]:
         """Return the keys that `rel` may be a companion of."""
-        key, found = key_of(rel), []
+        key = key_of(rel)
+        if not key.endswith(self._companion_suffixes):
+            return []
+        found = []
         for companion, regex in self._companions:
             suffix = "." + companion.suffix.lower()
             if not key.endswith(suffix):
@@ -207,7 +213,8 @@ class Graph:
         if ring:
             assembly.ring = ring
             return [("ring", name, fingerprint.short(name.encode()))]
-        if other.state not in SETTLED and not (dependency.kind is DependencyKind.ORDER_ONCE and other.fingerprint):
+        is_settled = other.state in SETTLED and not _is_analysis_owed(other)
+        if not is_settled and not (dependency.kind is DependencyKind.ORDER_ONCE and other.fingerprint):
             assembly.waits.add(dependency.source)
             assembly.blockers.append(other)
             return []
@@ -264,6 +271,11 @@ class Graph:
 
 SCAN_END = PathKey("\x00scan")
 """The key of waiting for the end of the scan."""
+
+
+def _is_analysis_owed(job: Job) -> bool:
+    """Whether it is about to be said anew what `job` is, or whether it is there at all."""
+    return any(item.is_analysis and item.builder == job.builder and item.state not in SETTLED for item in job.source.jobs.values())
 
 
 def _identity(job: Job) -> tuple[PathKey, bytes, str, str]:

@@ -85,6 +85,8 @@ LogName = Callable[[Job, str], str]
 _COPY_BATCH = 128
 _SMALL_BATCH = 32
 _DEPENDENCY_ESCALATION = 50
+_KILL_AND_DELETE = Effect.KILL | Effect.DELETE
+_CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
 
 class Pipeline:
@@ -420,6 +422,8 @@ class Pipeline:
                 self._drop(job)
         for builder in builders:
             self._auto_fail(self._analysis_of(source, builder), text)
+        for job in [job for job in source.jobs.values() if job.state not in SETTLED]:
+            self._auto_fail(job, text)
 
     # -------------------------------------------------------------------------------------------------------------- plans
 
@@ -502,10 +506,15 @@ class Pipeline:
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
             return  # dropped meanwhile
+        if not self._is_configured(job):
+            return  # not of this configuration: it goes when its source is planned, or it is left alone
         if job.is_analysis:
             self._consider_analysis(job, is_retry=is_retry)
         else:
             self._consider(job, is_retry=is_retry)
+
+    def _is_configured(self, job: Job) -> bool:
+        return job.builder in self._builders and (job.is_analysis or job.platform in self._platform_ids)
 
     def _consider_analysis(self, job: Job, *, is_retry: bool) -> None:
         builder = self._builders[job.builder]
@@ -580,6 +589,7 @@ class Pipeline:
                     self.ready.push(blocker)
         if job.state is JobState.WAITING and job.planned is None:
             return
+        self._hold_back(job)
         self._feed(job, Trigger.PLAN)
         job.planned, job.planned_inputs, job.reason = None, (), job.reason
         self._save(job)
@@ -587,6 +597,7 @@ class Pipeline:
     def _owe(self, job: Job, number: int, manifest: Manifest) -> None:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
         job.reason = self._reason(job, manifest)
+        self._hold_back(job)
         self._feed(job, Trigger.PLAN)
         job.planned, job.planned_inputs, job.lost_count = number, manifest, 0
         self._feed(job, Trigger.UNBLOCK)
@@ -594,6 +605,16 @@ class Pipeline:
         self._say_rule(job)
         self._save(job)
         self._news(job)
+
+    def _hold_back(self, job: Job) -> None:
+        """`job` rested and is owed a run: whoever depends on it and is only queued yet is looked at again, and waits for it."""
+        if job.state not in SETTLED or job.is_analysis or not self.memory.has_edges:
+            return
+        key = job.source.key
+        for source in self.memory.load(sorted(self.memory.dependents((key,)))):
+            for other in source.jobs.values():
+                if other.state is JobState.QUEUED and other.plan and any(item.source == key for item in other.plan.job_dependencies):
+                    self._todo.append((other, False))
 
     def _reason(self, job: Job, manifest: Manifest) -> str:
         if job.is_forced:
@@ -647,7 +668,7 @@ class Pipeline:
     def _feed(self, job: Job, trigger: Trigger) -> None:
         """Move a job, and do what every move needs: kill its run, leave the queue."""
         effect = feed(job, trigger)
-        if effect is not Effect.NONE and effect & Effect.KILL:
+        if effect is Effect.KILL or effect is _KILL_AND_DELETE:
             self.running.pop(job.run_key, None)
             self.ledger.order(KillRuns(self.ledger.cause, (job.run_key,)))
             self.ledger.order(DiscardStaging(self.ledger.cause, (job.run_key,)))
@@ -752,12 +773,11 @@ class Pipeline:
                 self.ledger.order(DiscardStaging(self.ledger.cause, (result.run_key,)))  # the fence
                 continue
             del self.running[result.run_key]
-            outcome = Outcome(result.outcome)
-            if outcome in (Outcome.LOST, Outcome.RETURNED, Outcome.STALE):
-                self._run_came_back(job, result, outcome, event.now_ms)
+            if result.outcome in _CAME_BACK:
+                self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
             elif isinstance(result, AnalyseResult):
                 self._analysed(job, result, event.now_ms)
-            elif outcome is Outcome.SUCCEEDED:
+            elif result.outcome == Outcome.SUCCEEDED:
                 problem = self._result_problem(job, result)
                 if problem is None:
                     succeeded.append((job, result))
@@ -942,7 +962,9 @@ class Pipeline:
         for run_key, text in event.failed:
             job, result = self._committing.pop(run_key)
             self._feed(job, Trigger.COMMIT_FAILED)
-            self.commits.undo(job)
+            strange = self.commits.undo(job)
+            if strange:
+                self.ledger.order(DeleteProducts(self.ledger.cause, strange, self.ledger.ticket))
             self._write_log(job, self._builders[job.builder], result.log, text)
             self._record_failure(job, text, event.durations_ms)
 
@@ -993,6 +1015,9 @@ class Pipeline:
                 self.ledger.put("drop_products", (job.id,))
             if not keeps_claims:
                 self._todo.extend((other, True) for other in self.commits.release_names(job, gone))
+        else:
+            siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
+            self._todo.extend((other, False) for other in siblings if other.state not in SETTLED)
         self.counts["failed"] += 1
         self._save(job)
         self._news(job, is_settled=True)
@@ -1066,12 +1091,16 @@ class Pipeline:
 
     def _products_lost(self, names: Iterable[str]) -> None:
         owners = self.memory.archive.owners(list(names))
-        lost: dict[PathKey, set[int]] = {}
-        for _name, (job_id, key) in owners.items():
-            lost.setdefault(key, set()).add(job_id)
+        lost: dict[PathKey, dict[int, set[str]]] = {}
+        for name, (job_id, key) in owners.items():
+            lost.setdefault(key, {}).setdefault(job_id, set()).add(name)
         for source in self.memory.load(sorted(lost)):
             for job in source.jobs.values():
-                if job.id in lost[source.key] and not job.is_analysis and job.state in SETTLED:
+                if job.id in lost[source.key] and not job.is_analysis and self._is_configured(job):
+                    self.commits.lose(job, lost[source.key][job.id])
+                    if job.state is JobState.RUNNING:  # it may have been told that the product is there
+                        self._feed(job, Trigger.PLAN)
+                        job.planned = None
                     self._force(job, "a product is missing from the cache")
 
     def _reprocess(self, job: Job, paths: Iterable[str]) -> None:

@@ -90,9 +90,13 @@ class Cache:
             os.close(self._lock)
             self._lock = -1
             raise BusyError(f"cache '{self.root}' is held by {owner}", hint="wait for it to end, or stop it") from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"process {os.getpid()}\n".encode(), 0)
-        self._empty_staging()
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"process {os.getpid()}\n".encode(), 0)
+            self._empty_staging()
+        except OSError as error:
+            self.close()
+            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its disk") from error
 
     def _refuse_foreign(self) -> None:
         if self.own.is_dir() or not self.root.is_dir():
@@ -107,9 +111,12 @@ class Cache:
 
     def close(self) -> None:
         """Let go of the folder, and of what was thrown away in it."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self._lock < 0:
+            return
+        with contextlib.suppress(OSError):
+            self._empty_staging()  # workers that were killed at the end may have left something
+        os.close(self._lock)
+        self._lock = -1
         with contextlib.suppress(OSError):
             leftovers = [str(item) for item in self._trash.iterdir()]
             if leftovers:

@@ -58,7 +58,7 @@ from aptui.core.pipeline import Pipeline
 from aptui.engine.opening import Opening
 from aptui.engine.scanner import RACY_NS, Scanner
 from aptui.engine.walk import Walk
-from aptui.store import joblog
+from aptui.store import joblog, schema
 from aptui.store.archive import DatabaseArchive
 from aptui.store.writer import Writer
 
@@ -136,7 +136,8 @@ class Engine:
         self.cache = self._opening.cache
         self._closing.callback(self._opening.close)
         try:
-            self._open(self._opening)
+            with schema.told(self._opening.database):
+                self._open(self._opening)
         except BaseException:
             self.close()
             raise
@@ -185,6 +186,10 @@ class Engine:
         """Begin to look at all scan folders; `run_until_idle` carries it through."""
         opening = self._opening
         assert opening is not None
+        with schema.told(opening.database):
+            self._start_scan(opening)
+
+    def _start_scan(self, opening: Opening) -> None:
         is_known = self.archive.state("signature") == opening.signature
         self._post(ScanStarted(self._next_seq(), self._is_full_scan))
         self._racy_ns = time.time_ns() - RACY_NS
@@ -224,6 +229,10 @@ class Engine:
         Raises:
             HostError: the database or the cache cannot be written any more.
         """
+        with schema.told(self.config.cache_dir / "assetdb.sqlite"):
+            self._run_until_idle()
+
+    def _run_until_idle(self) -> None:
         while not self.is_stopping:
             self._turn(wait_s=0.0 if self._has_work() else self._patience_s())
             if not self._has_work() and self._is_idle():
@@ -347,7 +356,7 @@ class Engine:
         rows = self.cache.folder_rows()
         if not self.is_stopping:
             assert self._opening is not None
-            rows["put_state"] = [("signature", self._opening.signature)]
+            rows["put_state"] = [("signature", self._opening.signature), ("host", os.uname().nodename)]
             for scan_folder in self._dropped_folders:
                 self.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []

@@ -46,7 +46,8 @@ class Opening:
         self.cache.take()
         self._closing.callback(self.cache.close)
         try:
-            self._take()
+            with schema.told(self.database):
+                self._take()
         except BaseException:
             self.close()
             raise
@@ -55,11 +56,9 @@ class Opening:
         config = self.config
         self.cache.refuse_full_disk()
         is_new = not self.database.exists()
-        note = schema.prepare(self.database)
+        note = schema.prepare(self.database, self.cache.throw_away_products)
         if note:
             self.sentences.append(note)
-        if is_new or note:
-            self.cache.throw_away_products()
         platforms = tuple(platform.id for platform in config.project.platforms)
         self.builders = registry.complete(config.project.builders, config.project_dir, self.cache.own / "builders.json", platforms)
         self.signature = signature(config.project, self.builders)

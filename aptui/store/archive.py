@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aptui.core import fingerprint, rows
+from aptui.core.errors import InternalError
 from aptui.core.model import (
     ANALYSIS_KEY,
     Digest,
@@ -27,7 +30,7 @@ from aptui.core.model import (
 )
 from aptui.core.paths import merge_folder
 from aptui.store.packing import unpack_files
-from aptui.store.schema import RUN_KEY_STATE, host_error, unsigned
+from aptui.store.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
 
 CHUNK = 2_000
 """Keys in one question."""
@@ -35,6 +38,7 @@ FOLDERS_SHELVED = 64
 """Folders that are kept unpacked."""
 
 T = TypeVar("T")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _STATES = {state.value: state for state in JobState}
 
 _SOURCES_SQL = """
@@ -61,6 +65,20 @@ SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
 ORDER BY o.path_key"""
 
 
+def _checked(method: _Method) -> _Method:
+    """Take a row that cannot be unpacked for what it is: damage."""
+
+    @wraps(method)
+    def unpacking(self: DatabaseArchive, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except (ArithmeticError, AttributeError, InternalError, LookupError, TypeError, ValueError, struct.error) as error:
+            what = f"a row of the asset database '{self._path}' cannot be: {type(error).__name__}: {error}"
+            raise DamagedError(what, hint="start again: it is set aside then, and made anew from the sources") from error
+
+    return cast("_Method", unpacking)
+
+
 class DatabaseArchive:
     """Implementer of `core.archive.Archive`.
 
@@ -70,6 +88,7 @@ class DatabaseArchive:
     """
 
     def __init__(self, path: Path, ranks: Mapping[int, int]) -> None:
+        self._path = path
         self._ranks = dict(ranks)
         self._folders: OrderedDict[str, dict[PathKey, FileFact]] = OrderedDict()
         try:
@@ -84,6 +103,7 @@ class DatabaseArchive:
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
+    @_checked
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges."""
         found: dict[PathKey, Source] = {}
@@ -188,6 +208,7 @@ class DatabaseArchive:
             found[folder] = ((scan_folder, digest),) if known is None else (*known, (scan_folder, digest))
         return found
 
+    @_checked
     def folder_parts(self, folder: str) -> dict[int, tuple[bytes, list[FileFact]]]:
         """Return {scan folder id: (digest, its files)} as remembered of one relative folder in lower case."""
         sql = "SELECT scan_folder_id, digest, files FROM aptui_folders WHERE folder = ?"
@@ -197,6 +218,7 @@ class DatabaseArchive:
         """Drop the unpacked copy of a folder whose row was saved anew."""
         self._folders.pop(folder, None)
 
+    @_checked
     def _winners(self, folder: str) -> dict[PathKey, FileFact]:
         winners = self._folders.get(folder)
         if winners is not None:
@@ -209,6 +231,7 @@ class DatabaseArchive:
             self._folders.popitem(last=False)
         return winners
 
+    @_checked
     def _merge(self, parts: list[tuple[int, bytes]]) -> dict[PathKey, FileFact]:
         ranked = sorted((self._ranks[part], part, data) for part, data in parts if part in self._ranks)
         return merge_folder([unpack_files(data, part) for _, part, data in ranked])[0]
@@ -293,6 +316,7 @@ class DatabaseArchive:
         """Return {cache folder: mtime_ns it had after the last commit}."""
         return dict(self._database.execute("SELECT name, mtime_ns FROM aptui_cache_folders").fetchall())
 
+    @_checked
     def next_ids(self) -> tuple[int, int, int, int]:
         """Return the next free (source id, job id, product id, run key)."""
         sql = """SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(JobID) FROM Jobs), 0),

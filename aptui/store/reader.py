@@ -202,8 +202,11 @@ class Reader:
             text: regular expression searched in the source path without case; one that does not compile is searched as it stands.
         """
         matches = _searcher(text)
-        where, values = (" WHERE j.Platform = ?", (platform,)) if platform else ("", ())
-        questions = [(f"{_JOBS_SQL}{where} ORDER BY s.SourceName, j.JobID", values)]
+        conditions = ["j.Platform = ?"] if platform else []
+        if statuses and "completed" not in statuses:
+            conditions.append("j.Status <> 4")
+        where, values = (f" WHERE {' AND '.join(conditions)}" if conditions else ""), (platform,) if platform else ()
+        questions: list[tuple[str, tuple[str, ...]]] = [(f"{_JOBS_SQL}{where} ORDER BY s.SourceName, j.JobID", values)]
         if platform in ("", "all"):
             questions.append((f"{_ANALYSES_SQL} ORDER BY s.SourceName", ()))
         for sql, parameters in questions:
@@ -238,18 +241,20 @@ class Reader:
         return [BuilderMetric(*row) for row in self._database.execute(_METRICS_SQL)]
 
     def totals(self) -> Totals:
-        """Return counts over everything."""
+        """Return counts over everything; what is completed without a word costs one count, not one look each."""
         jobs = dict.fromkeys(STATUSES, 0)
-        warnings = errors = 0
-        sql = f"""SELECT {_STATE_SQL}, COUNT(*), SUM(j.WarningCount), SUM(j.ErrorCount) FROM Jobs j
-            LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY 1
-            UNION ALL SELECT state, COUNT(*), SUM(warnings), SUM(errors) FROM aptui_analyses WHERE state = 'failed' GROUP BY 1"""
-        for state, count, more_warnings, more_errors in self._database.execute(sql):
+        unfinished = f"""SELECT {_STATE_SQL}, COUNT(*) FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
+            WHERE j.Status <> 4 GROUP BY 1 UNION ALL SELECT state, COUNT(*) FROM aptui_analyses WHERE state = 'failed' GROUP BY 1"""
+        for state, count in self._database.execute(unfinished):
             jobs[_SHOWN[state]] += count
-            warnings += more_warnings
-            errors += more_errors
-        sql = "SELECT (SELECT COUNT(*) FROM Sources), (SELECT COUNT(*) FROM Products)"
-        sources, products = self._database.execute(sql).fetchone()
+        counts = """SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM Jobs WHERE Status <> 4),
+            (SELECT COUNT(*) FROM Sources), (SELECT COUNT(*) FROM Products)"""
+        all_jobs, open_jobs, sources, products = self._database.execute(counts).fetchone()
+        jobs["completed"] = all_jobs - open_jobs
+        logged = """SELECT COALESCE(SUM(w), 0), COALESCE(SUM(e), 0) FROM (
+            SELECT WarningCount w, ErrorCount e FROM Jobs WHERE WarningCount > 0 OR ErrorCount > 0
+            UNION ALL SELECT warnings, errors FROM aptui_analyses WHERE state = 'failed')"""
+        warnings, errors = self._database.execute(logged).fetchone()
         return Totals(sources, products, jobs, warnings, errors)
 
     # ------------------------------------------------------------------------------------------ sources, products, files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aptui.core.errors import HostError, UserError
@@ -19,6 +20,10 @@ RUN_KEY_STATE = "run_keys"
 
 _SIGN = 1 << 63
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+
+
+class DamagedError(HostError):
+    """What the database says cannot be; it is set aside at the next start (`told`)."""
 
 
 def signed(value: int) -> int:
@@ -37,10 +42,11 @@ def uuid_text(uuid: bytes) -> str:
     return f"{{{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}}}"
 
 
-def prepare(path: Path) -> str:
+def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> str:
     """Make sure that `path` is an up-to-date asset database; return a sentence for people when an old one was set aside, else "".
 
-    A file that cannot be brought up to date is renamed to `<name>.<n>.old`, never deleted.
+    A file that cannot be brought up to date is renamed to `<name>.<n>.old`, never deleted. `before_creation` is called when there is no
+    database and before there is a new one: what it does is done even if this process dies.
 
     Raises:
         UserError: the database was written by a newer version.
@@ -52,12 +58,38 @@ def prepare(path: Path) -> str:
         if obstacle is None:
             return ""
         note = _set_aside(path, obstacle) if obstacle else ""
+        before_creation()
+        _mark_of_damage(path).unlink(missing_ok=True)
         _create(path)
     except sqlite3.Error as error:
         raise host_error(path, error) from error
     except OSError as error:
         raise HostError(f"the asset database '{path}' cannot be made: {error.strerror}") from error
     return note
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the disk say meanwhile into errors for people; a database that proves damaged is set aside at the next start.
+
+    Raises:
+        HostError: instead of `sqlite3.Error` and `OSError`.
+    """
+    try:
+        yield
+    except (sqlite3.Error, DamagedError) as error:
+        known = host_error(path, error) if isinstance(error, sqlite3.Error) else error
+        if isinstance(known, DamagedError):
+            with contextlib.suppress(OSError):
+                _mark_of_damage(path).touch()
+        raise known from error
+    except OSError as error:
+        what = f"'{error.filename}'" if error.filename else f"the disk of the cache '{path.parent}'"
+        raise HostError(f"{what} cannot be used: {error.strerror or error}", hint="look at the disk, then start again") from error
+
+
+def _mark_of_damage(path: Path) -> Path:
+    return path.with_name(path.name + ".damaged")
 
 
 def host_error(path: Path, error: sqlite3.Error) -> HostError:
@@ -68,6 +100,8 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
         return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
     if name.startswith("SQLITE_IOERR"):
         return HostError(f"{what}: input/output error (EIO)", hint="look at the disk; the cache can be made anew from the sources")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return DamagedError(what, hint="start again: it is set aside then, and made anew from the sources")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return HostError(what, hint="look at the permissions of the file and of its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -79,6 +113,8 @@ def _obstacle(path: Path) -> str | None:
     """Return why the file cannot be used, "" when there is nothing in it, None when it is up to date."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
+    if _mark_of_damage(path).exists():
+        return "is damaged"
     database = sqlite3.connect(path, timeout=5)
     with contextlib.closing(database):
         try:

@@ -434,6 +434,7 @@ MissingProductDependencies_ProductPK ON MissingProductDependencies(ProductPK)
 Files_FileName ON Files(FileName)
 ScanFolders_Files ON Files(ScanFolderPK)
 aptui_jobs_unfinished ON Jobs(Status) WHERE Status <> 4
+aptui_jobs_logged ON Jobs(WarningCount, ErrorCount) WHERE WarningCount > 0 OR ErrorCount > 0
 aptui_sources_path_key ON aptui_sources(path_key)
 aptui_analyses_unfinished ON aptui_analyses(state) WHERE state <> 'completed' OR fingerprint IS NULL
 aptui_edges_source ON aptui_edges(source_id, builder)

@@ -56,7 +56,8 @@ def jobs(arguments: Namespace) -> int:
             printing.table(
                 ("source", "platform", "job key", "status", "duration", "warnings", "errors", "completed", "reason"),
                 ([*_names(row), _status(row), *_figures(row), row.reason] for row in rows),
-                right=(4, 5, 6),
+                right=(4, 5, 6, 7),
+                spare=(7, 4, 8, 6, 5),
             )
     return 0
 
@@ -294,7 +295,7 @@ def builders(arguments: Namespace) -> int:
         printing.say_json_list(rows)
         return 0
     header = ("builder", "kind", "version", "patterns", "platforms", "jobs", "total", "average", "analyses", "total", "average")
-    printing.table(header, (_builder_cells(row) for row in rows), right=(5, 6, 7, 8, 9, 10))
+    printing.table(header, (_builder_cells(row) for row in rows), right=(5, 6, 7, 8, 9, 10), spare=(9, 6, 2, 4))
     return 0
 
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,14 +88,12 @@ def locked_database(folder: Path, seconds: float) -> Report:
     world = World(folder / "project", sources=12, commands=2)
     world.engine_run()
     world.edit(4)
-    with contextlib.closing(sqlite3.connect(world.cache / "assetdb.sqlite", isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
+    with _lock_held_by_another_program(world.cache / "assetdb.sqlite"):
         child = Child(world)
         report.faults += 1
         if not child.is_running_after(seconds):
             report.violations.append("it did not wait for the lock")
         spent_s = _processor_s(child.pid)
-        other.execute("ROLLBACK")
     status = child.end()
     if status != FINE:
         report.violations.append(f"ended with {status}: {child.text}")
@@ -102,6 +101,18 @@ def locked_database(folder: Path, seconds: float) -> Report:
         report.violations.append(f"it spun: {spent_s:.2f} s of processor time in {seconds} s")
     report.violations += world.violations()
     return report
+
+
+@contextlib.contextmanager
+def _lock_held_by_another_program(path: Path) -> Iterator[None]:
+    # Not a connection of this process: a forked engine would inherit it, and with it SQLite's idea of who holds what.
+    code = "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); d.execute('BEGIN EXCLUSIVE'); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdout.readline()
+        yield
+        other.stdin.write(b"\n")
 
 
 def _processor_s(pid: int) -> float:

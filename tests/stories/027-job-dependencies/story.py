@@ -38,5 +38,11 @@ def play(story):
     story.run("b.scr:scripted", "a.scr:scripted")
     story.run(analysed=0)
     story.write("assets/c.scr", "text c again")
-    ran = story.run("c.scr:scripted", "b.scr:scripted", "a.scr:scripted")
+    story.run("c.scr:scripted", "b.scr:scripted", "a.scr:scripted")
+    story.run(analysed=0)
+
+    story.write("builders/scripted.py", SCRIPTED.replace('version = "1"', 'version = "2"'))
+    ran = story.run(*(f"{name}.scr:scripted" for name in ("a", "b", "c", "once", "only")))
+    order = list(ran.runs)
+    assert order.index("c.scr:scripted") < order.index("b.scr:scripted") < order.index("a.scr:scripted")
     story.run(analysed=0)
