@@ -241,6 +241,8 @@ def violations_of_rest(cache: Path) -> list[str]:
     files = {to_text(os.fsencode(name)): hashlib.sha256(path.read_bytes()).digest() for name, path in _files(cache)}
     for name in sorted(rows.keys() | files.keys()):
         if rows.get(name) != files.get(name):
-            found.append(f"product '{name}': " + ("no row" if name not in rows else "no file" if name not in files else "other bytes"))
+            found.append(
+                f"product '{name}': " + ("no row" if name not in rows else "no file" if name not in files else "other bytes")
+            )
     found += [f"staging: {path.name}" for path in (cache / ".aptui" / "staging").iterdir()]
     return found

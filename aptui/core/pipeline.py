@@ -413,16 +413,21 @@ class Pipeline:
         """A source that cannot be analysed: each builder that wants it gets a failed analysis that says why."""
         builders = self.planner.builders_for(fact.rel, fact.scan_folder)
         found = self.memory.load((key,))
-        if not builders and not found:
+        if not builders:
+            self._gone(key)
             return
         source = found[0] if found else self._new_source(key, fact)
         source.trouble = text
-        if drops_jobs:
-            for job in [job for job in source.jobs.values() if not job.is_analysis]:
+        if source.fact != fact:
+            source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
+            self._save_source(source)
+        wanted = {builder.uuid for builder in builders}
+        for job in list(source.jobs.values()):
+            if drops_jobs and not job.is_analysis or job.builder not in wanted and not self._rests(job):
                 self._drop(job)
         for builder in builders:
             self._auto_fail(self._analysis_of(source, builder), text)
-        for job in [job for job in source.jobs.values() if job.state not in SETTLED]:
+        for job in [job for job in source.jobs.values() if job.state not in SETTLED or job.is_forced]:
             self._auto_fail(job, text)
 
     # -------------------------------------------------------------------------------------------------------------- plans
@@ -459,7 +464,7 @@ class Pipeline:
         builders = self.planner.builders_for(source.rel, source.scan_folder)
         wanted = {builder.uuid for builder in builders}
         for job in list(source.jobs.values()):
-            if job.builder not in wanted and job.platform not in self.project.resting_platforms:
+            if job.builder not in wanted and not self._rests(job):
                 self._drop(job)
         for builder in builders:
             if builder.needs_analysis:
@@ -497,8 +502,7 @@ class Pipeline:
             self._todo.append((job, is_retry))
         if len(source.jobs) > len(named):
             for index, job in list(source.jobs.items()):
-                is_left_alone = job.platform in self.project.resting_platforms
-                if job.builder == builder.uuid and index not in named and not job.is_analysis and not is_left_alone:
+                if job.builder == builder.uuid and index not in named and not job.is_analysis and not self._rests(job):
                     self._drop(job)
         if builder.needs_analysis or before:
             self.memory.reindex(source, before)
@@ -512,6 +516,9 @@ class Pipeline:
             self._consider_analysis(job, is_retry=is_retry)
         else:
             self._consider(job, is_retry=is_retry)
+
+    def _rests(self, job: Job) -> bool:
+        return job.platform in self.project.resting_platforms
 
     def _is_configured(self, job: Job) -> bool:
         return job.builder in self._builders and (job.is_analysis or job.platform in self._platform_ids)
@@ -898,7 +905,9 @@ class Pipeline:
 
     # ------------------------------------------------------------------------------------------------------------- endings
 
-    def _commit(self, succeeded: list[tuple[Job, RunResult]], now_ms: int) -> None:
+    def _commit(self, finished: list[tuple[Job, RunResult]], now_ms: int) -> None:
+        # An analysis that came with the same message may have dropped or planned anew what its jobs have done.
+        succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
         if not succeeded:
             return
         for job, result in succeeded:
@@ -1017,7 +1026,7 @@ class Pipeline:
                 self._todo.extend((other, True) for other in self.commits.release_names(job, gone))
         else:
             siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
-            self._todo.extend((other, False) for other in siblings if other.state not in SETTLED)
+            self._todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
         self.counts["failed"] += 1
         self._save(job)
         self._news(job, is_settled=True)

@@ -66,6 +66,8 @@ class Cache:
         self._known_folders: set[str] = set()
         self._dirty: set[str] = set()
         self._doubted: set[str] = set()
+        self._suspect: set[str] = set()
+        """Folders with a file that no row knows any more: the next start looks into them, whatever their times."""
         self._lock = -1
 
     # ---------------------------------------------------------------------------------------------------------- open, close
@@ -166,11 +168,15 @@ class Cache:
             writer.record_intents(intents)
         done: list[JobCommit] = []
         failed: list[tuple[int, str]] = []
+        half_placed: set[int] = set()
+        """Runs that failed with some of their products in place: their intents stay for the next start, which doubts the job."""
         touched: set[str] = set()
         for commit in order.commits:
             error = self._place(commit, touched)
             if error:
                 failed.append((commit.run_key, error))
+                if not os.path.lexists(from_text(commit.products[0][0])):
+                    half_placed.add(commit.run_key)
             else:
                 done.append(commit)
         self._sync(touched)
@@ -179,7 +185,8 @@ class Cache:
             for operation, row in commit.rows:
                 rows.setdefault(operation, []).append(row)
         with_stale = [commit for commit in done if commit.stale]
-        writer.finish(rows, [commit.run_key for commit in done if not commit.stale] + [run_key for run_key, _error in failed])
+        cleared = [run_key for run_key, _error in failed if run_key not in half_placed]
+        writer.finish(rows, [commit.run_key for commit in done if not commit.stale] + cleared)
         if with_stale:
             self.delete(name for commit in with_stale for name in commit.stale)
             writer.finish({}, [commit.run_key for commit in with_stale])
@@ -247,6 +254,7 @@ class Cache:
                 pass
             except OSError as error:
                 problems.append(f"product '{name}' cannot be deleted: {error.strerror}")
+                self._suspect.add(parent(name))
                 continue
             emptied.add(parent(name))
         for folder in sorted(emptied, key=len, reverse=True):
@@ -271,7 +279,9 @@ class Cache:
     def folder_rows(self) -> Rows:
         """Return rows that record the present mtime of every folder touched since the last call."""
         rows: Rows = {}
-        for folder in self._dirty:
+        for folder in self._suspect:
+            rows.setdefault("put_cache_folder", []).append((folder, 0))
+        for folder in self._dirty - self._suspect:
             try:
                 mtime_ns = os.stat(self._path(folder)).st_mtime_ns
             except FileNotFoundError:

@@ -9,6 +9,7 @@ import contextlib
 from dataclasses import replace
 
 from aptui.config import Config
+from aptui.core.errors import UserError
 from aptui.core.model import Builder, Project
 from aptui.engine import registry
 from aptui.engine.cache import Cache
@@ -43,6 +44,9 @@ class Opening:
 
     def take(self) -> None:
         """Hold the cache and find out what there is to do."""
+        for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
+            if not path.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in path):
+                raise UserError(f"the path {path!r} is not UTF-8, which the asset database needs", hint="rename that folder")
         self.cache.take()
         self._closing.callback(self.cache.close)
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import selectors
 import sys
 import tempfile
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from pathlib import Path
 
 from aptui import printing
 from aptui.batch import JOBS_FAILED, Wish, engine_arguments, load_config, run_and_report
@@ -19,6 +20,9 @@ from aptui.core.paths import is_below, key_of
 from aptui.store.reader import JobRow, Reader
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened, os_path
+
+_POLL_S = 0.1
+_GRACE_S = 1.0
 
 # --------------------------------------------------------------------------------------------------------------- reprocess
 
@@ -81,7 +85,7 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 
 
 def rerun(arguments: Namespace) -> int:
-    """Run one job in this process, show all it says, keep what it leaves."""
+    """Run one job in a worker of its own, show all it says, keep what it leaves."""
     config = load_config(arguments)
     with opened(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
@@ -126,9 +130,6 @@ def _copy(root: str, row: JobRow, folder: str) -> RunResult:
 
 
 def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
-    from aptui.engine.runner_load import load_class
-    from aptui.engine.runner_process import process
-
     job = _stored(config, row)
     path = os_path(f"{root}/{row.source}")
     try:
@@ -151,16 +152,35 @@ def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: s
         source_digest=b"",
         staging=folder,
         limit_s=builder.process_limit_s,
-        memory_limit_bytes=0,
+        memory_limit_bytes=builder.memory_limit_bytes,
         debug_output=True,
         keeps_temp=True,
     )
-    platforms = {platform.id: platform for platform in config.project.platforms}
-    here = Path.cwd()
-    try:
-        return process(order, builder, platforms, lambda item: load_class(item.origin)())
-    finally:
-        os.chdir(here)
+    return _in_a_worker(config, builder, order)
+
+
+def _in_a_worker(config: Config, builder: Builder, order: ProcessOrder) -> RunResult:
+    """Run one order as the engine would: in a worker with its limits, its output captured and bounded."""
+    from aptui.engine.pool import Pool
+
+    results: list[RunResult] = []
+    with selectors.DefaultSelector() as selector:
+        pool = Pool(
+            (builder,),
+            config.project.platforms,
+            1,
+            selector,
+            lambda found: results.extend(item for item in found if isinstance(item, RunResult)),
+        )
+        try:
+            pool.send([order])
+            while not results:
+                for key, mask in selector.select(_POLL_S):
+                    key.data(mask)
+                pool.poll(time.monotonic())
+        finally:
+            pool.close(_GRACE_S)
+    return results[0]
 
 
 def _stored(config: Config, row: JobRow) -> Job:

@@ -188,7 +188,8 @@ class Simulation(RuleBasedStateMachine):
         assert not world.pipeline.running
         assert not memory.sources, [name_of(job) + f" {job.state}" for source in memory.sources.values() for job in source.jobs.values()]
         assert not memory.folders
-        assert all(world.text(key) is not None and sha(world.text(key) or "") == fact.digest for key, fact in memory.extra.items())
+        stale = [key for key, fact in memory.extra.items() if sha(world.text(key) or "") != fact.digest]
+        assert not stale, "what was read is not what is there"
         assert not memory.unstable
         assert not len(world.pipeline.ready)
 

@@ -135,7 +135,9 @@ MUTANTS: dict[str, Callable[[], None]] = {
 class Child:
     """An engine in a process of its own."""
 
-    def __init__(self, project: Project, *, fault: Fault | None = None, mutant: str = "", action: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, project: Project, *, fault: Fault | None = None, mutant: str = "", action: Callable[[], None] | None = None
+    ) -> None:
         self._told, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:

@@ -152,7 +152,9 @@ def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> R
             world.engine_run()
         made, expected = world.products(), world.expected()
         report.violations += [
-            f"damage {number} ({kind}): {name} is wrong" for name in made.keys() | expected.keys() if made.get(name) != expected.get(name)
+            f"damage {number} ({kind}): {name} is wrong"
+            for name in made.keys() | expected.keys()
+            if made.get(name) != expected.get(name)
         ]
         if made != expected or _is_damaged(path):
             shutil.rmtree(world.cache)
@@ -290,7 +292,9 @@ def tampered(folder: Path) -> Report:
     report.faults += 3
     world.engine_run()
     report.violations += world.violations()
-    for number, change in enumerate((lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\0" * path.stat().st_size))):
+    for number, change in enumerate(
+        (lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\0" * path.stat().st_size))
+    ):
         change(paths[3 + number])
         report.faults += 1
         world.engine_run()
@@ -332,7 +336,9 @@ def rewritten(folder: Path, saves: int, *, is_atomic: bool, seed: int = 0) -> Re
         report.faults += 1
         if is_atomic:
             report.violations += [
-                f"{name} is no whole version" for name, data in project.products().items() if hashlib.sha256(data).digest() not in good
+                f"{name} is no whole version"
+                for name, data in project.products().items()
+                if hashlib.sha256(data).digest() not in good
             ]
     writer.join()
     project.engine_run()
@@ -340,4 +346,3 @@ def rewritten(folder: Path, saves: int, *, is_atomic: bool, seed: int = 0) -> Re
     report.violations += [f"{name}: not the last version" for name, data in project.products().items() if data != expected[name]]
     project.check_rest()
     return report
-

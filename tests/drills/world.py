@@ -53,7 +53,7 @@ class World(Project):
         """Rename a source, bytes and times and all."""
         folder, _, name = rel.rpartition("/")
         self._version += 1
-        new = f"{folder}/r{self._version}{name[name.index('.'):]}"
+        new = f"{folder}/r{self._version}{name[name.index('.') :]}"
         self.move(rel, new)
         data = self.sources[new] = self.sources.pop(rel)
         self.good.update((name, hashlib.sha256(made).digest()) for name, made in self._made(new, data).items())

@@ -4,7 +4,13 @@ CONFIG = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]
 """
-FILES = {"assets/a.txt": "a", "assets/one/b.txt": "b", "assets/one/two/c.txt": "c", "assets/one/two/d.txt": "d", "assets/three/e.txt": "e"}
+FILES = {
+    "assets/a.txt": "a",
+    "assets/one/b.txt": "b",
+    "assets/one/two/c.txt": "c",
+    "assets/one/two/d.txt": "d",
+    "assets/three/e.txt": "e",
+}
 
 
 def play(story):

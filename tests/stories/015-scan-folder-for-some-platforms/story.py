@@ -11,7 +11,9 @@ FILES = {"assets/a.txt": "a", "shared/b.txt": "b"}
 def play(story):
     story.run("a.txt:data", "b.txt:data", "a.txt:data@server", "b.txt:data@server")
 
-    story.config(HEAD + "scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 10, exclude: [headless]}]\n")
+    story.config(
+        HEAD + "scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 10, exclude: [headless]}]\n"
+    )
     story.run()
     assert sorted(story.texts()) == ["a.txt", "b.txt", "server/a.txt"]
 

@@ -24,7 +24,7 @@ NAMES = [
     b"n" * 251 + b".txt",
     b"d\xe9p/\xffile.txt",
 ]
-COMMANDS = [b"quote'd \"$(touch pwned)\".up", b"caf\xe9.up", b"-x.up", b"semi;colon & more.up"]
+COMMANDS = [b'quote\'d "$(touch pwned)".up', b"caf\xe9.up", b"-x.up", b"semi;colon & more.up"]
 FILES = {b"assets/" + name: b"data of " + name for name in NAMES + COMMANDS}
 
 

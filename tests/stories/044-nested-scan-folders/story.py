@@ -7,7 +7,13 @@ scan_folders:
   - {name: outer, path: assets, order: 10}
 builders: [{name: data, copy: ["*.txt"]}]
 """
-FILES = {"assets/a.txt": "a", "assets/inner/b.txt": "b", "assets/inner/f/c.txt": "c", "assets/flat/d.txt": "d", "assets/flat/f/e.txt": "e"}
+FILES = {
+    "assets/a.txt": "a",
+    "assets/inner/b.txt": "b",
+    "assets/inner/f/c.txt": "c",
+    "assets/flat/d.txt": "d",
+    "assets/flat/f/e.txt": "e",
+}
 
 
 def play(story):

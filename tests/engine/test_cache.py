@@ -1,0 +1,363 @@
+"""The cache on disk: what it refuses, in which order it commits, what it settles after a death. The database is a fake that keeps a diary."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from aptui.core.errors import BusyError, HostError, UserError
+from aptui.core.messages import CommitProducts, JobCommit
+from aptui.core.model import Digest, Product
+from aptui.engine import cache as rooms
+from aptui.engine.cache import Cache
+from aptui.store.writer import Intent
+
+
+class Diary:
+    """A writer and an index in one: notes what was asked, and what lay in the cache at that moment."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.notes: list[tuple[str, object]] = []
+        self.left: list[Intent] = []
+        self.digests: dict[str, bytes] = {}
+        self.folders: dict[str, int] = {}
+
+    def _visible(self) -> list[str]:
+        return sorted(str(path.relative_to(self.root)) for path in self.root.glob("linux/**/*") if path.is_file())
+
+    def record_intents(self, intents: Sequence[tuple]) -> None:
+        self.notes.append(("intents", [row[2] for row in intents]))
+        self.notes.append(("visible", self._visible()))
+
+    def finish(self, rows: dict, run_keys: Sequence[int]) -> None:
+        self.notes.append(("visible", self._visible()))
+        self.notes.append(("finish", (sorted(rows), list(run_keys))))
+
+    def intents(self) -> list[Intent]:
+        return self.left
+
+    def product_digest(self, name: str) -> bytes | None:
+        return self.digests.get(name)
+
+    def products_in(self, folder: str) -> dict[str, bytes]:
+        return {name: digest for name, digest in self.digests.items() if name.rpartition("/")[0] == folder}
+
+    def cache_folders(self) -> dict[str, int]:
+        return self.folders
+
+
+def product(name: str, data: bytes) -> Product:
+    return Product(name, 0, bytes(16), 1, Digest(hashlib.sha256(data).digest()), 0, len(data))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Cache]:
+    cache = Cache(tmp_path / "Cache", ["linux"])
+    cache.take()
+    yield cache
+    cache.close()
+
+
+@pytest.fixture
+def diary(cache: Cache) -> Diary:
+    return Diary(cache.root)
+
+
+def stage(cache: Cache, run_key: int, *made: tuple[str, bytes], stale: tuple[str, ...] = ()) -> JobCommit:
+    moves = []
+    for index, (name, data) in enumerate(made):
+        path = cache.staging / f"{run_key}-{index}"
+        path.write_bytes(data)
+        moves.append((str(path), product(name, data)))
+    return JobCommit(run_key, 10 + run_key, tuple(moves), stale, (("put_job", (run_key,)),))
+
+
+# ------------------------------------------------------------------------------------------------------------ open and close
+
+
+def test_a_second_owner_is_told_the_first_ones_process(cache: Cache) -> None:
+    other = Cache(cache.root, ["linux"])
+
+    with pytest.raises(BusyError, match=f"process {os.getpid()}"):
+        other.take()
+
+
+def test_a_closed_cache_may_be_taken_again(cache: Cache) -> None:
+    cache.close()
+    other = Cache(cache.root, ["linux"])
+
+    other.take()
+
+    other.close()
+
+
+def test_a_folder_that_somebody_else_filled_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "linux").mkdir()
+    (tmp_path / "linux" / "mine.txt").write_text("not yours")
+    cache = Cache(tmp_path, ["linux"])
+
+    with pytest.raises(UserError, match="did not make"):
+        cache.take()
+
+    assert (tmp_path / "linux" / "mine.txt").exists()
+    assert not (tmp_path / ".aptui").exists()
+
+
+def test_a_cache_that_cannot_be_made_is_the_hosts_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(HostError, match="cannot be written"):
+        Cache(tmp_path / "file" / "Cache", ["linux"]).take()
+
+
+def test_a_disk_without_room_lets_the_lock_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    cache = Cache(tmp_path, ["linux"])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(HostError, match="No space left"):
+            cache.take()
+
+    cache.take()
+    cache.close()
+
+
+def test_a_full_disk_is_refused_before_anything_starts(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "RESERVE_BYTES", 1 << 62)
+
+    with pytest.raises(HostError, match="is full"):
+        cache.refuse_full_disk()
+
+
+def test_taking_the_cache_empties_staging(cache: Cache) -> None:
+    (cache.staging / "7").mkdir()
+    (cache.staging / "7" / "half.png").write_text("half")
+    (cache.staging / "8").write_text("half")
+    os.close(os.open(cache.own / "lock", os.O_RDONLY))
+    cache.close()
+
+    cache.take()
+
+    assert list(cache.staging.iterdir()) == []
+
+
+def test_the_lock_is_an_flock_that_dies_with_its_process(cache: Cache) -> None:
+    cache.close()
+    descriptor = os.open(cache.own / "lock", os.O_RDWR)
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    os.close(descriptor)
+
+
+def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
+    (cache.root / "linux" / "f").mkdir(parents=True)
+    (cache.root / "linux" / "f" / "a.txt").write_text("?")
+
+    cache.throw_away_products()
+
+    assert not (cache.root / "linux").exists()
+
+
+# -------------------------------------------------------------------------------------------------------------------- commit
+
+
+def test_intents_come_before_renames_and_rows_after_them(cache: Cache, diary: Diary) -> None:
+    order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
+
+    done, failed = cache.commit(order, diary)
+
+    assert (done, failed) == ([1, 2], [])
+    assert diary.notes[:2] == [("intents", ["linux/f/a.txt", "linux/b.txt"]), ("visible", [])]
+    assert diary.notes[2] == ("visible", ["linux/b.txt", "linux/f/a.txt"])
+    assert diary.notes[3][0] == "finish"
+    assert list(cache.staging.iterdir()) == []
+
+
+def test_stale_products_go_after_the_rows_and_their_intents_after_them(cache: Cache, diary: Diary) -> None:
+    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/old.txt", b"old")),)), diary)
+    diary.notes.clear()
+
+    cache.commit(CommitProducts(2, (stage(cache, 2, ("linux/g/new.txt", b"new"), stale=("linux/f/old.txt",)),)), diary)
+
+    kinds = [kind for kind, _ in diary.notes]
+    assert kinds == ["intents", "visible", "visible", "finish", "visible", "finish"]
+    assert diary.notes[2][1] == ["linux/f/old.txt", "linux/g/new.txt"]
+    assert diary.notes[3][1][1] == []
+    assert diary.notes[4][1] == ["linux/g/new.txt"]
+    assert diary.notes[5][1] == ([], [2])
+    assert not (cache.root / "linux" / "f").exists()
+
+
+def test_a_commit_that_moves_nothing_writes_no_intents(cache: Cache, diary: Diary) -> None:
+    cache.commit(CommitProducts(1, (stage(cache, 1),)), diary)
+
+    assert [kind for kind, _ in diary.notes] == ["visible", "finish"]
+
+
+def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))[1])
+    seen_at_finish: list[str] = []
+    monkeypatch.setattr(diary, "finish", lambda _rows, _keys: seen_at_finish.extend(synced))
+
+    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/g/a.txt", b"a")),)), diary)
+
+    wanted = {str(cache.root / name) for name in ("linux/f/g", "linux/f", "linux")} | {str(cache.root)}
+    assert wanted <= set(seen_at_finish)
+
+
+def test_a_product_that_cannot_be_placed_fails_its_job_alone(cache: Cache, diary: Diary) -> None:
+    (cache.root / "linux" / "a.txt" / "in").mkdir(parents=True)
+    order = CommitProducts(1, (stage(cache, 1, ("linux/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
+
+    done, failed = cache.commit(order, diary)
+
+    assert done == [2]
+    assert [run_key for run_key, _ in failed] == [1]
+    assert "linux/a.txt" in failed[0][1]
+    assert sorted(diary.notes[-1][1][1]) == [1, 2]
+
+
+def test_the_first_commit_into_a_folder_makes_the_next_start_look_into_it(cache: Cache, diary: Diary) -> None:
+    written: list[dict] = []
+    diary.finish = lambda rows, _keys: written.append(rows)  # type: ignore[method-assign]
+    for run_key in (1, 2):
+        cache.commit(CommitProducts(1, (stage(cache, run_key, (f"linux/f/{run_key}.txt", b"a")),)), diary)
+
+    rows = cache.folder_rows()
+
+    assert written[0]["put_cache_folder"].count(("linux/f", 0)) == 1
+    assert ("linux/f", 0) not in written[1].get("put_cache_folder", [])
+    assert ("linux/f", (cache.root / "linux/f").stat().st_mtime_ns) in rows["put_cache_folder"]
+
+
+# ------------------------------------------------------------------------------------------------------------------- recover
+
+
+def put(cache: Cache, name: str, data: bytes) -> Path:
+    path = cache.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def test_recovery_doubts_jobs_whose_product_is_ahead_of_its_row(cache: Cache, diary: Diary) -> None:
+    put(cache, "linux/a.txt", b"new")
+    put(cache, "linux/b.txt", b"old b")
+    diary.digests = {"linux/a.txt": hashlib.sha256(b"old").digest(), "linux/b.txt": hashlib.sha256(b"old b").digest()}
+    diary.left = [Intent(5, 15, "linux/a.txt", b"x", 3, "[]"), Intent(6, 16, "linux/b.txt", b"x", 3, "[]")]
+    written: list[tuple[dict, list]] = []
+    diary.finish = lambda rows, keys: written.append((rows, keys))  # type: ignore[method-assign]
+
+    cache.recover(diary, diary)
+
+    assert written == [({"doubt_job": [(15,)]}, [5, 6])]
+
+
+def test_recovery_deletes_what_no_row_knows(cache: Cache, diary: Diary) -> None:
+    path = put(cache, "linux/f/new.txt", b"new")
+    stale = put(cache, "linux/f/stale.txt", b"stale")
+    diary.left = [Intent(5, 15, "linux/f/new.txt", b"x", 3, json.dumps(["linux/f/stale.txt"]))]
+
+    cache.recover(diary, diary)
+
+    assert not path.exists()
+    assert not stale.exists()
+    assert not path.parent.exists()
+
+
+def test_recovery_without_intents_writes_nothing(cache: Cache, diary: Diary) -> None:
+    cache.recover(diary, diary)
+
+    assert diary.notes == []
+
+
+# ---------------------------------------------------------------------------------------------------------------------- lost
+
+
+def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(cache, "linux/f/a.txt", b"a")
+    put(cache, "linux/g/b.txt", b"b")
+    diary.digests = {"linux/f/a.txt": b"", "linux/g/b.txt": b"", "linux/g/gone.txt": b""}
+    diary.folders = {"linux/f": (cache.root / "linux/f").stat().st_mtime_ns, "linux/g": 1}
+    looked: list[object] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (looked.append(path), scandir(path))[1])
+
+    lost = cache.lost(diary, print)
+
+    assert lost == ["linux/g/gone.txt"]
+    assert looked == [os.fsencode(cache.root / "linux/g")]
+
+
+def test_strangers_links_and_folders_in_the_place_of_products_go(cache: Cache, diary: Diary) -> None:
+    stranger = put(cache, "linux/f/stranger.txt", b"?")
+    (cache.root / "linux/f/link.txt").symlink_to("/etc/passwd")
+    put(cache, "linux/f/folder.txt/in.txt", b"?")
+    put(cache, "linux/assetcatalog.xml", b"a catalog is no product and stays")
+    diary.digests = {"linux/f/link.txt": b"", "linux/f/folder.txt": b""}
+    diary.folders = {"linux/f": 1, "linux": 1}
+    said: list[str] = []
+
+    lost = cache.lost(diary, said.append)
+
+    assert sorted(lost) == ["linux/f/folder.txt", "linux/f/link.txt"]
+    assert not stranger.exists()
+    assert list((cache.root / "linux/f").iterdir()) == []
+    assert (cache.root / "linux/assetcatalog.xml").exists()
+    assert len(said) == 3
+
+
+def test_a_folder_that_is_gone_loses_all_its_products(cache: Cache, diary: Diary) -> None:
+    diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
+    diary.folders = {"linux/f": 1}
+
+    assert sorted(cache.lost(diary, print)) == ["linux/f/a.txt", "linux/f/b.txt"]
+
+
+def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cache) -> None:
+    put(cache, "linux/f/g/a.txt", b"a")
+    put(cache, "linux/f/b.txt", b"b")
+
+    problems = cache.delete(["linux/f/g/a.txt", "linux/f/g/never.txt"])
+
+    assert problems == []
+    assert sorted(path.name for path in (cache.root / "linux/f").iterdir()) == ["b.txt"]
+    assert cache.folder_rows()["drop_cache_folder"] == [("linux/f/g",)]
+
+
+def test_a_product_that_cannot_be_deleted_is_looked_for_at_the_next_start(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(cache, "linux/f/a.txt", b"a")
+
+    def refuse(_path: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        problems = cache.delete(["linux/f/a.txt"])
+
+    assert len(problems) == 1
+    assert cache.folder_rows() == {"put_cache_folder": [("linux/f", 0)]}
+
+
+def test_a_run_that_fails_with_half_its_products_in_place_keeps_its_intents(cache: Cache, diary: Diary) -> None:
+    (cache.root / "linux" / "b.txt" / "in").mkdir(parents=True)
+    order = CommitProducts(
+        1, (stage(cache, 1, ("linux/a.txt", b"a"), ("linux/b.txt", b"b")), stage(cache, 2, ("linux/c.txt", b"c")))
+    )
+
+    done, failed = cache.commit(order, diary)
+
+    assert (done, [run_key for run_key, _ in failed]) == ([2], [1])
+    assert diary.notes[-1][1][1] == [2]

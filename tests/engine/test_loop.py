@@ -1,0 +1,182 @@
+"""The engine's loop over a real folder: what it performs, what it tells, how it ends when the world fails it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+from scripted_source import SCRIPTED
+
+from aptui import config
+from aptui.core.errors import BusyError, HostError, UserError
+from aptui.core.messages import JobChanged, Notice, ProductsChanged
+from aptui.engine import cache as cache_room
+from aptui.engine.loop import Engine
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = Project(tmp_path / "project", SETTINGS)
+    project.write("assets/a.txt", "a")
+    return project
+
+
+def engine_of(project: Project, news: list[Notice], *, wants_all_news: bool = False) -> Engine:
+    engine = Engine(config.load(project.root, workers=1), [news.append], wants_all_news=wants_all_news)
+    engine.open()
+    engine.start_scan()
+    return engine
+
+
+def test_a_listener_that_wants_all_hears_pending_processing_completed_in_order(project: Project) -> None:
+    news: list[Notice] = []
+    engine = engine_of(project, news, wants_all_news=True)
+    engine.run_until_idle()
+    engine.close()
+
+    assert [notice.status for notice in news if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
+
+
+def test_products_are_news_only_when_they_lie_in_the_cache(project: Project) -> None:
+    seen: list[tuple[str, bool]] = []
+    engine = Engine(config.load(project.root, workers=1))
+
+    def look(notice: Notice) -> None:
+        if isinstance(notice, ProductsChanged):
+            seen.extend((name, (project.cache / name).exists()) for name, _digest in notice.products)
+
+    engine = Engine(config.load(project.root, workers=1), [look])
+    engine.open()
+    engine.start_scan()
+    engine.run_until_idle()
+    engine.close()
+
+    assert seen == [("linux/a.txt", True)]
+
+
+def test_a_second_engine_is_refused_while_the_first_lives(project: Project) -> None:
+    first = engine_of(project, [])
+
+    with pytest.raises(BusyError):
+        engine_of(project, [])
+
+    first.close()
+
+
+def test_an_engine_stopped_before_it_ran_owes_everything_to_the_next(project: Project) -> None:
+    engine = engine_of(project, [])
+    engine.stop()
+    engine.run_until_idle()
+    engine.close()
+
+    ran = project.engine_run()
+
+    assert dict(ran.runs) == {"a.txt:data": 1}
+
+
+def test_an_error_of_the_disk_is_told_as_the_hosts(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(project, [])
+
+    def broken(*_args: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        with pytest.raises(HostError, match="Input/output error"):
+            engine.run_until_idle()
+    engine.close()
+
+    project.engine_run()
+    project.check_rest()
+    assert project.texts() == {"a.txt": "a"}
+
+
+def test_a_full_disk_is_refused_and_the_cache_is_free_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(cache_room, "RESERVE_BYTES", 1 << 62)
+        with pytest.raises(HostError, match="is full"):
+            engine_of(project, [])
+
+    assert dict(project.engine_run().runs) == {"a.txt:data": 1}
+
+
+def test_a_source_that_cannot_be_read_fails_with_the_reason_keeps_its_product_and_heals(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.engine_run()
+    project.write("assets/a.txt", "aa")
+    hashed = Engine._hashed
+
+    def unreadable(self: Engine, result: object) -> None:
+        object.__setattr__(result, "errors", ((0, "Permission denied"),))
+        hashed(self, result)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_hashed", unreadable)
+        project.engine_run()
+        errors, texts = project.errors(), project.texts()
+    project.engine_run()
+
+    assert "Permission denied" in str(errors)
+    assert texts == {"a.txt": "a"}
+    assert project.texts() == {"a.txt": "aa"}
+    assert set(project.statuses().values()) == {"completed"}
+
+
+def test_a_person_may_ask_for_a_job_again(project: Project) -> None:
+    project.engine_run()
+    news: list[Notice] = []
+    engine = engine_of(project, news)
+    engine.ask("reprocess", keys=["a.txt"])
+    engine.run_until_idle()
+    engine.close()
+
+    assert [notice.source for notice in news if isinstance(notice, JobChanged)] == ["a.txt"]
+
+
+def test_reprocess_mends_a_product_that_was_damaged_in_place(project: Project) -> None:
+    project.engine_run()
+    (project.cache / "linux/a.txt").write_text("damaged")
+    engine = engine_of(project, [])
+    engine.ask("reprocess", keys=["a.txt"])
+    engine.run_until_idle()
+    engine.close()
+
+    assert project.texts() == {"a.txt": "a"}
+
+
+def test_an_analysis_that_fails_is_listed_and_its_log_written(project: Project) -> None:
+    project.write("builders/scripted.py", SCRIPTED)
+    project.write("assets/b.scr", "refuse")
+    project.engine_run()
+
+    assert project.errors() == {"b.scr:analysis": "it refuses"}
+    assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
+
+
+def test_a_project_whose_path_is_no_text_is_refused_with_a_sentence(project: Project, tmp_path: Path) -> None:
+    strange = Project(tmp_path / os.fsdecode(b"caf\xe9"), SETTINGS)
+
+    with pytest.raises(UserError, match="is not UTF-8"):
+        strange.engine_run()
+
+    assert not strange.cache.exists()
+
+
+def test_no_descriptor_is_left_open(project: Project) -> None:
+    project.engine_run()
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(3):
+        project.write("assets/a.txt", f"version {number}")
+        project.engine_run()
+
+    assert len(os.listdir("/proc/self/fd")) == before

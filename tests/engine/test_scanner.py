@@ -1,0 +1,240 @@
+"""The scan: which file belongs to which scan folder, what is said and what is kept, and how few calls that takes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from aptui.core.errors import HostError
+from aptui.core.messages import FolderSeen, FoldersKept
+from aptui.core.model import FileFact, PathKey, Project, ScanFolder
+from aptui.engine.scanner import Scanner
+from aptui.engine.walk import Walk
+
+
+class Shelf:
+    """What the last scan left."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = {}
+
+    def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        for (folder, part), (digest, _) in self.rows.items():
+            found.setdefault(folder, []).append((part, digest))
+        return {folder: tuple(parts) for folder, parts in found.items()}
+
+    def folder_parts(self, folder: str) -> dict[int, tuple[bytes, Sequence[FileFact]]]:
+        return {part: row for (name, part), row in self.rows.items() if name == folder}
+
+    def take(self, events: Sequence[FolderSeen | FoldersKept]) -> None:
+        for event in events:
+            if isinstance(event, FolderSeen):
+                for key in [key for key in self.rows if key[0] == event.folder]:
+                    del self.rows[key]
+                self.rows.update({(event.folder, part): (digest, facts) for part, digest, facts in event.rows if facts})
+
+
+class Tree:
+    """Scan folders on disk, scanned again and again."""
+
+    def __init__(self, root: Path, *folders: ScanFolder, ignore: str = "", never: tuple[str, ...] = ()) -> None:
+        self.project = Project((), "linux", folders, (), ignore_regex=ignore)
+        self.shelf = Shelf()
+        self.never = never
+        self.said: list[str] = []
+        self._numbers = itertools.count(1)
+
+    def scan(self, *, is_full: bool = False, reassess: bool = False) -> list[FolderSeen | FoldersKept]:
+        walk = Walk(self.project, self.never)
+        scanner = Scanner(self.project, walk, self.shelf, lambda: next(self._numbers), is_full=is_full, reassess=reassess)
+        events = [event for step in scanner.steps() for event in step]
+        self.said = walk.sentences
+        self.shelf.take(events)
+        return events
+
+
+def folder(number: int, path: Path, *, recursive: bool = True) -> ScanFolder:
+    path.mkdir(parents=True, exist_ok=True)
+    return ScanFolder(number, f"folder{number}", str(path), number, recursive)
+
+
+def write(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def seen(events: Sequence[FolderSeen | FoldersKept]) -> dict[str, int]:
+    return {str(fact.rel): fact.scan_folder for event in events if isinstance(event, FolderSeen) for fact in event.facts}
+
+
+def gone(events: Sequence[FolderSeen | FoldersKept]) -> list[PathKey]:
+    return [key for event in events if isinstance(event, FolderSeen) for key in event.gone]
+
+
+def test_a_second_scan_keeps_every_folder_and_says_nothing_else(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt", "f/y.txt", "f/g/z.txt")
+
+    first, second = tree.scan(), tree.scan()
+
+    assert seen(first) == {"x.txt": 1, "f/y.txt": 1, "f/g/z.txt": 1}
+    assert [type(event) for event in second] == [FoldersKept]
+    assert sorted(second[0].folders) == ["", "f", "f/g"]
+
+
+def test_only_the_folder_of_a_changed_file_is_reported_and_only_that_file(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt", "f/y.txt", "f/z.txt")
+    tree.scan()
+    (tmp_path / "a/f/y.txt").write_text("another")
+
+    events = tree.scan()
+
+    assert seen(events) == {"f/y.txt": 1}
+    assert [event.folder for event in events if isinstance(event, FolderSeen)] == ["f"]
+
+
+def test_a_deleted_file_and_a_deleted_folder_are_gone(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt", "f/Y.txt", "f/g/z.txt")
+    tree.scan()
+    (tmp_path / "a/f/Y.txt").unlink()
+    (tmp_path / "a/f/g/z.txt").unlink()
+    (tmp_path / "a/f/g").rmdir()
+
+    assert sorted(gone(tree.scan())) == ["f/g/z.txt", "f/y.txt"]
+    assert gone(tree.scan()) == []
+
+
+def test_the_first_scan_folder_wins_and_its_loss_reveals_the_next(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"), folder(2, tmp_path / "b"))
+    write(tmp_path / "a", "F/X.txt")
+    write(tmp_path / "b", "f/x.txt", "f/y.txt")
+
+    first = tree.scan()
+    (tmp_path / "a/F/X.txt").unlink()
+    second = tree.scan()
+
+    assert seen(first) == {"F/X.txt": 1, "f/y.txt": 2}
+    assert seen(second) == {"f/x.txt": 2}
+    assert gone(second) == []
+
+
+def test_names_of_one_scan_folder_that_differ_in_case_clash(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt", "X.txt", "y.txt")
+
+    (event,) = tree.scan()
+
+    assert isinstance(event, FolderSeen)
+    assert {fact.rel: others for fact, others in event.clashes} == {"x.txt": ("X.txt",), "X.txt": ("x.txt",)}
+    assert [fact.rel for fact in event.facts] == ["y.txt"]
+
+
+def test_a_nested_scan_folder_that_stands_earlier_owns_what_it_contains(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a/inner"), folder(2, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
+
+    assert seen(tree.scan()) == {"x.txt": 2, "y.txt": 1, "f/z.txt": 1}
+
+
+def test_a_nested_scan_folder_that_is_not_recursive_owns_its_direct_files_alone(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a/inner", recursive=False), folder(2, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
+
+    assert seen(tree.scan()) == {"x.txt": 2, "y.txt": 1, "inner/f/z.txt": 2}
+
+
+def test_a_scan_folder_that_is_not_recursive_has_only_direct_files(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a", recursive=False))
+    write(tmp_path / "a", "x.txt", "f/y.txt")
+
+    assert seen(tree.scan()) == {"x.txt": 1}
+
+
+def test_cache_and_logs_are_never_walked(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"), never=(str(tmp_path / "a/Cache"), str(tmp_path / "a/logs")))
+    write(tmp_path / "a", "x.txt", "Cache/linux/x.txt", "logs/y.txt", "sub/Cache/z.txt")
+
+    assert seen(tree.scan()) == {"x.txt": 1, "sub/Cache/z.txt": 1}
+
+
+def test_ignored_files_and_folders_are_not_reported(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"), ignore=r"(.*/)?skip(/.*)?|.*\.tmp")
+    write(tmp_path / "a", "x.txt", "x.TMP", "f/skip/y.txt", "skip/z.txt")
+
+    assert seen(tree.scan()) == {"x.txt": 1}
+
+
+def test_links_to_folders_are_said_and_links_to_files_are_read(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path, "a/real/x.txt", "outside.txt")
+    (tmp_path / "a/loop").symlink_to("..")
+    (tmp_path / "a/link.txt").symlink_to("../outside.txt")
+    (tmp_path / "a/dangling.txt").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "a/fifo.txt")
+
+    events = tree.scan()
+
+    assert seen(events) == {"real/x.txt": 1, "link.txt": 1}
+    assert [("not followed" in text, "leads nowhere" in text) for text in sorted(tree.said)] == [(False, True), (True, False)]
+
+
+def test_a_scan_folder_that_is_not_there_stops_the_scan(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt")
+    tree.scan()
+    (tmp_path / "a").rename(tmp_path / "unmounted")
+
+    with pytest.raises(HostError, match="is not there"):
+        tree.scan()
+
+    assert tree.shelf.rows
+
+
+def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    (tmp_path / "a" / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+
+    assert list(seen(tree.scan())) == ["caf\U0010ffe9.txt"]
+    assert seen(tree.scan()) == {}
+
+
+@pytest.mark.parametrize(("is_full", "reassess"), [(True, False), (False, True)])
+def test_a_full_scan_and_a_new_configuration_report_everything(tmp_path: Path, is_full: bool, reassess: bool) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path / "a", "x.txt", "f/y.txt")
+    tree.scan()
+
+    assert seen(tree.scan(is_full=is_full, reassess=reassess)) == {"x.txt": 1, "f/y.txt": 1}
+
+
+def test_a_file_costs_no_open_and_a_folder_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a"))
+    write(tmp_path / "a", *(f"f{number}/{name}.txt" for number in range(5) for name in "abc"))
+    tree.scan()
+    calls: Counter[str] = Counter()
+    for name in ("scandir", "stat", "lstat", "open", "listdir"):
+        monkeypatch.setattr(os, name, _counted(name, getattr(os, name), calls))
+
+    tree.scan()
+
+    assert calls["scandir"] == 6
+    assert calls["open"] == calls["listdir"] == calls["lstat"] == 0
+    assert calls["stat"] <= 1
+
+
+def _counted(name: str, call: object, calls: Counter[str]) -> object:
+    def counted(*args: object, **kwargs: object) -> object:
+        calls[name] += 1
+        return call(*args, **kwargs)  # type: ignore[operator]
+
+    return counted
