@@ -218,12 +218,11 @@ class World:
             self._folder_ids.setdefault(name, len(self._folder_ids) + 1)
         ids = {name: self._folder_ids[name] for name in self.setup.folders}
         self.archive = self.archive.reopen()
-        self.archive.ranks = {self._folder_ids[name]: rank for rank, name in enumerate(self._folder_ids)}
+        self.archive.scan_folders = set(self._folder_ids.values())
         self._recover()
         self.project = self.setup.project(ids)
         self.archive.ranks = {ids[name]: rank for rank, name in enumerate(self.setup.folders)}
         self._dropped = [part for name, part in self._folder_ids.items() if name not in self.setup.folders]
-        self.archive.ranks.update({part: 1_000 + part for part in self._dropped})
         self.pipeline = Pipeline(self.project, self.archive, _log_name, "/staging")
         self.pipeline.wants_news = self.wants_news
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
@@ -306,7 +305,6 @@ class World:
             for folder, owner in list(self.archive.tables.folders):
                 if owner == part:
                     self.archive.save({"drop_folder": [(part, folder)]})
-            self.archive.ranks.pop(part, None)
         self._dropped = []
         self.archive.save({"put_state": [("signature", self._signature())]})
 

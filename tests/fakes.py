@@ -131,6 +131,7 @@ class FakeArchive:
     def __init__(self) -> None:
         self.tables = Tables()
         self.ranks: dict[int, int] = {}
+        self.scan_folders: set[int] = set()
         self.max_run_key = 0
         self._unpacked: dict[str, dict[PathKey, FileFact]] = {}
 
@@ -179,7 +180,7 @@ class FakeArchive:
         self.tables.conflicts = {row for row in self.tables.conflicts if row[1] != job_id}
 
     def _put_source(self, source_id: int, *row: object) -> None:
-        assert row[0] in self.ranks, f"scan folder {row[0]} has no row"
+        assert row[0] in self.scan_folders, f"scan folder {row[0]} has no row"
         twins = [other for other, known in self.tables.sources.items() if known[4] == row[3] and other != source_id]
         assert not twins, f"two sources have the key {row[3]}"
         self.tables.sources[source_id] = (source_id, *row)
@@ -370,7 +371,7 @@ class FakeArchive:
         """Return what another process sees: the same rows, nothing unpacked."""
         other = FakeArchive()
         other.tables, other.max_run_key = self.tables, self.max_run_key
-        other.ranks = dict(self.ranks)
+        other.ranks, other.scan_folders = dict(self.ranks), set(self.scan_folders)
         return other
 
 

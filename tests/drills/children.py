@@ -106,7 +106,7 @@ def rows_before_renames() -> None:
 
 def in_place() -> None:
     """Break the contract: products are written over the old ones, byte by byte, instead of renamed."""
-    import aptui.engine.cache as cache
+    from aptui.engine import cache
 
     def overwrite(source: str, target: str) -> None:
         data = Path(os.fsdecode(source)).read_bytes()
@@ -213,7 +213,7 @@ def _live(project: Project, fault: Fault | None, mutant: str, told: int, action:
             status = FINE
         except KnownError as error:
             status, text = KNOWN, f"{type(error).__name__}: {error}"
-    except BaseException as error:  # noqa: BLE001 (a forked child must never return into the test)
+    except BaseException as error:
         import traceback
 
         text = f"{error!r}\n{traceback.format_exc()}"

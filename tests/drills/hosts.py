@@ -1,4 +1,4 @@
-"""E1, E3, D1–D4, X1, W7 and Ctrl-C: a full or read-only disk, a locked, damaged or deleted database, two engines, tampered products."""
+"""E1, E3, D1 to D4, X1, W7 and Ctrl-C: a full or read-only disk, a locked, damaged or deleted database, two engines, tampered products."""
 
 from __future__ import annotations
 
@@ -211,8 +211,8 @@ def two_engines(folder: Path) -> Report:
     if status != KNOWN or "BusyError" not in second.text or str(first.pid) not in second.text:
         report.violations.append(f"the second ended with {status}: {second.text}")
     first.kill()
-    world.engine_run()
     first.end()
+    world.engine_run()
     first.await_no_workers()
     report.violations += world.violations()
     return report

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -49,7 +48,7 @@ class Story(Project):
 
 
 @pytest.fixture
-def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Story]]:
+def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, Story]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     name = request.param
@@ -61,7 +60,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     project = Story(tmp_path / os.fsdecode(getattr(module, "ROOT", b"project")), module.CONFIG)
     for rel, data in module.FILES.items():
         project.write(rel, data)
-    yield module, project
+    return module, project
 
 
 @pytest.mark.parametrize("story", NAMES, indirect=True)

@@ -12,7 +12,7 @@ def play(story):
 
     story.write("assets/a.op", "op")
     ran = story.engine_run()
-    assert {run for run in ran.runs} == {"a.up:upper!", "a.op:upper!"}
+    assert set(ran.runs) == {"a.up:upper!", "a.op:upper!"}
     assert story.texts() == {"b.out": "B"}
     story.run("a.up:upper!", "a.op:upper!")
     errors = story.errors()

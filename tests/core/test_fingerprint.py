@@ -1,0 +1,166 @@
+"""Manifests: what makes a fingerprint another one, and what people are told about the difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aptui.core import fingerprint
+from aptui.core.model import NO_DIGEST, BuilderKind, CommandRule, Job, JobPlan, PathKey, Platform, Product, RelPath, Source, SourceUuid
+from fakes import copier, scripter, sha
+
+LINUX = Platform("linux", ("renderer", "tools"))
+BASE = scripter(params='{"size":1}', version="7", analysis_fingerprint="x", origin="entry:script", code_digest=b"1")
+
+
+def rule_of(builder=BASE, platform=LINUX, *, debug_output=False) -> str:  # type: ignore[no-untyped-def]
+    return fingerprint.combine(fingerprint.rule_entries(builder, platform, debug_output=debug_output))
+
+
+CHANGES = {
+    "name": replace(BASE, name="other"),
+    "uuid": replace(BASE, uuid=b"other"),
+    "kind": replace(BASE, kind=BuilderKind.COMMAND),
+    "version": replace(BASE, version="8"),
+    "analysis fingerprint": replace(BASE, analysis_fingerprint="y"),
+    "code": replace(BASE, code_digest=b"2"),
+    "origin": replace(BASE, origin="file:/x.py:X"),
+    "parameters": replace(BASE, params='{"size":2}'),
+    "parameters of the platform": replace(BASE, platform_params=(("linux", '{"size":2}'),)),
+    "asset type": replace(BASE, asset_type=bytes(16)),
+    "command": replace(BASE, command=CommandRule("true")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_the_configuration_says_about_a_builder_counts(change: str) -> None:
+    assert rule_of(CHANGES[change]) != rule_of()
+
+
+def test_parameters_of_another_platform_do_not_count() -> None:
+    assert rule_of(replace(BASE, platform_params=(("server", '{"size":2}'),))) == rule_of()
+
+
+def test_the_platform_and_its_tags_count_in_any_order() -> None:
+    assert rule_of(platform=Platform("server", LINUX.tags)) != rule_of()
+    assert rule_of(platform=Platform("linux", ("tools",))) != rule_of()
+    assert rule_of(platform=Platform("linux", ("tools", "renderer"))) == rule_of()
+
+
+def test_debug_output_counts() -> None:
+    assert rule_of(debug_output=True) != rule_of()
+
+
+def test_two_values_side_by_side_do_not_run_into_each_other() -> None:
+    one = (("source", "a", "12"), ("source", "b", "3"))
+    two = (("source", "a", "1"), ("source", "b", "23"))
+
+    assert fingerprint.number(one) != fingerprint.number(two)
+
+
+def test_a_missing_file_differs_from_an_empty_one_and_from_another_missing_one() -> None:
+    missing = [fingerprint.number((("dependency", name, fingerprint.file_digest(NO_DIGEST)),)) for name in ("a", "b")]
+    empty = fingerprint.number((("dependency", "a", fingerprint.file_digest(sha(""))),))
+
+    assert len({*missing, empty}) == 3
+
+
+def test_a_fingerprint_has_63_bits_and_is_never_none() -> None:
+    numbers = [fingerprint.number((("source", str(n), ""),)) for n in range(200)]
+
+    assert all(0 < number < 1 << 63 for number in numbers)
+    assert len(set(numbers)) == 200
+    assert fingerprint.number(()) > 0
+
+
+def test_half_a_surrogate_pair_in_a_builders_text_does_no_harm() -> None:
+    assert fingerprint.number((("additional fingerprint", "\ud800", "1"),)) > 0
+    assert fingerprint.combine((("version", "\ud800", "1"),))
+
+
+def test_a_plain_plan_adds_nothing() -> None:
+    assert fingerprint.plan_entries(JobPlan("main", "linux")) == ()
+
+
+def test_parameters_and_additional_information_of_a_plan_count() -> None:
+    entries = fingerprint.plan_entries(JobPlan("main", "linux", additional_fingerprint="v2", params='{"a":1}'))
+
+    assert [entry[:2] for entry in entries] == [("job parameters", '{"a":1}'), ("additional fingerprint", "v2")]
+
+
+def test_priority_and_urgency_of_a_plan_do_not_count() -> None:
+    assert fingerprint.plan_entries(JobPlan("main", "linux", priority=9, is_critical=True)) == ()
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+def making(*products: Product) -> Job:
+    source = Source(PathKey("a.s"), RelPath("a.s"), 1, SourceUuid(bytes(16)))
+    return Job(source, b"b", "linux", "main", products=products)
+
+
+ONE = Product("linux/a.out", 0, b"", 1, sha("one"), 1, 3)
+TWO = Product("linux/a.1", 1, b"", 1, sha("two"), 2, 3)
+
+
+def test_products_count_by_content_and_flags_in_any_order() -> None:
+    base = fingerprint.product_entries(making(ONE, TWO), ())
+
+    assert fingerprint.product_entries(making(TWO, ONE), ()) == base
+    assert fingerprint.product_entries(making(ONE, replace(TWO, digest=sha("x"))), ()) != base
+    assert fingerprint.product_entries(making(ONE, replace(TWO, flags=5)), ()) != base
+    assert fingerprint.product_entries(making(ONE), ()) != base
+
+
+def test_only_the_named_sub_ids_count() -> None:
+    base = fingerprint.product_entries(making(ONE, TWO), (0,))
+
+    assert fingerprint.product_entries(making(ONE, replace(TWO, digest=sha("x"))), (0,)) == base
+    assert fingerprint.product_entries(making(replace(ONE, digest=sha("x")), TWO), (0,)) != base
+
+
+# --------------------------------------------------------------------------------------------------------------- sentences
+
+SENTENCES = [
+    ((("source", "a.s", "1" * 32),), (("source", "a.s", "2" * 32),), "source 'a.s' changed (11111111 -> 22222222)"),
+    ((), (("dependency", "x", "1"),), "dependency 'x' is new"),
+    ((("dependency", "x", fingerprint.MISSING),), (("dependency", "x", "1"),), "dependency 'x' is new"),
+    ((("dependency", "x", "1"),), (), "dependency 'x' is gone"),
+    ((("discovered", "x", "1"),), (("discovered", "x", fingerprint.MISSING),), "dependency 'x' (found while processing) is gone"),
+    ((("version", "1", "a"),), (("version", "2", "b"),), "the builder's version changed from '1' to '2'"),
+    ((), (("additional fingerprint", "v", "b"),), "the job's additional fingerprint was set to 'v'"),
+    ((("command", "cp", "a"),), (), "the command line is gone"),
+    ((("source", "a", "1"),), (("source", "a", "1"),), ""),
+    ((("mystery", "a", "1"),), (("mystery", "a", "2"),), "mystery changed (1 -> 2)"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), SENTENCES)
+def test_a_difference_names_the_very_input(old: fingerprint.Manifest, new: fingerprint.Manifest, sentence: str) -> None:
+    assert fingerprint.explain(old, new) == sentence
+
+
+def test_many_differences_are_cut_short() -> None:
+    new = tuple(("dependency", str(n), "1") for n in range(9))
+
+    said = fingerprint.explain((), new)
+
+    assert said == "dependency '0' is new; dependency '1' is new; dependency '2' is new; and 6 more"
+
+
+def test_a_manifest_rests_as_text_and_comes_back() -> None:
+    manifest = (("source", "ä\t\n", "1"), ("job", "b", "2"))
+
+    assert fingerprint.load(fingerprint.dump(manifest)) == manifest
+    assert fingerprint.load(fingerprint.dump(manifest).encode()) == manifest
+    assert fingerprint.load(fingerprint.dump(())) == fingerprint.load("") == fingerprint.load(None) == ()
+
+
+def test_a_copy_rule_has_a_rule_too() -> None:
+    kinds = [kind for kind, _name, _digest in fingerprint.rule_entries(copier(), LINUX, debug_output=False)]
+
+    assert kinds == [
+        "builder", "version", "analysis fingerprint", "code", "parameters", "platform parameters", "platform", "asset type",
+    ]  # fmt: skip

@@ -1,0 +1,197 @@
+"""The job machine: the table, cell by cell, and what people are entitled to see whatever it says."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from aptui.core import machine
+from aptui.core.machine import TABLE, Effect, InvalidTransition, Trigger, feed
+from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
+
+STATES: list[JobState | None] = [None, *JobState]
+FILLED = [(state, trigger) for state, row in TABLE.items() for trigger in row]
+EMPTY = [(state, trigger) for state, trigger in itertools.product(STATES, Trigger) if (state, trigger) not in FILLED]
+
+
+FORWARD = (Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
+
+
+def job_in(state: JobState | None) -> Job:
+    """Return a job in a state."""
+    return Job(Source(PathKey("a.s"), RelPath("a.s"), 1, SourceUuid(bytes(16))), b"b", "linux", "main", state=state)
+
+
+def test_the_table_has_a_row_for_every_state_and_for_absence() -> None:
+    assert set(TABLE) == set(STATES)
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_a_filled_cell_moves_the_job_and_says_what_to_do(state: JobState | None, trigger: Trigger) -> None:
+    job = job_in(state)
+
+    effect = feed(job, trigger)
+
+    assert (job.state, effect) == TABLE[state][trigger]
+
+
+@pytest.mark.parametrize(("state", "trigger"), EMPTY)
+def test_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigger: Trigger) -> None:
+    job = job_in(state)
+
+    with pytest.raises(InvalidTransition, match=str(trigger)) as caught:
+        feed(job, trigger)
+
+    assert job.state is state
+    assert caught.value.where == "a.s@linux:main"
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_a_live_run_is_killed_exactly_when_the_engine_ends_it(state: JobState | None, trigger: Trigger) -> None:
+    ends_a_live_run = state is JobState.RUNNING and trigger in (Trigger.PLAN, Trigger.MATCH, Trigger.CANCEL, Trigger.DROP)
+
+    effect = TABLE[state][trigger][1]
+
+    assert bool(effect & Effect.KILL) == ends_a_live_run
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_whatever_is_dropped_is_deleted_and_gone(state: JobState | None, trigger: Trigger) -> None:
+    after, effect = TABLE[state][trigger]
+
+    assert (trigger is Trigger.DROP) == (after is None) == bool(effect & Effect.DELETE)
+
+
+# ------------------------------------------------------------------------------------------------------------------- intent
+
+
+class Mismatch(Exception):
+    """The machine did something that nobody is entitled to see."""
+
+
+class Intent:
+    """What the last plan, cancel, drop or failure entitles one to see: written without a look at the table."""
+
+    def __init__(self) -> None:
+        self.exists = False
+        self.is_owed = False
+        self.has_run = False
+        self.commits = False
+        self.ended = ""
+        self.is_ready = False
+
+    def legal(self) -> list[Trigger]:
+        """Return what the pipeline may feed now."""
+        if self.commits:
+            return [Trigger.COMMITTED, Trigger.COMMIT_FAILED]
+        found = [Trigger.PLAN, Trigger.MATCH]
+        if not self.exists:
+            return found
+        found.append(Trigger.DROP)
+        if self.has_run:
+            return [*found, Trigger.SUCCEED, Trigger.FAIL, Trigger.LOST, Trigger.CANCEL]
+        if self.is_owed:
+            found.append(Trigger.CANCEL)
+            found += [Trigger.START, Trigger.BLOCK] if self.is_ready else [Trigger.UNBLOCK]
+        return found
+
+    def told(self, trigger: Trigger) -> Effect:
+        """Take note of what was fed; return what must be done."""
+        kill = Effect.KILL if self.has_run else Effect.NONE
+        match trigger:
+            case Trigger.PLAN:
+                self.exists, self.is_owed, self.has_run, self.is_ready, self.ended = True, True, False, False, ""
+                return kill
+            case Trigger.MATCH:
+                self.exists, self.is_owed, self.has_run, self.is_ready, self.ended = True, False, False, False, "completed"
+                return kill
+            case Trigger.UNBLOCK | Trigger.BLOCK:
+                self.is_ready = trigger is Trigger.UNBLOCK
+                return Effect.NONE
+            case Trigger.START:
+                self.has_run, self.is_ready = True, False
+                return Effect.START
+            case Trigger.LOST:
+                self.has_run, self.is_ready = False, True
+                return Effect.NONE
+            case Trigger.SUCCEED:
+                self.has_run, self.commits = False, True
+                return Effect.COMMIT
+            case Trigger.COMMITTED:
+                self.commits, self.is_owed, self.ended = False, False, "completed"
+                return Effect.PUBLISH
+            case Trigger.FAIL | Trigger.COMMIT_FAILED:
+                self.commits, self.has_run, self.is_owed, self.ended = False, False, False, "failed"
+                return Effect.NONE
+            case Trigger.CANCEL:
+                self.has_run, self.is_owed, self.is_ready, self.ended = False, False, False, "cancelled"
+                return kill
+            case Trigger.DROP:
+                self.__init__()  # type: ignore[misc]  # as if it had never been
+                return kill | Effect.DELETE
+
+    def check(self, job: Job) -> None:
+        """Compare with what is seen."""
+        if not self.exists:
+            seen = job.state is None
+        elif self.commits:
+            seen = job.state is JobState.COMMITTING
+        elif self.has_run:
+            seen = job.state is JobState.RUNNING
+        elif self.is_owed:
+            seen = job.state is (JobState.QUEUED if self.is_ready else JobState.WAITING)
+        else:
+            seen = job.state is not None and job.state.value == self.ended
+        if not seen:
+            raise Mismatch(f"{job.state} though {vars(self)}")
+
+
+def walk(seed: int, steps: int) -> None:
+    """Feed a job whatever may come, and compare with what one is entitled to see."""
+    rng = random.Random(seed)
+    job, intent = job_in(None), Intent()
+    for _step in range(steps):
+        legal = intent.legal()
+        trigger = rng.choices(legal, [5 if item in FORWARD else 1 for item in legal])[0]
+        effect = feed(job, trigger)
+        if effect != intent.told(trigger):
+            raise Mismatch(f"{trigger} led to {effect}")
+        intent.check(job)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_one_sees_what_one_is_entitled_to(seed: int) -> None:
+    walk(seed, steps=2_000)
+
+
+def mutants() -> list[tuple[JobState | None, Trigger, machine.Cell | None]]:
+    """Return every cell with each wrong next state, without its effects, and emptied."""
+    found: list[tuple[JobState | None, Trigger, machine.Cell | None]] = []
+    for state, trigger in FILLED:
+        after, effect = TABLE[state][trigger]
+        found += [(state, trigger, (other, effect)) for other in STATES if other is not after]
+        found.append((state, trigger, None))
+        if effect:
+            found.append((state, trigger, (after, Effect.NONE)))
+        found.append((state, trigger, (after, effect ^ Effect.KILL)))
+    return found
+
+
+def test_every_wrong_cell_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    unnoticed = []
+    for state, trigger, cell in mutants():
+        table = {key: dict(row) for key, row in TABLE.items()}
+        if cell is None:
+            del table[state][trigger]
+        else:
+            table[state][trigger] = cell
+        monkeypatch.setattr(machine, "TABLE", table)
+        try:
+            walk(seed=1, steps=1_500)
+        except (Mismatch, InvalidTransition):
+            continue
+        unnoticed.append((state, trigger, cell))
+
+    assert not unnoticed

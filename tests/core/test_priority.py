@@ -1,0 +1,107 @@
+"""The queue: which job starts first."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
+from aptui.core.priority import ReadyQueue
+
+
+def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more: object) -> Job:
+    """Return a job that may start."""
+    source = Source(PathKey(name), RelPath(name), 1, SourceUuid(bytes(16)))
+    return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
+
+
+# Each job beats the next for one reason, though everything that counts less speaks for the next.
+LADDER = [
+    ready("z.s", "server", is_critical=True),
+    ready("z.s", "server", escalation=200),
+    ready("z.s", "server", escalation=50, misses_dependency=True, priority=1),
+    ready("z.s", "phone", priority=-5),
+    ready("z.s", "linux", priority=-4),
+    ready("z.s", "server", priority=9),
+    ready("a.s", "server", "b", priority=8),
+    ready("a.s", "server", "c", priority=8),
+    ready("b.s", "pc", "a", priority=8),
+    ready("b.s", "server", "a", priority=8),
+    ready("a.s", "linux", "a", misses_dependency=True, priority=99),
+]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_jobs_start_in_the_order_of_the_ladder(seed: int) -> None:
+    queue = ReadyQueue("linux", is_connected=lambda platform: platform == "phone")
+    for job in random.Random(seed).sample(LADDER, len(LADDER)):
+        queue.push(job)
+
+    started = [queue.pop() for _job in LADDER]
+
+    assert started == LADDER
+    assert queue.pop() is None
+
+
+def test_nobody_is_connected_unless_somebody_says_so() -> None:
+    queue = ReadyQueue("linux")
+    phone, host = ready(platform="phone"), ready("b.s")
+    queue.push(phone)
+    queue.push(host)
+
+    first = queue.pop()
+
+    assert first is host
+
+
+def test_an_analysis_counts_as_of_the_host() -> None:
+    queue = ReadyQueue("linux")
+    analysis = ready("b.s", platform="")
+
+    assert queue.rank(analysis)[4] is False
+
+
+def test_pushing_again_moves_a_job_to_where_it_belongs_now() -> None:
+    queue = ReadyQueue("linux")
+    first, second = ready("a.s"), ready("b.s")
+    queue.push(first)
+    queue.push(second)
+    second.escalation = 50
+    queue.push(second)
+
+    order = [queue.pop(), queue.pop(), queue.pop()]
+
+    assert order == [second, first, None]
+
+
+def test_a_discarded_job_does_not_start() -> None:
+    queue = ReadyQueue("linux")
+    first, second = ready("a.s"), ready("b.s")
+    queue.push(first)
+    queue.push(second)
+    queue.discard(first)
+    queue.discard(first)
+
+    assert len(queue) == 1
+    assert queue.pop() is second
+    assert len(queue) == 0
+
+
+def test_a_job_that_may_not_start_any_more_is_skipped() -> None:
+    queue = ReadyQueue("linux")
+    job = ready()
+    queue.push(job)
+    job.state = JobState.WAITING
+
+    assert queue.pop() is None
+    assert len(queue) == 0
+
+
+def test_peeking_takes_nothing() -> None:
+    queue = ReadyQueue("linux")
+    job = ready()
+    queue.push(job)
+
+    assert queue.peek() is job
+    assert len(queue) == 1
