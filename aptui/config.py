@@ -118,7 +118,7 @@ def find_project(start: Path) -> Path:
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
     """Write a commented `aptui.yaml` into `folder`; see `config_init`."""
-    from aptui.config_init import write_project  # noqa: PLC0415  # only one verb needs it
+    from aptui.config_init import write_project  # only one verb needs it
 
     return write_project(folder, tuple(copy_patterns))
 
@@ -189,7 +189,7 @@ def _read(file: Path) -> bytes:
 
 def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
     """Parse and merge the layers, then say what they mean; mistakes in meaning show only where the form is right."""
-    from aptui.config_init import Compiler  # noqa: PLC0415  # YAML is paid for only when something changed
+    from aptui.config_init import Compiler  # YAML is paid for only when something changed
 
     trees = _parse(layers, sets)
     shipped, own = reduce(_merge, trees[:_SHIPPED_LAYERS]), reduce(_merge, trees[_SHIPPED_LAYERS:])
@@ -203,7 +203,7 @@ def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Seque
 
 
 def _parse(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> list[Node]:
-    from aptui import config_schema as yaml  # noqa: PLC0415
+    from aptui import config_schema as yaml
 
     trees: list[Node] = []
     mistakes: list[UserError] = []
@@ -242,7 +242,7 @@ def _merge_named(base: Node, top: Node) -> Node:
 
 def _set_layer(text: str) -> Node:
     """Turn `builders.textures.params.format=webp` into a layer that says just that."""
-    from aptui.config_schema import Node, read_yaml  # noqa: PLC0415
+    from aptui.config_schema import Node, read_yaml
 
     key, equals, value = text.partition("=")
     where = f"--set {key}"
@@ -335,7 +335,7 @@ def _refresh_tools(config: Config) -> Config | None:
 
 def unknown_builder(config: Config, name: str, used: str, known: Iterable[str]) -> UserError:
     """Return the error for builder `name` whose `uses:` names one that the registry does not know."""
-    from aptui.config_schema import nearest  # noqa: PLC0415
+    from aptui.config_schema import nearest
 
     return UserError(f"no builder is called '{used}'", where=config.places.get(name, ""), hint=nearest(used, known))
 

@@ -265,7 +265,7 @@ def _checkerboard(side: int, square: int, light: tuple[int, int, int], dark: tup
 def _noise(side: int) -> Image.Image:
     from PIL import Image
 
-    return Image.frombytes("L", (side, side), random.Random(7).randbytes(side * side))  # noqa: S311 -- it is a texture
+    return Image.frombytes("L", (side, side), random.Random(7).randbytes(side * side))
 
 
 def _sprite_sheet() -> Image.Image:
@@ -300,7 +300,7 @@ def _png(picture: Image.Image) -> bytes:
 
 def _sounds() -> Iterator[tuple[str, array[int]]]:
     """Yield (path, samples) of everything played."""
-    chance = random.Random(11)  # noqa: S311 -- it is noise to listen to
+    chance = random.Random(11)
     yield "assets/sounds/chime.wav", _played(0.8, lambda t: math.exp(-4 * t) * math.sin(2 * math.pi * 880 * t))
     yield "assets/sounds/hum.wav", _played(1.0, lambda t: 0.5 * math.sin(2 * math.pi * 55 * t))
     yield "assets/sounds/sweep.wav", _played(1.0, lambda t: 0.6 * math.sin(2 * math.pi * (200 + 900 * t) * t))

@@ -629,7 +629,7 @@ class World:
             if name in texts:
                 continue
             texts[name] = self.text(name)
-            if name.endswith(".s") and texts[name] is not None:
+            if name.endswith(".s") and "FAIL ANALYSIS" not in (texts[name] or "").splitlines():
                 todo += self.needs(Script.parse(texts[name] or ""))
             todo += [
                 name.removesuffix(companion.replaces) + companion.suffix if companion.replaces else f"{name}.{companion.suffix}"
@@ -641,7 +641,9 @@ class World:
     def needs(self, script: Script) -> list[str]:
         """Return the keys of the files that a script includes."""
         keys = self.disk.keys(self.setup.folders)
-        matched = [key for pattern in script.globs for key in keys if wildcard(pattern).fullmatch(key) and self.text(key) is not None]
+        matched = [
+            key for pattern in script.globs for key in keys if wildcard(pattern).fullmatch(key) and self.text(key) is not None
+        ]
         return [*script.includes, *script.jobs_from, *matched]
 
     def _products_before(self, order: ProcessOrder, script: Script) -> list[tuple[str, Digest | None]]:

@@ -335,7 +335,11 @@ class FakeArchive:
 
     def wildcards(self) -> list[tuple[str, PathKey]]:
         return sorted(
-            {(name, self.tables.sources[owner][4]) for name, owner, _builder, kind in self.tables.edges if kind == EdgeKind.WILDCARD}  # type: ignore[misc]
+            {
+                (name, self.tables.sources[owner][4])
+                for name, owner, _builder, kind in self.tables.edges
+                if kind == EdgeKind.WILDCARD
+            }  # type: ignore[misc]
         )
 
     def has_edges(self) -> bool:
@@ -487,7 +491,9 @@ class FakeScanner:
         is_known = known is not None and not _differs(known, fact) and not is_full and not (again and key_of(fact.rel) in again)
         return known if is_known and known is not None else fact
 
-    def _merge(self, parts: Mapping[int, Sequence[FileFact]]) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
+    def _merge(
+        self, parts: Mapping[int, Sequence[FileFact]]
+    ) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
         rank = self._archive.ranks
         return merge_folder([parts[part] for part in sorted(parts, key=lambda item: rank.get(item, len(rank)))])
 

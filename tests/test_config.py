@@ -223,7 +223,7 @@ def test_companions_are_appended_or_replace_an_extension(write: Write) -> None:
         ("cache/linux/a.txt", False),
     ],
 )
-def test_ignore_rules_mean_what_they_mean_in_gitignore(write: Write, path: str, expected: bool) -> None:  # noqa: FBT001  # a table
+def test_ignore_rules_mean_what_they_mean_in_gitignore(write: Write, path: str, expected: bool) -> None:  # a table
     rules = "ignore: ['*.tmp', 'raw/*', old, {regex: 'backup_[0-9]+'}]\n"
     folder = write(f"scan_folders: [{{name: game, path: .}}]\n{rules}")
 
@@ -396,7 +396,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruame
     environment = {**os.environ, "PYTHONPATH": str(Path(config.__file__).parents[1])}
 
     def run() -> list[str]:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)  # noqa: S603
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
         names: list[str] = json.loads(done.stdout)
         return names
 
@@ -456,5 +456,5 @@ def test_a_scan_folder_that_went_away_is_reported_though_no_yaml_changed(write: 
 def test_records_survive_the_compiled_form(write: Write) -> None:
     loaded = load(write(EXAMPLE), workers=1)
 
-    assert config._unpack(json.loads(config.canonical(config.pack(loaded)))) == loaded  # noqa: SLF001
+    assert config._unpack(json.loads(config.canonical(config.pack(loaded)))) == loaded
     assert replace(loaded, name="x") != loaded

@@ -33,7 +33,9 @@ def config(project):
 
 def snapshot(folder):
     return {
-        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file()
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
 
 
@@ -48,7 +50,7 @@ def sources(project, config):
 
 def python_builders(project):
     space = {}
-    exec((project / "builders/wordlist.py").read_text(), space)  # noqa: S102
+    exec((project / "builders/wordlist.py").read_text(), space)
     return {kind.name: kind() for kind in (JsonBuilder, ImageBuilder, AudioBuilder, space["WordListBuilder"])}
 
 
@@ -156,7 +158,9 @@ def test_the_projects_own_builder_depends_on_the_stop_words(project):
     builder = python_builders(project)["wordlist"]
     log = JobLog(lambda *_: None)
     response = builder.create_jobs(
-        CreateJobsRequest("wordlist", str(project / "assets"), "words/poem.words", UUID(int=1), (PlatformInfo("linux"),), {}, {}, log)
+        CreateJobsRequest(
+            "wordlist", str(project / "assets"), "words/poem.words", UUID(int=1), (PlatformInfo("linux"),), {}, {}, log
+        )
     )
 
     (dependency,) = response.source_dependencies
@@ -167,7 +171,7 @@ def test_the_command_is_one_that_runs_here(project, config, tmp_path):
     (entry,) = [each for each in config["builders"] if "command" in each]
     source = project / "assets/signs/exit.up"
 
-    subprocess.run(entry["command"].format(source=source, products_dir=tmp_path, stem="exit"), shell=True, check=True)  # noqa: S602
+    subprocess.run(entry["command"].format(source=source, products_dir=tmp_path, stem="exit"), shell=True, check=True)
 
     assert (tmp_path / "exit.txt").read_text() == source.read_text().upper()
 

@@ -119,7 +119,7 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
 
 def _wished_channels(present: int, options: Mapping[str, Any]) -> int:
     wished = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
-    if wished == 2 and present > 2:  # noqa: PLR2004 -- two is stereo
+    if wished == 2 and present > 2:
         raise _BadSourceError(f"{present} channels cannot become stereo, their places are unknown; use mono or keep")
     if options["format"] == "flac" and wished > MOST_FLAC_CHANNELS:
         raise _BadSourceError(f"flac holds {MOST_FLAC_CHANNELS} channels, this has {wished}; use wav or mono")

@@ -63,7 +63,11 @@ class ImageBuilder:
                 "description": "longest side in pixels; larger pictures are made smaller, with their aspect",
             },
             "scale": {"type": "number", "minimum": 0.001, "maximum": 1, "default": 1, "description": "applied before max_size"},
-            "power_of_two": {"type": "boolean", "default": False, "description": "each side becomes the power of two at or below it"},
+            "power_of_two": {
+                "type": "boolean",
+                "default": False,
+                "description": "each side becomes the power of two at or below it",
+            },
             "grayscale": {"type": "boolean", "default": False},
             "mips": {"type": "boolean", "default": False, "description": "one more product for each halving, down to one pixel"},
         },
@@ -83,7 +87,9 @@ class ImageBuilder:
             picture = _decoded(data, request)
             request.check_cancelled()
             picture = _shaped(picture, options, request)
-            products = [_written(each, level, options, request) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
+            products = [
+                _written(each, level, options, request) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))
+            ]
         except (_BadSourceError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, products)

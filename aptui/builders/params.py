@@ -40,7 +40,9 @@ def checked(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known:
             raise ParamError(f"unknown parameter {_shown(name)}, {_nearest(str(name), [*known])}")
         if not _fits(known[name], value):
-            raise ParamError(f"parameter '{name}' must be {_expected(known[name])}, not {_shown(value)}{_guess(known[name], value)}")
+            raise ParamError(
+                f"parameter '{name}' must be {_expected(known[name])}, not {_shown(value)}{_guess(known[name], value)}"
+            )
     return {name: params.get(name, rule.get("default")) for name, rule in known.items()}
 
 

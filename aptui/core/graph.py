@@ -140,7 +140,7 @@ class Graph:
         if isinstance(fact, Unsettled):
             assembly.waits.add(key)
             return ""
-        if fact is None:
+        if fact is None or key in self._memory.unreadable:
             return fingerprint.MISSING
         if not fact.digest:
             assembly.waits.add(key)

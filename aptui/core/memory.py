@@ -47,6 +47,7 @@ class Memory:
         self.folders: dict[str, PendingFolder] = {}
         self.hashing: set[PathKey] = set()
         self.unstable: set[PathKey] = set()
+        self.unreadable: set[PathKey] = set()
         self.extra: dict[PathKey, FileFact] = {}
         self.has_edges = archive.has_edges()
         self.scan_is_done = True

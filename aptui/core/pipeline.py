@@ -226,12 +226,14 @@ class Pipeline:
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
         self.memory.put_folder(pending)
+        self._drop_file_rows(event, gone)
         for key in sorted(gone):
             self._gone(key)
         for fact, others in event.clashes:
             self._clash(fact, others)
         keys = [key_of(fact.rel) for fact in event.facts]
         self.memory.take_extra(pending, set(keys))
+        self.memory.unreadable.difference_update(keys)
         self.memory.load(keys)
         unread: list[tuple[PathKey, FileFact]] = []
         for key, fact in zip(keys, event.facts, strict=True):
@@ -251,6 +253,13 @@ class Pipeline:
             self._wake(key)
         self._close_folder(pending)
         self._spread({*gone, *(key for key in keys if key not in pending.open)})
+
+    def _drop_file_rows(self, event: FolderSeen, gone: set[PathKey]) -> None:
+        """Drop the rows of files that are no more, or lie elsewhere now, or are spelled otherwise."""
+        now = {key_of(fact.rel): (fact.scan_folder, fact.rel) for fact in event.facts}
+        for key, fact in self.memory.archive.files([*sorted(gone), *now]).items():
+            if now.get(key) != (fact.scan_folder, fact.rel):
+                self.ledger.put("drop_file", (fact.scan_folder, fact.rel))
 
     @staticmethod
     def _winners(event: FolderSeen) -> dict[PathKey, FileFact]:
@@ -291,6 +300,7 @@ class Pipeline:
                 continue  # it went while it was read
             self.memory.hashing.discard(key)
             self.memory.unstable.discard(key)
+            self.memory.unreadable.discard(key)
             pending = self.memory.folders.get(parent(key))
             if pending is not None and key in pending.winners:
                 pending.winners[key] = fact
@@ -384,7 +394,6 @@ class Pipeline:
                     self.ledger.put("drop_edges", (source.uuid, builder))
             self.ledger.flush_puts()
             self.ledger.put("drop_source", (source.id,))
-            self.ledger.put("drop_file", (source.scan_folder, source.rel))
             self.memory.reindex(source, self.memory.targets(source))
             self.memory.forget(source, self.ledger.ticket)
             self.ledger.touched.pop(source, None)
@@ -399,6 +408,7 @@ class Pipeline:
 
     def _unreadable(self, key: PathKey, text: str) -> None:
         self.memory.hashing.discard(key)
+        self.memory.unreadable.add(key)
         fact = self._fact_of(key)
         if fact is not None:
             self._trouble(key, fact, f"'{fact.rel}' cannot be read: {text}", drops_jobs=False)
@@ -1123,6 +1133,8 @@ class Pipeline:
                         self._force(other, f"asked for by '{job.source.rel}'")
 
     def _force(self, job: Job, reason: str) -> None:
+        if not self._is_configured(job):
+            return
         job.is_forced, job.reason = True, reason
         source = job.source
         found = self.memory.file(source.key)

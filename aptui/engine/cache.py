@@ -124,7 +124,7 @@ class Cache:
             if leftovers:
                 import subprocess
 
-                subprocess.run(  # noqa: S603  # deleting a big old tree must not hold anybody up: the shell leaves `rm` behind
+                subprocess.run(  # deleting a big old tree must not hold anybody up: the shell leaves `rm` behind
                     ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *leftovers],
                     start_new_session=True,
                     check=False,
@@ -190,7 +190,9 @@ class Cache:
         if with_stale:
             self.delete(name for commit in with_stale for name in commit.stale)
             writer.finish({}, [commit.run_key for commit in with_stale])
-        moved = {commit.run_key for commit in done if len(commit.products) == 1 and commit.products[0][0] == self._staged(commit.run_key)}
+        moved = {
+            commit.run_key for commit in done if len(commit.products) == 1 and commit.products[0][0] == self._staged(commit.run_key)
+        }
         self.discard(commit.run_key for commit in order.commits if commit.run_key not in moved)
         return [commit.run_key for commit in done], failed
 

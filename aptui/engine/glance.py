@@ -106,7 +106,9 @@ def _told(walk: Walk, start: Sequence[tuple[str, list[Part]]], digests: Digests)
     before, said = walk.files_seen, len(walk.sentences)
     glance = Glance()
     _walk_all(walk, start, digests, glance)
-    differing = [(folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in glance.differing]
+    differing = [
+        (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in glance.differing
+    ]
     return marshal.dumps((glance.kept, differing, walk.files_seen - before, walk.sentences[said:]))
 
 
@@ -118,7 +120,9 @@ def _add(glance: Glance, walk: Walk, answer: bytes, others: Sequence[tuple[str, 
     glance.kept.extend(kept)
     folders = {folder.id: folder for folder in walk.scan_folders}
     for folder, parts in differing:
-        glance.differing.append((folder, [Part(folders[scan_folder], rel, path, is_bare) for scan_folder, rel, path, is_bare in parts]))
+        glance.differing.append(
+            (folder, [Part(folders[scan_folder], rel, path, is_bare) for scan_folder, rel, path, is_bare in parts])
+        )
     walk.files_seen += files_seen
     walk.sentences.extend(sentences)
 

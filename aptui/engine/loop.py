@@ -150,7 +150,9 @@ class Engine:
         self._closing.callback(self._close_wake)
         self.writer = Writer(opening.database, self._rows_saved, self._writer_failed)
         self._closing.callback(self.writer.close)
-        ids, dropped = self.writer.sync_scan_folders([(item.name, item.path, item.order) for item in self.config.project.scan_folders])
+        ids, dropped = self.writer.sync_scan_folders(
+            [(item.name, item.path, item.order) for item in self.config.project.scan_folders]
+        )
         folders = tuple(replace(folder, id=ids[folder.name]) for folder in self.config.project.scan_folders)
         self.project = replace(self.config.project, builders=opening.builders, scan_folders=folders, workers=self.config.workers)
         self._roots = {folder.id: folder.path for folder in folders}
@@ -176,7 +178,9 @@ class Engine:
         if self._pool is None:
             from aptui.engine.pool import Pool
 
-            self._pool = Pool(self.project.builders, self.project.platforms, self.config.workers, self._selector, self._pool_results)
+            self._pool = Pool(
+                self.project.builders, self.project.platforms, self.config.workers, self._selector, self._pool_results
+            )
             self._closing.callback(self._pool.close, _GRACE_S)
         return self._pool
 
@@ -253,7 +257,12 @@ class Engine:
 
     def _is_idle(self) -> bool:
         is_saved = self._saved_ticket >= self.pipeline.ledger.ticket - 1
-        return self._scan is None and self.pipeline.is_idle and is_saved and not (self._again or self._hash_orders or self._hash_waiting or self._results)
+        return (
+            self._scan is None
+            and self.pipeline.is_idle
+            and is_saved
+            and not (self._again or self._hash_orders or self._hash_waiting or self._results)
+        )
 
     def _hold_s(self, now: float) -> float:
         """Return how long results are held back so that more of them share a commit; 0 when all that runs has reported.
@@ -308,7 +317,7 @@ class Engine:
         for notice in notices:
             self.tell(notice)
 
-    def _perform(self, command: Command) -> None:
+    def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
         match command:
             case StartRuns():
                 self._is_dirty = True
@@ -421,7 +430,7 @@ class Engine:
             digest = b""
         return scan_folder, folder, digest, tuple(facts)
 
-    def _log_name(self, job: Job, builder: str) -> str:
+    def _log_name(self, job: Job, _builder: str) -> str:
         names = {folder.id: folder.name for folder in self.project.scan_folders}
         if job.is_analysis:
             return joblog.analysis_log_name(job.source.rel, job.builder)

@@ -254,7 +254,12 @@ class Pool:
     def _on_run(self, slot: _Slot, kind: wire.Kind, result: AnalyseResult | RunResult) -> None:
         message = slot.messages[0] if slot.messages else None
         order = message.current if message else None
-        if message is None or order is None or order.run_key != result.run_key or (kind is wire.Kind.RAN) != isinstance(result, RunResult):
+        if (
+            message is None
+            or order is None
+            or order.run_key != result.run_key
+            or (kind is wire.Kind.RAN) != isinstance(result, RunResult)
+        ):
             raise wire.WireError(f"an answer for the run {result.run_key}, which was not due")
         text = slot.member.take_output(result.run_key)
         self._answered.add(order.builder)

@@ -84,7 +84,7 @@ class Member:
         self.send(wire.encode(wire.Kind.SETUP, replace(start.setup, nonce=self._nonce)))
 
     def _spawn(self, start: Start) -> None:
-        import subprocess  # noqa: PLC0415 - 10 ms that an engine without work does not spend
+        import subprocess
 
         self._channel, theirs = socket.socketpair()
         self._output, writer = os.pipe2(os.O_CLOEXEC)

@@ -190,7 +190,9 @@ def _check_own_names(files: dict[str, Answer], paths: list[str]) -> None:
             if not re.fullmatch(r"[^\s\x00-\x1f/:]+", found.name):
                 raise UserError(f"the builder name {found.name!r} has blanks, slashes or colons in it", where=path)
             if found.name in seen:
-                raise UserError(f"the builder {found.name!r} is also in {seen[found.name]!r}", where=path, hint="rename one of them")
+                raise UserError(
+                    f"the builder {found.name!r} is also in {seen[found.name]!r}", where=path, hint="rename one of them"
+                )
             seen[found.name] = path
 
 
@@ -237,11 +239,11 @@ def _digest_of(path: str) -> str:
 
 
 def _ask(questions: list[Question]) -> list[Answer]:
-    import subprocess  # noqa: PLC0415 - hardly ever needed: see the head of this file
+    import subprocess
 
     import msgspec
 
-    from aptui.engine.pool_member import python_command, python_environment  # noqa: PLC0415 - as above
+    from aptui.engine.pool_member import python_command, python_environment
 
     try:
         ended = subprocess.run(

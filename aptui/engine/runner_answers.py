@@ -32,7 +32,9 @@ def plans_and_edges(
     try:
         for job in response.jobs:
             if job.platform not in order.platforms and job.platform != COMMON_PLATFORM:
-                log.write(LogLevel.WARNING, f"job {job.job_key!r} is for the platform {job.platform!r}, which was not asked for; dropped")
+                log.write(
+                    LogLevel.WARNING, f"job {job.job_key!r} is for the platform {job.platform!r}, which was not asked for; dropped"
+                )
                 continue
             if job.additional_fingerprint and not builder.analysis_fingerprint:
                 raise Refused("the builder gives a job an additional fingerprint, but has no analysis_fingerprint itself")

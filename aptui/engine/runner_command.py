@@ -21,9 +21,7 @@ from functools import lru_cache
 from aptui.engine.runner_output import KEPT_BYTES, BoundedText
 from aptui.engine.runner_processes import kill_group, signal_name
 
-PLACEHOLDER = re.compile(
-    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
-)
+PLACEHOLDER = re.compile(r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}")
 _SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
@@ -264,9 +262,9 @@ _DEPFILE_ESCAPE = re.compile(r"\\([ #:])|\$\$")
 
 
 def parse_depfile(text: str) -> Iterator[str]:
-    """Yield the prerequisites of all rules in a Makefile-style dependency file, as gcc, glslc, dxc and others write them.
+    r"""Yield the prerequisites of all rules in a Makefile-style dependency file, as gcc, glslc, dxc and others write them.
 
-    Lines continue after a backslash; `\\ `, `\\#` and `\\:` stand for the second character, `$$` for a dollar sign.
+    Lines continue after a backslash; `\ `, `\#` and `\:` stand for the second character, `$$` for a dollar sign.
     """
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         is_target = True

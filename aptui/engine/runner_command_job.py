@@ -141,7 +141,10 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return list(commands.parse_depfile(file.read()))
     except FileNotFoundError:
-        log.write(LogLevel.WARNING, f"the command wrote no dependency file {os.path.basename(path)!r}: a change of what it reads is not noticed")
+        log.write(
+            LogLevel.WARNING,
+            f"the command wrote no dependency file {os.path.basename(path)!r}: a change of what it reads is not noticed",
+        )
         return []
 
 

@@ -1,4 +1,4 @@
-"""A look at builder classes in a process of its own: what is their version, what do they want, of which files is their code?
+"""A look at builder classes in a process of its own: their version, what they want, the files of their code.
 
 Reads a list of `Question` as JSON from stdin, writes a list of `Answer` to stdout. Each question is answered in a fork, so that a builder
 that dies at its import, or changes the interpreter, spoils no other answer. `registry` is the only caller.

@@ -48,7 +48,7 @@ def find_entry_point(name: str) -> str:
     Raises:
         NoSuchBuilder: no installed package has it.
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms that a worker hardly ever needs
+    from importlib.metadata import entry_points
 
     found = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name not in found:

@@ -62,7 +62,7 @@ class BoundedText:
         return bool(self.head)
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that were kept, decoded (bytes that are no UTF-8 as `\\xNN`), with a note where some were left out."""
+        r"""Yield the lines that were kept, decoded (bytes that are no UTF-8 as `\xNN`), with a note where some were left out."""
         tail = self.tail
         if not self.dropped_count:
             yield from _decoded(bytes(self.head) + tail)
@@ -81,7 +81,9 @@ def _decoded(data: bytes) -> list[str]:
 
 def bounded_lines(lines: Iterable[str]) -> list[str]:
     """Return the first and the last lines of a long text, with a note between them."""
-    every = [line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} [… {len(line) - LINE_CHARS} characters …]" for line in lines]
+    every = [
+        line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} [… {len(line) - LINE_CHARS} characters …]" for line in lines
+    ]
     excess = len(every) - 2 * KEPT_LINES
     if excess <= 0:
         return every

@@ -165,7 +165,9 @@ class _Run:
         remove_tree(self.folders.temp if outcome is Outcome.SUCCEEDED else self.folders.staging)
 
     def _call_command(self) -> None:
-        job = run_command(self.order, self.builder, self.folders, self.source, {**self._params(), **_json(self.order.params)}, self.log)
+        job = run_command(
+            self.order, self.builder, self.folders, self.source, {**self._params(), **_json(self.order.params)}, self.log
+        )
         self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
         if job.error:
             raise Refused(job.error)
@@ -240,7 +242,9 @@ def _dependency_digest(path: str) -> str:
         return ""
     except OSError:
         return ""
-    if time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > 2_000_000_000:  # younger ones may change within one tick of the clock
+    if (
+        time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > 2_000_000_000
+    ):  # younger ones may change within one tick of the clock
         if len(_known_digests) > 20_000:
             _known_digests.clear()
         _known_digests[path] = files.stat_key(found), digest.hex()

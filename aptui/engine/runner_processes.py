@@ -15,7 +15,7 @@ _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver"
 
 
 def _prctl(option: int, value: int) -> None:
-    import ctypes  # noqa: PLC0415 - the engine needs it only when it starts workers
+    import ctypes
 
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

@@ -136,9 +136,7 @@ def _stage(product: JobProduct, name: str, index: int, folders: Folders) -> Stag
             staged = f"{folders.staging}/moved-{index}"
             os.rename(path, staged)
         hashes = files.hash_file(staged)[0]
-    return StagedProduct(
-        to_text(os.fsencode(staged)), name, product.sub_id, product.asset_type.bytes, int(product.flags), *hashes
-    )
+    return StagedProduct(to_text(os.fsencode(staged)), name, product.sub_id, product.asset_type.bytes, int(product.flags), *hashes)
 
 
 def _lstat(path: str, shown: str) -> os.stat_result:

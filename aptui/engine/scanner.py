@@ -118,7 +118,11 @@ class Scanner:
         return self._report(folder, entries, digests)
 
     def _report(
-        self, folder: str, entries: list[tuple[Part, list[Entry]]], digests: dict[int, bytes], again: frozenset[PathKey] | None = None
+        self,
+        folder: str,
+        entries: list[tuple[Part, list[Entry]]],
+        digests: dict[int, bytes],
+        again: frozenset[PathKey] | None = None,
     ) -> FolderSeen | None:
         """Say how the folder differs from what is remembered; with `again`, these files must be read anew and the answer is never None."""
         before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
@@ -142,7 +146,9 @@ class Scanner:
         rows = tuple((scan_folder, digests.get(scan_folder, b""), tuple(facts)) for scan_folder, facts in facts_of.items())
         return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows)
 
-    def _merge(self, parts: Mapping[int, Sequence[FileFact]]) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
+    def _merge(
+        self, parts: Mapping[int, Sequence[FileFact]]
+    ) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
         last = len(self._rank)
         return merge_folder([parts[scan_folder] for scan_folder in sorted(parts, key=lambda item: self._rank.get(item, last))])
 
@@ -153,7 +159,12 @@ class Scanner:
             if self._walk.is_ignored(rel):
                 continue
             known = old.get((scan_folder, rel))
-            is_same = known is not None and (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (size, mtime_ns, ctime_ns, inode)
+            is_same = known is not None and (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
+                size,
+                mtime_ns,
+                ctime_ns,
+                inode,
+            )
             if is_same and known is not None and not (self._is_full and known.digest):
                 yield known
             else:

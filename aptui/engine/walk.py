@@ -144,11 +144,14 @@ def text_of(name: str) -> str:
 
 
 def _owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the paths below `folder` that the walk of it must not enter, and those whose direct files it must leave alone: scan folders
-    that stand earlier, the second kind those that are not recursive.
+    """Return the paths below `folder` that the walk of it must not enter, and those whose direct files it must leave alone.
+
+    Both are scan folders that stand earlier; the second kind are those that are not recursive.
     """
     earlier = [other for other in folders[: folders.index(folder)] if other.path.startswith(folder.path + "/")]
-    return frozenset(other.path for other in earlier if other.recursive), frozenset(other.path for other in earlier if not other.recursive)
+    return frozenset(other.path for other in earlier if other.recursive), frozenset(
+        other.path for other in earlier if not other.recursive
+    )
 
 
 def _is_inside_earlier(folder: ScanFolder, folders: Sequence[ScanFolder]) -> bool:

@@ -79,7 +79,15 @@ _TYPES: dict[Kind, object] = {
     Kind.RETIRE: Note,
 }
 
-Record = Setup | Note | HashOrder | HashResult | AnalyseResult | RunResult | Sequence[AnalyseOrder | ProcessOrder | CopyOrder | RunResult]
+Record = (
+    Setup
+    | Note
+    | HashOrder
+    | HashResult
+    | AnalyseResult
+    | RunResult
+    | Sequence[AnalyseOrder | ProcessOrder | CopyOrder | RunResult]
+)
 _encoder = msgspec.msgpack.Encoder()
 
 

@@ -82,7 +82,7 @@ class Worker:
         return copy_files(orders)
 
     def _run(self, kind: wire.Kind, order: AnalyseOrder | ProcessOrder) -> None:
-        from aptui.engine import runner_process  # noqa: PLC0415 - a worker that only copies never needs it
+        from aptui.engine import runner_process
 
         builder = self._builders.get(order.builder)
         self._runs += 1
@@ -103,7 +103,7 @@ class Worker:
     def _load(self, builder: Builder) -> Any:
         instance = self._instances.get(builder.name)
         if instance is None:
-            from aptui.engine.runner_load import load_class  # noqa: PLC0415 - see above
+            from aptui.engine.runner_load import load_class
 
             instance = self._instances[builder.name] = load_class(builder.origin)()
         return instance
@@ -146,7 +146,7 @@ class Worker:
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:
-    from aptui.engine.runner_process import Terminated  # noqa: PLC0415 - see `_run`
+    from aptui.engine.runner_process import Terminated
 
     raise Terminated
 
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a worker, or with `--describe` the look at builder classes that `registry` asks for."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["--describe"]:
-        from aptui.engine.runner_describe import main as describe  # noqa: PLC0415 - a different program
+        from aptui.engine.runner_describe import main as describe
 
         describe()
         _leave(0)
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - the last border: say why, and let the engine see the status
         if type(error).__name__ == "Terminated":
             _leave(0)
-        import traceback  # noqa: PLC0415 - only now
+        import traceback
 
         traceback.print_exc()
         _leave(70)

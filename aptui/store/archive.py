@@ -92,7 +92,9 @@ class DatabaseArchive:
         self._ranks = dict(ranks)
         self._folders: OrderedDict[str, dict[PathKey, FileFact]] = OrderedDict()
         try:
-            self._database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+            )
             self._database.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
             raise host_error(path, error) from error
@@ -273,7 +275,9 @@ class DatabaseArchive:
             JOIN aptui_sources o ON o.source_id = j.SourcePK"""
         listed = f"{sql} JOIN json_each(?) k ON k.value = c.name ORDER BY c.job_id"
         found: dict[str, list[tuple[int, PathKey]]] = {}
-        for name, job_id, key in self._ask_all(listed, names) if names else self._database.execute(f"{sql} ORDER BY c.name, c.job_id"):
+        for name, job_id, key in (
+            self._ask_all(listed, names) if names else self._database.execute(f"{sql} ORDER BY c.name, c.job_id")
+        ):
             found.setdefault(name, []).append((job_id, PathKey(key)))
         return found
 
@@ -306,7 +310,9 @@ class DatabaseArchive:
 
     def scan_folder_ids(self) -> dict[str, int]:
         """Return {name in lower case: ScanFolderID}."""
-        return {name.lower(): number for name, number in self._database.execute("SELECT PortableKey, ScanFolderID FROM ScanFolders")}
+        return {
+            name.lower(): number for name, number in self._database.execute("SELECT PortableKey, ScanFolderID FROM ScanFolders")
+        }
 
     def has_intents(self) -> bool:
         """Return whether a commit was left half done."""

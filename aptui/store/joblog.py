@@ -227,7 +227,9 @@ class EngineLog:
         except OSError as error:
             raise HostError(f"the log '{self._path}' cannot be written: {error.strerror}") from error
         ruler = "=" * 60
-        self.append(*(LogRecord(LogLevel.INFO, "none", text, started_ms) for text in (ruler, "AzFramework File Logging New Run", ruler)))
+        self.append(
+            *(LogRecord(LogLevel.INFO, "none", text, started_ms) for text in (ruler, "AzFramework File Logging New Run", ruler))
+        )
 
     def append(self, *records: LogRecord) -> None:
         """Append records; a full log is rolled before."""

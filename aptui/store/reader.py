@@ -32,7 +32,9 @@ _SHOWN = {
     JobState.CANCELLED.value: "cancelled",
 }
 
-_STATE_SQL = "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
+_STATE_SQL = (
+    "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
+)
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE(o.reason, ''),
@@ -278,7 +280,9 @@ class Reader:
 
     def products_of(self, job_id: int) -> list[ProductRow]:
         """Return the products of a job, in the order in which it made them."""
-        return [ProductRow(*row) for row in self._database.execute(f"{_PRODUCTS_SQL} WHERE p.JobPK = ? ORDER BY p.ProductID", (job_id,))]
+        return [
+            ProductRow(*row) for row in self._database.execute(f"{_PRODUCTS_SQL} WHERE p.JobPK = ? ORDER BY p.ProductID", (job_id,))
+        ]
 
     def edges_of(self, source_id: int) -> list[EdgeRow]:
         """Return what a source depends on."""
@@ -348,13 +352,13 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
         said = "is no asset database" if version is None else f"has version {version}, not {O3DE_VERSION}"
         raise UserError(f"'{path}' {said}")
     if "aptui_state" not in tables:
-        from aptui.store.tables import own_tables_sql  # noqa: PLC0415 (peewee: 0.1 s, for a foreign database only)
+        from aptui.store.tables import own_tables_sql
 
         for statement in own_tables_sql():
             database.execute(statement)
 
 
-def _searcher(text: str) -> Any:  # noqa: ANN401 (a bound method of a compiled pattern, or its stand-in)
+def _searcher(text: str) -> Any:
     if not text:
         return lambda _name: True
     try:

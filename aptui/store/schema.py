@@ -143,7 +143,9 @@ def _judge(path: Path, database: sqlite3.Connection) -> str | None:
         return "was written by O3DE's Asset Processor"
     own = _number(database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone())
     if own > OWN_VERSION:
-        raise UserError(f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder")
+        raise UserError(
+            f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"
+        )
     return None if own == OWN_VERSION else f"has the old schema {own}"
 
 
@@ -166,7 +168,7 @@ def _set_aside(path: Path, obstacle: str) -> str:
 
 
 def _create(path: Path) -> None:
-    from aptui.store.tables import creation_sql  # noqa: PLC0415 (peewee: 0.1 s, only when a database is made)
+    from aptui.store.tables import creation_sql
 
     with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")

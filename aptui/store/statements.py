@@ -38,7 +38,13 @@ def _uuid_sql(column: str) -> str:
 
 def job_stat_sql(scan_folder: str = "f", source: str = "s", job: str = "j") -> str:
     """Return the SQL expression of a job's name in Stats (spec/surface.md §3.6), for these table aliases."""
-    parts = (f"{scan_folder}.ScanFolder", f"{source}.SourceName", f"{job}.JobKey", f"{job}.Platform", _uuid_sql(f"{job}.BuilderGuid"))
+    parts = (
+        f"{scan_folder}.ScanFolder",
+        f"{source}.SourceName",
+        f"{job}.JobKey",
+        f"{job}.Platform",
+        _uuid_sql(f"{job}.BuilderGuid"),
+    )
     return "'ProcessJob,' || " + " || ',' || ".join(parts)
 
 
@@ -116,8 +122,8 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     ),
     "put_edge": (
         (
-            "INSERT INTO SourceDependency(SourceGuid, BuilderGuid, DependsOnSource, TypeOfDependency, SubIds, FromAssetId) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            """INSERT INTO SourceDependency(SourceGuid, BuilderGuid, DependsOnSource, TypeOfDependency, SubIds, FromAssetId)
+            VALUES (?, ?, ?, ?, ?, ?)""",
             itemgetter(0, 1, 3, 4, 5, 6),
         ),
         (_replace("aptui_edges", 4), _lower_target),
@@ -125,8 +131,8 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "put_run": (
         (_replace("aptui_runs", 9), None),
         (
-            "DELETE FROM aptui_runs WHERE job_id = ?1 AND run_key <= "
-            f"(SELECT run_key FROM aptui_runs WHERE job_id = ?1 ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})",
+            f"""DELETE FROM aptui_runs WHERE job_id = ?1 AND run_key <=
+            (SELECT run_key FROM aptui_runs WHERE job_id = ?1 ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})""",
             _first,
         ),
     ),

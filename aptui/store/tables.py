@@ -481,5 +481,3 @@ def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> Iterat
                 message = f"peewee wants parameters in the schema of {model.__name__}"
                 raise AssertionError(message)
             yield sql
-
-

@@ -175,14 +175,17 @@ def tools(bench: Bench) -> None:
         shutil.copyfile(bench.sources / path, chosen / path)
     project = bench.project(
         "tools",
-        f'platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {chosen}}}]\nbuilders:\n'
+        f"platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {chosen}}}]\nbuilders:\n"
         '  - {name: all, patterns: ["*"], version: 1, command: "cp {source} {products_dir}/{name}", products: ["*"]}\ncache: Cache\n',
     )
     cost, did = bench.build(project)
     if did["jobs_run"] != count:
         raise SystemExit(f"{did['jobs_run']} jobs run instead of {count}")
     bare = _bare_popen(bench, chosen, bench.paths[:count])
-    say("tools", f"{count / cost.wall_s:.0f}/s against two Popen at a time {count / bare:.0f}/s: {bare / cost.wall_s:.2f} × (target ≥ 0.9)")
+    say(
+        "tools",
+        f"{count / cost.wall_s:.0f}/s against two Popen at a time {count / bare:.0f}/s: {bare / cost.wall_s:.2f} × (target ≥ 0.9)",
+    )
 
 
 def _bare_popen(bench: Bench, root: Path, paths: list[str]) -> float:
@@ -228,7 +231,10 @@ def full_scan(bench: Bench) -> None:
     cost, _did = bench.build(project, "--full-scan")
     settle()
     hashed = run(["sh", "-c", "find . -type f -print0 | xargs -0 -P2 -n 500 cat >/dev/null"], cwd=bench.sources)
-    say("full scan", f"{cost.wall_s:.2f} s, reading by two {hashed.wall_s:.2f} s: {cost.wall_s / hashed.wall_s:.2f} × (target ≤ 1.5)")
+    say(
+        "full scan",
+        f"{cost.wall_s:.2f} s, reading by two {hashed.wall_s:.2f} s: {cost.wall_s / hashed.wall_s:.2f} × (target ≤ 1.5)",
+    )
 
 
 def main() -> None:

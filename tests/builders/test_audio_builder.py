@@ -144,7 +144,9 @@ def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_
 
 
 def test_ogg_cannot_be_made(bench):
-    assert bench.analyse({"format": "ogg"}).error == "builder 'mine' (audio): parameter 'format' must be one of wav, flac, not 'ogg'"
+    assert (
+        bench.analyse({"format": "ogg"}).error == "builder 'mine' (audio): parameter 'format' must be one of wav, flac, not 'ogg'"
+    )
 
 
 def test_platforms_may_differ(bench):

@@ -45,7 +45,9 @@ def test_a_png_stays_the_same_picture(bench):
 
 
 @pytest.mark.parametrize("wished", ["png", "webp", "jpeg"])
-@pytest.mark.parametrize(("kind", "source"), [("PNG", "a.png"), ("JPEG", "a.JPG"), ("TGA", "a.tga"), ("BMP", "a.bmp"), ("GIF", "a.gif")])
+@pytest.mark.parametrize(
+    ("kind", "source"), [("PNG", "a.png"), ("JPEG", "a.JPG"), ("TGA", "a.tga"), ("BMP", "a.bmp"), ("GIF", "a.gif")]
+)
 def test_every_format_becomes_every_wished_one(bench, kind, source, wished):
     image = only(bench.made(bench.write(source, encoded(picture(), kind)), format=wished))
 
@@ -152,7 +154,10 @@ def test_mips_go_down_to_one_pixel_with_the_level_in_the_sub_id(bench):
     response = bench.process(source, mips=True)
 
     assert response.result is Result.SUCCESS
-    found = [(product.path, product.sub_id, opened((bench.products_dir / product.path).read_bytes()).size) for product in response.products]
+    found = [
+        (product.path, product.sub_id, opened((bench.products_dir / product.path).read_bytes()).size)
+        for product in response.products
+    ]
     assert found == [
         ("rock.png", 0, (20, 5)),
         ("rock.mip1.png", 0x10000, (10, 2)),
@@ -179,7 +184,10 @@ def test_a_picture_with_too_many_mip_levels_fails(bench):
 def test_a_side_too_long_for_the_format_fails(bench, wished, longest):
     source = bench.write("a.png", encoded(Image.new("1", (longest + 1, 1))))
 
-    assert bench.error(source, format=wished) == f"a.png: {wished} holds {longest} pixels a side, this is {longest + 1}x1; set max_size"
+    assert (
+        bench.error(source, format=wished)
+        == f"a.png: {wished} holds {longest} pixels a side, this is {longest + 1}x1; set max_size"
+    )
 
 
 PARAMS = [

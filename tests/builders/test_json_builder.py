@@ -98,7 +98,9 @@ def test_the_digest_of_the_bytes_read_is_remembered(bench):
     bench.write("a.json", "[]")
     folder = str(bench.folder)
     log = JobLog(lambda *_: None)
-    request = ProcessJobRequest("m", f"{folder}/assets", "a.json", UUID(int=1), PlatformInfo("linux"), "m", {}, {}, "", folder, folder, log)
+    request = ProcessJobRequest(
+        "m", f"{folder}/assets", "a.json", UUID(int=1), PlatformInfo("linux"), "m", {}, {}, "", folder, folder, log
+    )
 
     bench.builder.process_job(request)
 

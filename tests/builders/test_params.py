@@ -86,7 +86,10 @@ def test_a_wrong_value_fails_analysis_naming_the_nearest_value(bench):
 def test_a_wrong_value_of_one_platform_names_it(bench):
     error = bench.analyse({}, {"server": {"max_size": "big"}}).error
 
-    assert error == "builder 'mine' (image), platform 'server': parameter 'max_size' must be an integer from 1 to 65500 or null, not 'big'"
+    assert (
+        error
+        == "builder 'mine' (image), platform 'server': parameter 'max_size' must be an integer from 1 to 65500 or null, not 'big'"
+    )
 
 
 def test_a_long_or_many_lined_value_stays_one_short_line(bench):

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import ClassVar
 
 from aptui.sdk import (
     CreateJobsRequest,
@@ -60,7 +61,7 @@ class Talkative(Base):
         print("hello from print")
         print("W: mind the gap")
         sys.stderr.write("error: stubbed a toe\n")
-        os.system("echo from a child")  # noqa: S605, S607
+        os.system("echo from a child")
         request.log.warning("said properly", where="here")
 
 
@@ -205,7 +206,7 @@ class ForkReturns(Base):
 
 class LeaksFiles(Base):
     name = "leaks_files"
-    kept: list[int] = []
+    kept: ClassVar[list[int]] = []
 
     def act(self, request):
         self.kept += [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
@@ -213,7 +214,7 @@ class LeaksFiles(Base):
 
 class LeaksAllFiles(Base):
     name = "leaks_all_files"
-    kept: list[int] = []
+    kept: ClassVar[list[int]] = []
 
     def act(self, request):
         while True:

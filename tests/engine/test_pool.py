@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from pathlib import Path
 
 import pytest
 import xxhash
@@ -53,8 +54,13 @@ def test_a_message_of_many_orders_is_answered_one_by_one_in_order(harness):
     assert [result.run_key for result in results] == list(pool.results)
     product = results[3].products[0]
     assert product.name == "d/f3.out"
-    data = open(product.staged, "rb").read()
-    assert (data, product.digest, product.hash64, product.size) == (b"HELLO", hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), 5)
+    data = Path(product.staged).read_bytes()
+    assert (data, product.digest, product.hash64, product.size) == (
+        b"HELLO",
+        hashlib.sha256(data).digest(),
+        xxhash.xxh64_intdigest(data),
+        5,
+    )
     assert results[3].source_digest == hashlib.sha256(b"hello").digest()
     assert results[3].log == ()
 
@@ -91,12 +97,16 @@ def test_copies_come_in_one_batch_hashed_and_equal(harness):
     pool.source("big.bin", big)
     pool.source("small.txt", b"small")
     pool.source("same.txt", b"same")
-    orders = [pool.copy_order("big.bin"), pool.copy_order("small.txt"), pool.copy_order("same.txt", hashlib.sha256(b"same").digest())]
+    orders = [
+        pool.copy_order("big.bin"),
+        pool.copy_order("small.txt"),
+        pool.copy_order("same.txt", hashlib.sha256(b"same").digest()),
+    ]
 
     results = pool.run(*orders, pool.copy_order("gone.txt"))
 
     assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 3 + [Outcome.STALE]
-    assert [open(result.products[0].staged, "rb").read() for result in results[:2]] == [big, b"small"]
+    assert [Path(result.products[0].staged).read_bytes() for result in results[:2]] == [big, b"small"]
     assert results[0].source_digest == hashlib.sha256(big).digest()
     assert (results[0].products[0].hash64, results[0].products[0].size) == (xxhash.xxh64_intdigest(big), len(big))
     assert results[2].products[0].staged == ""

@@ -19,7 +19,9 @@ DIGESTS = st.one_of(st.just(b""), st.binary(min_size=32, max_size=32))
 @st.composite
 def folders(draw: st.DrawFn) -> list[FileFact]:
     spellings = draw(st.sampled_from([("",), ("Tex",), ("Tex", "tex"), ("a/Ä", "A/ä")]))
-    rows = draw(st.lists(st.tuples(st.sampled_from(spellings), NAMES, SIGNED, SIGNED, SIGNED, UNSIGNED, DIGESTS, UNSIGNED), max_size=8))
+    rows = draw(
+        st.lists(st.tuples(st.sampled_from(spellings), NAMES, SIGNED, SIGNED, SIGNED, UNSIGNED, DIGESTS, UNSIGNED), max_size=8)
+    )
     return [
         FileFact(7, RelPath(f"{folder}/{name}" if folder else name), size, mtime, ctime, inode, Digest(digest), hash64)
         for folder, name, size, mtime, ctime, inode, digest, hash64 in rows

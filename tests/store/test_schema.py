@@ -38,10 +38,26 @@ def test_columns_of_jobs_are_those_of_o3de_in_their_order(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(Jobs)")]
 
-    assert columns == (
-        "JobID SourcePK JobKey Fingerprint Platform BuilderGuid Status JobRunKey FailureCauseSourcePK FailureCauseFingerprint "
-        "FirstFailLogTime FirstFailLogFile LastFailLogTime LastFailLogFile LastLogTime LastLogFile ErrorCount WarningCount"
-    ).split()
+    assert columns == [
+        "JobID",
+        "SourcePK",
+        "JobKey",
+        "Fingerprint",
+        "Platform",
+        "BuilderGuid",
+        "Status",
+        "JobRunKey",
+        "FailureCauseSourcePK",
+        "FailureCauseFingerprint",
+        "FirstFailLogTime",
+        "FirstFailLogFile",
+        "LastFailLogTime",
+        "LastFailLogFile",
+        "LastLogTime",
+        "LastLogFile",
+        "ErrorCount",
+        "WarningCount",
+    ]
 
 
 def test_an_up_to_date_database_is_left_alone_and_does_not_import_peewee(path: Path) -> None:

@@ -64,8 +64,12 @@ def test_put_changes_what_is_there(store: Store) -> None:
         put_file=[(1, "Textures/a.png", 0, 5, 6)],
     )
 
-    assert store.rows("SELECT SourceName, path_key FROM Sources JOIN aptui_sources ON source_id = SourceID") == [("Moved.png", "moved.png")]
-    assert store.rows("SELECT Fingerprint, Status, state, error FROM Jobs JOIN aptui_jobs ON job_id = JobID") == [(8, 2, "failed", "broken")]
+    assert store.rows("SELECT SourceName, path_key FROM Sources JOIN aptui_sources ON source_id = SourceID") == [
+        ("Moved.png", "moved.png")
+    ]
+    assert store.rows("SELECT Fingerprint, Status, state, error FROM Jobs JOIN aptui_jobs ON job_id = JobID") == [
+        (8, 2, "failed", "broken")
+    ]
     assert store.rows("SELECT ProductName, LegacyGuid, Hash FROM Products") == [("linux/moved.png", bytes(16), -2)]
     assert store.rows("SELECT ModTime, Hash FROM Files") == [(5, 6)]
 
@@ -119,7 +123,10 @@ def test_each_drop_takes_its_own_rows(store: Store, operation: str, row: tuple[o
 def test_drops_come_before_puts_within_an_order(store: Store) -> None:
     fill(store)
 
-    store.writer.run({"put_source": [source_row(2, "b.png")], "put_product": [product_row(2, 1, "linux/b")], "drop_products": [(1,)]}, durable=False)
+    store.writer.run(
+        {"put_source": [source_row(2, "b.png")], "put_product": [product_row(2, 1, "linux/b")], "drop_products": [(1,)]},
+        durable=False,
+    )
 
     assert store.rows("SELECT ProductName FROM Products") == [("linux/b",)]
 
@@ -151,7 +158,7 @@ def test_saves_are_told_in_order_and_waited_for_by_calls(store: Store) -> None:
 
 def test_saves_that_pile_up_are_merged_into_one_transaction(store: Store) -> None:
     entered, let_go = threading.Event(), threading.Event()
-    holder = threading.Thread(target=lambda: store.writer._ask(lambda: (entered.set(), let_go.wait())))  # noqa: SLF001
+    holder = threading.Thread(target=lambda: store.writer._ask(lambda: (entered.set(), let_go.wait())))
     holder.start()
     entered.wait()
     for ticket in range(1, 6):
@@ -213,7 +220,9 @@ def test_half_a_surrogate_pair_costs_one_character(store: Store) -> None:
     assert store.reader().state("text") == "a?b"
 
 
-@pytest.mark.parametrize("rows", [{"no_such": [(1,)]}, {"put_state": [("too", "many", "values")]}, {"put_job": [job_row(source_id=99)]}])
+@pytest.mark.parametrize(
+    "rows", [{"no_such": [(1,)]}, {"put_state": [("too", "many", "values")]}, {"put_job": [job_row(source_id=99)]}]
+)
 def test_a_refused_row_is_our_bug_and_saves_nothing(store: Store, rows: dict[str, list[tuple[object, ...]]]) -> None:
     with pytest.raises(InternalError):
         store.writer.run({"put_source": [source_row()], **rows}, durable=False)
@@ -239,7 +248,7 @@ def test_a_failed_save_reaches_whoever_asks_next(store: Store) -> None:
 def test_a_full_disk_is_said_and_does_not_break_what_comes_after(store: Store) -> None:
     store.put(put_source=[source_row()])
     pages = store.rows("PRAGMA page_count")[0][0]
-    store.writer._ask(lambda: store.writer._database.execute(f"PRAGMA max_page_count = {pages}").fetchall())  # noqa: SLF001
+    store.writer._ask(lambda: store.writer._database.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 
     with pytest.raises(HostError, match="ENOSPC"):
         store.put(put_state=[("big", "x" * 1_000_000)])

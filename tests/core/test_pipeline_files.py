@@ -1,0 +1,670 @@
+"""Playbook of files: what a scan, a save, a deletion or a rename leads to (spec/engine.md §15: 1-9, 28, 33, 53-56, 60, 70)."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core.messages import (
+    DiscardStaging,
+    FilesHashed,
+    FolderSeen,
+    FoldersKept,
+    HashFiles,
+    JobChanged,
+    LookAgain,
+    ProductsChanged,
+    ProductsLost,
+    SaveRows,
+    SourcesChanged,
+    StartRuns,
+)
+from aptui.core.model import Companion, PathKey
+from fake_world import World
+from fakes import Setup, copier, glob, scripter, sha
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def settled(world: World, **files: str) -> World:
+    """Write files (`a_s` is a.s), settle, and count from here."""
+    for name, text in files.items():
+        world.write(name.replace("_", "."), text)
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+def test_a_new_source_is_read_processed_and_rests(world: World) -> None:
+    world.write("A.txt", "hello")
+
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("hello")}
+    assert world.statuses() == {"A.txt@linux:data": "completed"}
+    assert world.job("A.txt@linux:data").reason == "new source"
+    assert not world.pipeline.memory.sources
+    assert not world.pipeline.memory.folders
+
+
+def test_a_file_that_nobody_wants_is_remembered_but_not_read(world: World) -> None:
+    world.write("a.bin", "x")
+
+    world.settle()
+
+    assert world.statuses() == {}
+    assert (1, "a.bin") in world.archive.tables.files
+    assert not any(isinstance(command, HashFiles) for command in world.commands)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_second_look_at_unchanged_files_does_nothing_at_all(world: World, restart: bool) -> None:
+    settled(world, a_txt="x", b_s="include a.txt", c_s="glob *.txt")
+
+    world.settle(restart=restart)
+
+    assert world.ran() == []
+    assert not world.analyses
+    assert not any(isinstance(command, (StartRuns, SaveRows, HashFiles)) for command in world.commands)
+
+
+def test_a_full_scan_reads_every_source_and_runs_nothing(world: World) -> None:
+    settled(world, a_txt="x", b_s="include a.txt", c_bin="x")
+
+    world.settle(is_full=True)
+
+    read = [fact.rel for command in world.commands if isinstance(command, HashFiles) for fact in command.files]
+    assert sorted(read) == ["a.txt", "b.s"]
+    assert world.ran() == []
+    assert not world.analyses
+
+
+def test_a_touched_file_is_read_and_nothing_runs(world: World) -> None:
+    settled(world, a_txt="x", b_s="include a.txt\nglob *.txt\nread a.txt")
+    world.touch("a.txt")
+    world.touch("b.s")
+
+    world.settle()
+
+    assert world.ran() == []
+    assert not world.analyses
+    assert set(world.statuses().values()) == {"completed"}
+    fact = world.archive.files([PathKey("a.txt")])[PathKey("a.txt")]
+    assert fact.mtime_ns == world.disk.files["game"]["a.txt"].version
+
+
+def test_a_changed_file_is_processed_again_and_so_are_its_dependents(world: World) -> None:
+    settled(world, a_txt="x", b_s="include a.txt", c_s="include b.s", d_s="")
+    world.write("a.txt", "y")
+
+    world.settle()
+
+    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main", "c.s@linux:main"]
+    assert world.job("a.txt@linux:data").reason == f"source 'a.txt' changed ({sha('x').hex()[:8]} -> {sha('y').hex()[:8]})"
+    assert world.job("c.s@linux:main").reason.startswith("dependency 'a.txt' changed")
+
+
+def test_a_change_that_is_taken_back_is_processed_both_times(world: World) -> None:
+    settled(world, a_txt="x")
+
+    world.write("a.txt", "y")
+    world.settle()
+    world.write("a.txt", "x")
+    world.settle()
+
+    assert world.runs == {"a.txt@linux:data": 2}
+    assert world.cache == {"linux/a.txt": sha("x")}
+
+
+def test_a_change_that_is_taken_back_before_it_ran_is_not_processed(world: World) -> None:
+    settled(world, a_txt="x")
+    world.held.add("a.txt@linux:data")
+    world.write("a.txt", "y")
+    world.settle()
+
+    world.write("a.txt", "x")
+    world.settle()
+
+    assert world.statuses() == {"a.txt@linux:data": "completed"}
+    assert world.cache == {"linux/a.txt": sha("x")}
+    assert world.is_idle()
+
+
+def test_two_files_changed_to_the_same_bytes_are_both_processed(world: World) -> None:
+    settled(world, a_txt="x", b_txt="y")
+    world.write("a.txt", "same")
+    world.write("b.txt", "same")
+
+    world.settle()
+
+    assert world.ran() == ["a.txt@linux:data", "b.txt@linux:data"]
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_deleted_file_takes_its_jobs_and_products_along(world: World, restart: bool) -> None:
+    settled(world, a_txt="x", b_s="include a.txt", c_txt="z")
+    world.delete("a.txt")
+
+    world.settle(restart=restart)
+
+
+    assert "linux/a.txt" not in world.cache
+    assert "linux/c.txt" in world.cache
+    assert world.job("b.s@linux:main").reason == "dependency 'a.txt' is gone"
+    assert [row[4] for row in world.archive.tables.sources.values()] == ["b.s", "c.txt"]
+    assert ("a.txt", False) in [item for news in world.notices if isinstance(news, SourcesChanged) for item in news.sources]
+    assert (("linux/a.txt", ""),) in [news.products for news in world.notices if isinstance(news, ProductsChanged)]
+    assert world.ran() == ["b.s@linux:main"]
+
+
+def test_a_deleted_folder_takes_only_its_own_sources_along() -> None:
+    world = World(Setup(folders=("game", "shared")))
+    world.write("x/a.txt", "1")
+    world.write("x/b.txt", "2", "shared")
+    world.settle()
+    world.delete("x/a.txt")
+
+    world.settle()
+
+    assert world.cache == {"linux/x/b.txt": sha("2")}
+    assert set(world.archive.tables.folders) == {("x", 2)}
+    world.delete("x/b.txt", "shared")
+    world.settle()
+    assert world.cache == {}
+    assert not world.archive.tables.folders
+
+
+def test_the_list_of_files_holds_what_is_there_and_no_more() -> None:
+    world = World(Setup(folders=("game", "shared")))
+    for rel in ("a.bin", "b.bin", "c.txt", "d.txt"):
+        world.write(rel, rel)
+    world.write("c.txt", "low", "shared")
+    world.settle()
+    world.delete("a.bin")
+    world.delete("b.bin")
+    world.delete("c.txt")
+    world.write("B.bin", "x")
+    world.configure(builders=(scripter(),))
+
+    world.settle(restart=True)
+
+    assert set(world.archive.tables.files) == {(1, "B.bin"), (2, "c.txt"), (1, "d.txt")}
+
+
+def test_a_renamed_file_is_another_source(world: World) -> None:
+    settled(world, a_txt="x")
+    world.delete("a.txt")
+    world.write("b.txt", "x")
+
+    world.settle()
+
+    assert world.cache == {"linux/b.txt": sha("x")}
+    assert world.ran() == ["b.txt@linux:data"]
+
+
+def test_a_file_renamed_in_case_alone_is_the_same_source(world: World) -> None:
+    settled(world, a_txt="x")
+    world.delete("a.txt")
+    world.write("A.txt", "x")
+
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("x")}
+    assert world.statuses() == {"A.txt@linux:data": "completed"}
+    assert world.clean().statuses() == world.statuses()
+
+
+def test_an_unsettled_source_that_goes_leaves_nothing_behind(world: World) -> None:
+    world.write("a.txt", "x")
+    world.held.add("a.txt@linux:data")
+    world.settle()
+    world.delete("a.txt")
+    world.settle()
+
+    world.deliver_killed()
+    world.run()
+
+    assert world.cache == {}
+    assert world.statuses() == {}
+    assert not world.staging
+    assert not world.pipeline.memory.sources
+
+
+# ------------------------------------------------------------------------------------------------------------------ reading
+
+
+def test_a_file_that_changes_while_it_is_read_is_looked_at_again(world: World) -> None:
+    world.write("a.txt", "x")
+    world.shy["a.txt"] = 3
+
+    world.settle()
+
+    assert [command for command in world.commands if isinstance(command, LookAgain)]
+    assert world.cache == {"linux/a.txt": sha("x")}
+
+
+def test_a_folder_is_not_remembered_while_a_file_in_it_is_still_written(world: World) -> None:
+    world.write("a.txt", "x")
+    world.shy["a.txt"] = 1
+    world.scan()
+    while not world.again:
+        world._moves()[0]()
+
+    world.crash()
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("x")}
+
+
+def test_a_file_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
+    world.write("a.txt", "x")
+    world.scan()
+    while not world.hashes:
+        world._moves()[0]()
+    world.delete("a.txt")
+
+    world.run()
+
+    assert world.statuses() == {}
+    assert not world.pipeline.memory.unstable
+    assert world.is_idle()
+
+
+def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> None:
+    world.write("a.s", "x")
+    world.unreadable["a.s"] = "permission denied"
+    world.settle()
+
+    assert world.statuses() == {"a.s:analyse": "failed"}
+    assert world.job("a.s:analyse").error == "'a.s' cannot be read: permission denied"
+    world.unreadable.clear()
+    world.settle(restart=True)
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_a_copied_file_that_cannot_be_read_keeps_its_last_good_product(world: World) -> None:
+    settled(world, a_txt="x")
+    world.write("a.txt", "y")
+    world.unreadable["a.txt"] = "permission denied"
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("x")}
+    assert world.statuses() == {"a.txt@linux:data": "completed", "a.txt:analyse": "failed"}
+    world.unreadable.clear()
+    world.settle()
+    assert world.statuses() == {"a.txt@linux:data": "completed"}
+    assert world.cache == {"linux/a.txt": sha("y")}
+
+
+def test_a_job_that_was_owed_a_run_fails_when_its_source_cannot_be_read(world: World) -> None:
+    settled(world, a_txt="x")
+    world.held.add("a.txt@linux:data")
+    world.write("a.txt", "y")
+    world.settle()
+    world.unreadable["a.txt"] = "permission denied"
+    world.touch("a.txt")
+
+    world.settle()
+
+    assert world.job("a.txt@linux:data").error == "'a.txt' cannot be read: permission denied"
+    assert world.is_idle()
+
+
+def test_an_unreadable_file_that_nobody_wants_is_nobodys_business(world: World) -> None:
+    world.write("x.bin", "1")
+    world.unreadable["x.bin"] = "permission denied"
+
+    world.settle()
+
+    assert world.statuses() == {}
+
+
+def test_a_dependency_that_cannot_be_read_counts_as_missing_until_it_can(world: World) -> None:
+    world.write("a.s", "include x.bin\nglob *.bin")
+    world.write("x.bin", "1")
+    world.unreadable["x.bin"] = "permission denied"
+    world.settle()
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    world.forget_runs()
+
+    world.unreadable.clear()
+    world.touch("x.bin")
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
+    assert world.job("a.s@linux:main").reason == "dependency 'x.bin' is new"
+
+
+def test_an_answer_about_a_file_that_went_meanwhile_is_ignored(world: World) -> None:
+    settled(world, a_txt="x")
+    fact = world.archive.files([PathKey("a.txt")])[PathKey("a.txt")]
+    world.delete("a.txt")
+    world.settle()
+
+    world._post(FilesHashed(world._next(), (fact,), (), ()))
+    world.run()
+
+    assert world.statuses() == {}
+
+
+def test_what_was_read_for_others_is_remembered_when_its_folder_is_next_reported(world: World) -> None:
+    settled(world, a_bin="1")
+    world.write("b/c.s", "include a.bin")
+    world.settle()
+    assert set(world.pipeline.memory.extra) == {"a.bin"}
+
+    world.write("z.bin", "2")
+    world.settle()
+
+    assert not world.pipeline.memory.extra
+    assert world.archive.files([PathKey("a.bin")])[PathKey("a.bin")].digest == sha("1")
+
+
+# ------------------------------------------------------------------------------------------------------- overrides, clashes
+
+
+def overriding() -> World:
+    world = World(Setup(folders=("game", "shared")))
+    world.write("a.txt", "low", "shared")
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+def test_a_higher_file_takes_over_and_going_reveals_the_lower_one() -> None:
+    world = overriding()
+    world.write("A.txt", "high")
+    world.settle()
+    assert world.cache == {"linux/a.txt": sha("high")}
+    assert world.ran() == ["A.txt@linux:data"]
+
+    world.delete("A.txt")
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("low")}
+    assert world.ran() == ["a.txt@linux:data"]
+
+
+def test_a_change_of_an_overridden_file_does_nothing() -> None:
+    world = overriding()
+    world.write("a.txt", "high")
+    world.settle()
+    world.forget_runs()
+    world.write("a.txt", "lower", "shared")
+
+    world.settle()
+
+    assert world.ran() == []
+    assert world.cache == {"linux/a.txt": sha("high")}
+
+
+def test_the_same_bytes_in_a_higher_scan_folder_are_not_processed_again() -> None:
+    world = overriding()
+    world.write("a.txt", "low")
+
+    world.settle()
+
+    assert world.ran() == []
+    assert next(iter(world.archive.tables.sources.values()))[1] == 1
+
+
+def test_files_that_differ_only_in_case_both_fail_and_neither_is_placed(world: World) -> None:
+    settled(world, a_txt="x")
+    world.write("A.txt", "y")
+    world.settle()
+
+    assert world.cache == {}
+    assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
+    assert world.job("a.txt:analyse").error == "'a.txt' differs only in case from 'A.txt': rename one of them"
+    assert world.job("A.txt:analyse").error == "'A.txt' differs only in case from 'a.txt': rename one of them"
+    assert "differs only in case" in world.log_text("a.txt:analyse")
+
+
+@pytest.mark.parametrize(("goes", "stays"), [("a.txt", "A.txt"), ("A.txt", "a.txt")])
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_case_clash_heals_when_one_goes(world: World, goes: str, stays: str, restart: bool) -> None:
+    settled(world, a_txt="x")
+    world.write("A.txt", "y")
+    world.settle()
+    world.delete(goes)
+
+    world.settle(restart=restart)
+
+    assert world.statuses() == {f"{stays}@linux:data": "completed"}
+    assert world.cache == {"linux/a.txt": sha(world.disk.files["game"][stays].text)}
+
+
+def test_a_case_clash_of_files_that_nobody_wants_is_nobodys_business(world: World) -> None:
+    settled(world, a_bin="x")
+    world.write("A.bin", "y")
+
+    world.settle()
+
+    assert world.statuses() == {}
+
+
+def test_a_case_clash_goes_with_the_builder_that_wanted_the_files(world: World) -> None:
+    settled(world, a_txt="x")
+    world.write("A.txt", "y")
+    world.settle()
+    world.configure(builders=(scripter(),))
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {}
+    assert not world.archive.tables.sources
+
+
+def test_a_case_clash_is_known_again_after_a_restart(world: World) -> None:
+    settled(world, a_txt="x")
+    world.write("A.txt", "y")
+    world.settle()
+    world.forget_runs()
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
+    assert world.ran() == []
+
+
+# ------------------------------------------------------------------------------------------------------------- companions
+
+
+META = Companion(glob("*.s"), "meta")
+INFO = Companion(glob("*.S"), "info", replaces="s")
+
+
+@pytest.mark.parametrize(("companion", "name"), [(META, "a.s.meta"), (META, "A.S.META"), (INFO, "a.info"), (INFO, "a.INFO")])
+def test_a_change_of_a_companion_runs_its_source_again(companion: Companion, name: str) -> None:
+    world = World(Setup(companions=(companion,)))
+    world.write("a.s")
+    world.write("b.s")
+    world.settle()
+    world.forget_runs()
+
+    for text, reason in (("1", "is new"), ("2", "changed")):
+        world.write(name, text)
+        world.settle()
+        assert world.ran() == ["a.s@linux:main"]
+        assert world.job("a.s@linux:main").reason.startswith(f"companion '{name.lower()}' {reason}")
+
+    world.delete(name)
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
+    assert world.job("a.s@linux:main").reason == f"companion '{name.lower()}' is gone"
+
+
+def test_a_companion_of_an_included_file_counts_too() -> None:
+    world = World(Setup(companions=(META,)))
+    world.write("a.s", "include b.s")
+    world.write("b.s")
+    world.settle()
+    world.forget_runs()
+    world.write("b.s.meta", "1")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+
+
+def test_a_companion_of_a_copied_file_counts_too() -> None:
+    world = World(Setup(companions=(Companion(glob("*.txt"), "meta"),)))
+    world.write("a.txt", "x")
+    world.settle()
+    world.forget_runs()
+    world.write("a.txt.meta", "1")
+
+    world.settle()
+
+    assert world.ran() == ["a.txt@linux:data"]
+
+
+# --------------------------------------------------------------------------------------------------------- lost products
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_product_deleted_by_hand_is_made_again(world: World, restart: bool) -> None:
+    settled(world, a_txt="x", b_s="extra 1")
+    del world.cache["linux/a.txt"]
+    del world.cache["linux/b.1"]
+
+    world.settle(restart=restart)
+
+    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main"]
+    assert world.cache == world.clean().cache
+    assert world.job("a.txt@linux:data").reason == "a product is missing from the cache"
+
+
+def test_a_product_deleted_while_its_job_runs_is_made_again(world: World) -> None:
+    settled(world, a_txt="x")
+    world.held.add("a.txt@linux:data")
+    world.ask("reprocess", keys=("a.txt",))
+    world.run()
+    del world.cache["linux/a.txt"]
+    world._post(ProductsLost(world._next(), ("linux/a.txt", "linux/unknown")))
+    world.held.clear()
+
+    world.run()
+    world.deliver_killed()
+    world.run()
+
+    assert world.cache == {"linux/a.txt": sha("x")}
+
+
+def test_a_lost_product_of_a_source_that_went_too_is_not_made_again(world: World) -> None:
+    settled(world, a_txt="x")
+    del world.cache["linux/a.txt"]
+    world.delete("a.txt")
+
+    world.settle()
+
+    assert world.ran() == []
+    assert world.statuses() == {}
+
+
+def test_a_crash_after_a_product_was_missed_does_not_forget_it(world: World) -> None:
+    settled(world, a_txt="x")
+    for fuse in range(12):
+        world.cache.pop("linux/a.txt", None)
+        world.fuse = fuse
+        world.settle()
+        assert world.cache == {"linux/a.txt": sha("x")}, fuse
+
+
+# -------------------------------------------------------------------------------------------------------------------- news
+
+
+def test_those_who_want_all_news_hear_of_every_step() -> None:
+    world = World()
+    world.wants_news = True
+    world.boot()
+    world.write("a.s")
+
+    world.settle()
+
+    news = [(item.job_key, item.status) for item in world.notices if isinstance(item, JobChanged)]
+    key = f"CreateJobs_{{{scripter().uuid.hex()}}}"
+    assert news == [
+        (key, "pending"), (key, "processing"), (key, "completed"), ("main", "pending"), ("main", "processing"), ("main", "completed"),
+    ]  # fmt: skip
+    assert (("a.s", True),) in [item.sources for item in world.notices if isinstance(item, SourcesChanged)]
+
+
+def test_others_hear_only_what_came_to_rest(world: World) -> None:
+    world.write("a.txt", "x")
+
+    world.settle()
+
+    assert [item.status for item in world.notices if isinstance(item, JobChanged)] == ["completed"]
+
+
+def test_every_command_and_notice_names_the_event_that_led_to_it(world: World) -> None:
+    world.write("a.txt", "x")
+    world.write("b.s", "FAIL")
+
+    world.settle()
+
+    assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
+
+
+def test_events_about_folders_that_are_as_remembered_change_nothing(world: World) -> None:
+    settled(world, a_txt="x")
+    world.scan()
+
+    commands, notices = world.pipeline.handle(FoldersKept(world._next(), ("", "never/heard/of")))
+
+    assert (commands, notices) == ([], [])
+
+
+def test_a_folder_reported_twice_without_a_scan_is_compared_with_the_first_report(world: World) -> None:
+    settled(world, a_txt="x", b_txt="y")
+    world.held.add("c.txt@linux:data")
+    world.write("c.txt", "z")
+    world.settle()
+    rows = tuple(
+        (part, digest, tuple(fact for fact in facts if fact.rel != "b.txt"))
+        for part, (digest, facts) in world.archive.folder_parts("").items()
+    )
+
+    world._post(FolderSeen(world._next(), "", (), (PathKey("b.txt"),), (), rows))
+    world.held.clear()
+    world.run()
+
+    assert world.statuses() == {"a.txt@linux:data": "completed", "c.txt@linux:data": "completed"}
+
+
+def test_staging_is_empty_when_all_rests(world: World) -> None:
+    settled(world, a_txt="x", b_s="FAIL", c_s="make d.out", d_s="")
+
+    assert not world.staging
+
+
+def test_a_late_answer_is_thrown_away_with_what_it_staged(world: World) -> None:
+    settled(world, a_s="")
+    world.held.add("a.s@linux:main")
+    world.write("a.s", "x")
+    world.settle()
+    (key,) = world.running
+    world.write("a.s", "y")
+    world.settle()
+    world.held.clear()
+    world.run()
+    world.forget_runs()
+
+    world.deliver_killed()
+    world.run()
+
+    assert [command.run_keys for command in world.commands if isinstance(command, DiscardStaging)] == [(key,)]
+    assert world.cache == world.clean().cache
+
+
+def test_copies_are_made_by_the_builder_that_is_asked_for(world: World) -> None:
+    world.configure(builders=(copier(pattern="*.s"),))
+    world.write("a.s", "x")
+
+    world.settle(restart=True)
+
+    assert world.cache == {"linux/a.s": sha("x")}
