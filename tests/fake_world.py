@@ -156,6 +156,7 @@ class World:
         self.cache: dict[str, Digest] = {}
         self.rng = rng
         self.slots = 4
+        self.duration_ms = 1
         self.fuse: int | None = None
         self.intents: list[Intent] = []
         self.logs: dict[str, tuple[LogRecord, ...]] = {}
@@ -473,7 +474,7 @@ class World:
         return tuple(commit.run_key for commit in done), tuple(failed)
 
     def _place(self, commit: JobCommit) -> str:
-        name = self._name_of(commit.job_id)
+        name = self._name_of(commit.job_id) if self.commit_fates else ""
         fates = self.commit_fates.get(name)
         may_place = fates.pop(0) if fates else len(commit.products)
         for staged, product in commit.products[:may_place]:
@@ -559,7 +560,7 @@ class World:
         if not is_there:
             self.staging[order.staged] = digest
         product = StagedProduct("" if is_there else order.staged, "", 0, b"", 1, digest, 7, len(text))
-        return RunResult(order.run_key, Outcome.SUCCEEDED, products=(product,), source_digest=digest, duration_ms=1)
+        return RunResult(order.run_key, Outcome.SUCCEEDED, products=(product,), source_digest=digest, duration_ms=self.duration_ms)
 
     def _analyse(self, order: AnalyseOrder, text: str) -> AnalyseResult:
         script = Script.parse(text)
@@ -587,7 +588,7 @@ class World:
         edges = [SourceEdge(EdgeKind.PATH, path) for path in (*script.includes, *script.jobs_from)]
         edges += [SourceEdge(EdgeKind.WILDCARD, pattern) for pattern in script.globs]
         edges += [SourceEdge(EdgeKind.UUID, digits) for digits in script.uuids]
-        return AnalyseResult(order.run_key, Outcome.SUCCEEDED, plans=tuple(plans), edges=tuple(edges), duration_ms=1)
+        return AnalyseResult(order.run_key, Outcome.SUCCEEDED, plans=tuple(plans), edges=tuple(edges), duration_ms=self.duration_ms)
 
     def _process(self, order: ProcessOrder, text: str) -> RunResult:
         script = Script.parse(text)
@@ -595,7 +596,7 @@ class World:
         digest = sha(text)
         found = tuple((f"{order.root}/{rel}", _hex(self.text(rel))) for rel in script.reads)
         if "FAIL" in lines or f"FAIL {order.job_key}" in lines:
-            return RunResult(order.run_key, Outcome.FAILED, "it says FAIL", source_digest=digest, discovered=found, duration_ms=1)
+            return RunResult(order.run_key, Outcome.FAILED, "it says FAIL", source_digest=digest, discovered=found, duration_ms=self.duration_ms)
         builder = next(item for item in self.project.builders if item.name == order.builder)
         content = repr(
             (order.platform, order.job_key, builder.version, order.additional_fingerprint, self._closure(order.rel, script), found)
@@ -612,7 +613,7 @@ class World:
             products.append(StagedProduct(staged, name, sub_id, b"", flags, sha(data), 7, len(data)))
         log = (LogRecord(LogLevel.WARNING, order.builder, "it says WARN", self._now_ms),) if "WARN" in lines else ()
         return RunResult(
-            order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=1
+            order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=self.duration_ms
         )  # fmt: skip
 
     def text(self, rel: str) -> str | None:
@@ -640,7 +641,7 @@ class World:
 
     def needs(self, script: Script) -> list[str]:
         """Return the keys of the files that a script includes."""
-        keys = self.disk.keys(self.setup.folders)
+        keys = self.disk.keys(self.setup.folders) if script.globs else []
         matched = [
             key for pattern in script.globs for key in keys if wildcard(pattern).fullmatch(key) and self.text(key) is not None
         ]

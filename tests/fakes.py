@@ -125,6 +125,21 @@ class Tables:
     state: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass
+class Index:
+    """Where rows are found: {source key or UUID: source id}, {source id: its jobs, builders, edges}, {job id: its products, runs}."""
+
+    sources: dict[object, int] = field(default_factory=dict)
+    uuids: dict[object, int] = field(default_factory=dict)
+    jobs: dict[object, set[int]] = field(default_factory=dict)
+    analyses: dict[int, set[bytes]] = field(default_factory=dict)
+    edges: dict[int, dict[bytes, set[tuple[str, int, bytes, int]]]] = field(default_factory=dict)
+    targets: dict[str, set[tuple[str, int, bytes, int]]] = field(default_factory=dict)
+    products: dict[int, list[int]] = field(default_factory=dict)
+    names: dict[object, set[int]] = field(default_factory=dict)
+    runs: dict[int, set[int]] = field(default_factory=dict)
+
+
 class FakeArchive:
     """Implementer of `core.archive.Archive`: shows what was applied with `save`, nothing else. Rows that no database would take raise."""
 
@@ -133,6 +148,7 @@ class FakeArchive:
         self.ranks: dict[int, int] = {}
         self.scan_folders: set[int] = set()
         self.max_run_key = 0
+        self._index = Index()
         self._unpacked: dict[str, dict[PathKey, FileFact]] = {}
 
     # ---------------------------------------------------------------------------------------------------------------- rows
@@ -148,27 +164,41 @@ class FakeArchive:
                 getattr(self, f"_{operation}")(*row)
 
     def _drop_source(self, source_id: int) -> None:
-        self.tables.sources.pop(source_id, None)
-        for job_id in [job_id for job_id, row in self.tables.jobs.items() if row[1] == source_id]:
+        row = self.tables.sources.pop(source_id, None)
+        if row is not None:
+            del self._index.sources[row[4]]
+        for job_id in list(self._index.jobs.pop(source_id, ())):
             self._drop_job(job_id)
-        self.tables.analyses = {key: row for key, row in self.tables.analyses.items() if key[0] != source_id}
-        self.tables.edges = {row for row in self.tables.edges if row[1] != source_id}
+        for uuid in list(self._index.analyses.pop(source_id, ())):
+            del self.tables.analyses[source_id, uuid]
+        for edge in [edge for edges in self._index.edges.pop(source_id, {}).values() for edge in edges]:
+            self._forget_edge(edge)
 
     def _drop_analysis(self, source_id: int, uuid: bytes) -> None:
         self.tables.analyses.pop((source_id, uuid), None)
+        self._index.analyses.get(source_id, set()).discard(uuid)
 
     def _drop_job(self, job_id: int) -> None:
-        self.tables.jobs.pop(job_id, None)
+        row = self.tables.jobs.pop(job_id, None)
+        if row is not None:
+            self._index.jobs.get(row[1], set()).discard(job_id)
         self._drop_products(job_id)
         self._drop_conflict(job_id)
-        self.tables.runs = {key: row for key, row in self.tables.runs.items() if key[0] != job_id}
+        for run_key in self._index.runs.pop(job_id, ()):
+            del self.tables.runs[job_id, run_key]
 
     def _drop_products(self, job_id: int) -> None:
-        self.tables.products = {key: row for key, row in self.tables.products.items() if row[1] != job_id}
+        for product_id in self._index.products.pop(job_id, ()):
+            self._index.names[self.tables.products.pop(product_id)[2]].discard(product_id)
 
     def _drop_edges(self, source_uuid: bytes, uuid: bytes) -> None:
-        ids = {source_id for source_id, row in self.tables.sources.items() if row[3] == source_uuid}
-        self.tables.edges = {row for row in self.tables.edges if not (row[1] in ids and row[2] == uuid)}
+        source_id = self._index.uuids.get(source_uuid, 0)
+        for edge in self._index.edges.get(source_id, {}).pop(uuid, ()):
+            self._forget_edge(edge)
+
+    def _forget_edge(self, edge: tuple[str, int, bytes, int]) -> None:
+        self.tables.edges.discard(edge)
+        self._index.targets[edge[0]].discard(edge)
 
     def _drop_folder(self, scan_folder: int, folder: str) -> None:
         self.tables.folders.pop((folder, scan_folder), None)
@@ -181,31 +211,39 @@ class FakeArchive:
 
     def _put_source(self, source_id: int, *row: object) -> None:
         assert row[0] in self.scan_folders, f"scan folder {row[0]} has no row"
-        twins = [other for other, known in self.tables.sources.items() if known[4] == row[3] and other != source_id]
-        assert not twins, f"two sources have the key {row[3]}"
+        assert self._index.sources.setdefault(row[3], source_id) == source_id, f"two sources have the key {row[3]}"
+        self._index.uuids[row[2]] = source_id
         self.tables.sources[source_id] = (source_id, *row)
 
     def _put_analysis(self, source_id: int, uuid: bytes, *row: object) -> None:
         assert source_id in self.tables.sources, f"an analysis of source {source_id}, which is not stored"
+        self._index.analyses.setdefault(source_id, set()).add(uuid)
         self.tables.analyses[source_id, uuid] = (source_id, uuid, *row)
 
     def _put_job(self, job_id: int, source_id: int, *row: object) -> None:
         assert source_id in self.tables.sources, f"job {job_id} of source {source_id}, which is not stored"
+        self._index.jobs.setdefault(source_id, set()).add(job_id)
         self.tables.jobs[job_id] = (job_id, source_id, *row)
 
     def _put_product(self, product_id: int, job_id: int, *row: object) -> None:
         assert job_id in self.tables.jobs, f"product {row[0]} of job {job_id}, which is not stored"
         assert product_id not in self.tables.products, f"product id {product_id} is taken"
+        self._index.products.setdefault(job_id, []).append(product_id)
+        self._index.names.setdefault(row[0], set()).add(product_id)
         self.tables.products[product_id] = (product_id, job_id, *row)
 
     def _put_edge(
         self, _uuid: bytes, builder_uuid: bytes, kind: int, target: str, _bits: int, _sub_ids: str, _from: int, source_id: int
     ) -> None:
         assert source_id in self.tables.sources, f"an edge of source {source_id}, which is not stored"
-        self.tables.edges.add((target.lower(), source_id, builder_uuid, kind))
+        edge = (target.lower(), source_id, builder_uuid, kind)
+        self.tables.edges.add(edge)
+        self._index.edges.setdefault(source_id, {}).setdefault(builder_uuid, set()).add(edge)
+        self._index.targets.setdefault(edge[0], set()).add(edge)
 
     def _put_run(self, job_id: int, run_key: int, *row: object) -> None:
         assert job_id in self.tables.jobs, f"a run of job {job_id}, which is not stored"
+        self._index.runs.setdefault(job_id, set()).add(run_key)
         self.tables.runs[job_id, run_key] = (job_id, run_key, *row)
 
     def _put_stat(self, name: str, value_ms: int, time_ms: int) -> None:
@@ -233,19 +271,17 @@ class FakeArchive:
     # ------------------------------------------------------------------------------------------------------------- sources
 
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
-        wanted = set(keys)
         found: dict[PathKey, Source] = {}
-        by_id: dict[int, Source] = {}
-        for source_id, scan_folder, rel, uuid, key, _digest in self.tables.sources.values():
-            if key in wanted:
-                source = Source(key, RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)  # type: ignore[arg-type]
-                found[source.key] = by_id[source.id] = source
-        for row in self.tables.analyses.values():
-            if row[0] in by_id:
-                self._add_analysis(by_id[row[0]], row)
-        for row in self.tables.jobs.values():
-            if row[1] in by_id:
-                self._add_job(by_id[row[1]], row)
+        for key in keys:
+            if key not in self._index.sources:
+                continue
+            source_id, scan_folder, rel, uuid, _key, _digest = self.tables.sources[self._index.sources[key]]
+            source = Source(key, RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)  # type: ignore[arg-type]
+            found[key] = source
+            for builder_uuid in sorted(self._index.analyses.get(source.id, ())):
+                self._add_analysis(source, self.tables.analyses[source.id, builder_uuid])
+            for job_id in sorted(self._index.jobs.get(source.id, ())):
+                self._add_job(source, self.tables.jobs[job_id])
         for key, fact in self.files(list(found)).items():
             found[key].fact = fact
         return found
@@ -269,9 +305,9 @@ class FakeArchive:
         job.inputs = fingerprint.load(inputs)  # type: ignore[arg-type]
         job.plan, job.discovered = rows.unpack_plan(plan, key, platform)  # type: ignore[arg-type]
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
-        for _id, owner, name, sub_id, kind, hash64, flags, digest, size in self.tables.products.values():
-            if owner == job_id:
-                job.products += (Product(name, sub_id, kind, flags, digest, hash64, size),)  # type: ignore[arg-type]
+        for product_id in self._index.products.get(job.id, ()):
+            _id, _owner, name, sub_id, kind, hash64, flags, digest, size = self.tables.products[product_id]
+            job.products += (Product(name, sub_id, kind, flags, digest, hash64, size),)  # type: ignore[arg-type]
         source.jobs[job.builder, job.platform, job.key] = job
 
     def key_of(self, uuid: SourceUuid) -> PathKey | None:
@@ -327,9 +363,9 @@ class FakeArchive:
 
     def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
         found: dict[str, set[PathKey]] = {}
-        for name, source_id, _builder, kind in self.tables.edges:
-            for target in targets:
-                if name == target.lower() and kind != EdgeKind.WILDCARD:
+        for target in targets:
+            for _name, source_id, _builder, kind in self._index.targets.get(target.lower(), ()):
+                if kind != EdgeKind.WILDCARD:
                     found.setdefault(target, set()).add(self.tables.sources[source_id][4])  # type: ignore[arg-type]
         return found
 
@@ -346,8 +382,8 @@ class FakeArchive:
         return bool(self.tables.edges)
 
     def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
-        wanted = set(names)
-        return {row[2]: (row[1], self._key(row[1])) for row in self.tables.products.values() if row[2] in wanted}  # type: ignore[misc,arg-type]
+        rows = [(name, self.tables.products[max(ids)]) for name in names if (ids := self._index.names.get(name))]
+        return {name: (row[1], self._key(row[1])) for name, row in rows}  # type: ignore[misc,arg-type]
 
     def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
         found: dict[str, list[tuple[int, PathKey]]] = {}
@@ -375,6 +411,7 @@ class FakeArchive:
         """Return what another process sees: the same rows, nothing unpacked."""
         other = FakeArchive()
         other.tables, other.max_run_key = self.tables, self.max_run_key
+        other._index = self._index
         other.ranks, other.scan_folders = dict(self.ranks), set(self.scan_folders)
         return other
 

@@ -7,7 +7,7 @@ the job itself is ignored for blocking and enters the manifest by name alone, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from aptui.core import fingerprint
@@ -32,6 +32,11 @@ from aptui.core.model import (
 from aptui.core.paths import key_of, normalize
 
 
+Identity = tuple[PathKey, bytes, str, str]
+Ring = tuple[frozenset[Identity], tuple[str, ...]]
+"""The jobs of a ring, and their names, sorted; both empty for a job that stands in none."""
+
+
 @dataclass(slots=True)
 class Assembly:
     """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes nobody has read yet."""
@@ -53,6 +58,7 @@ class Graph:
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.id) for folder in project.scan_folders]
+        self._rings: dict[Identity, Ring] = {}
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
         self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions)
         sources = "|".join(f"(?:{companion.source.regex})" for companion in project.companions)
@@ -183,7 +189,7 @@ class Graph:
                 assembly.waits.add(SCAN_END)
                 return []
             return keys
-        found = self._memory.archive.key_of(SourceUuid(bytes.fromhex(edge.target)))
+        found = self._memory.key_of(SourceUuid(bytes.fromhex(edge.target)))
         if found is None:
             name = PathKey(edge.target)
             entries[name] = ("dependency", name, fingerprint.MISSING)
@@ -239,27 +245,76 @@ class Graph:
                 return job
         return None
 
-    def _ring(self, job: Job, start: Job) -> tuple[str, ...]:
-        """Return the sorted names of the ring through `job` and `start`, () when `start` does not lead back to `job`."""
-        wanted, seen = _identity(job), {_identity(start)}
-        trail: list[tuple[Job, tuple[Job, ...]]] = [(start, (start,))]
-        if _identity(start) == wanted:
-            return (_name(job),)
+    def forget_rings(self) -> None:
+        """A job depends on others than before: what was found out about rings does not hold any more."""
+        self._rings.clear()
+
+    def _ring(self, job: Job, other: Job) -> tuple[str, ...]:
+        """Return the sorted names of the ring that the edge from `job` to `other` is part of, () when there is none."""
+        ring = self._rings.get(_identity(job)) or self._find_rings(job)
+        return ring[1] if _identity(other) in ring[0] else ()
+
+    def _find_rings(self, root: Job) -> Ring:
+        """Find the rings among all that `root` leads to (Tarjan 1972, without recursion); return the one it is part of.
+
+        The answer is kept unless an end is loose: a job of which nobody can tell yet what it depends on.
+        """
+        found: dict[Identity, Ring] = {}
+        numbers: dict[Identity, int] = {}
+        lowest: dict[Identity, int] = {}
+        open_jobs: list[Job] = []
+        is_open: set[Identity] = set()
+        has_loose_end = False
+        trail: list[tuple[Job, Iterator[Job | Unsettled]]] = []
+
+        def enter(job: Job) -> None:
+            numbers[_identity(job)] = lowest[_identity(job)] = len(numbers)
+            open_jobs.append(job)
+            is_open.add(_identity(job))
+            trail.append((job, self._next_jobs(job)))
+
+        enter(root)
         while trail:
-            here, path = trail.pop()
-            for dependency in here.plan.job_dependencies if here.plan else ():
-                other = self.find_job(dependency)
-                if not isinstance(other, Job):
-                    continue
-                if _identity(other) == wanted:
-                    return tuple(sorted({_name(job), *map(_name, path)}))
-                if _identity(other) not in seen:
-                    seen.add(_identity(other))
-                    trail.append((other, (*path, other)))
-        return ()
+            job, others = trail[-1]
+            here = _identity(job)
+            other = next(others, None)
+            if isinstance(other, Unsettled):
+                has_loose_end = True
+            elif other is not None:
+                there = _identity(other)
+                if there in is_open:
+                    lowest[here] = min(lowest[here], numbers[there])
+                elif there not in numbers and there not in self._rings:
+                    enter(other)
+            else:
+                trail.pop()
+                if trail:
+                    above = _identity(trail[-1][0])
+                    lowest[above] = min(lowest[above], lowest[here])
+                if lowest[here] == numbers[here]:
+                    members = open_jobs[next(at for at in range(len(open_jobs) - 1, -1, -1) if open_jobs[at] is job) :]
+                    del open_jobs[-len(members) :]
+                    ring = self._as_ring(members)
+                    found.update((_identity(member), ring) for member in members)
+                    is_open.difference_update(map(_identity, members))
+        if not has_loose_end:
+            self._rings.update(found)
+        return found[_identity(root)]
+
+    def _next_jobs(self, job: Job) -> Iterator[Job | Unsettled]:
+        for dependency in job.plan.job_dependencies if job.plan else ():
+            other = self.find_job(dependency)
+            if other is not None:
+                yield other
+
+    def _as_ring(self, members: list[Job]) -> Ring:
+        if len(members) == 1 and all(not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])):
+            return (frozenset(), ())
+        return (frozenset(map(_identity, members)), tuple(sorted(map(_name, members))))
 
     def relative(self, path: str, source: Source) -> str | None:
         """Return `path` (absolute, or relative to its scan folder) as a relative path; None when it lies outside all scan folders."""
+        path = path.replace("\\", "/")
         if not path.startswith("/"):
             return normalize(path)
         path = "/" + normalize(path).lstrip("/")
@@ -278,7 +333,7 @@ def _is_analysis_owed(job: Job) -> bool:
     return any(item.is_analysis and item.builder == job.builder and item.state not in SETTLED for item in job.source.jobs.values())
 
 
-def _identity(job: Job) -> tuple[PathKey, bytes, str, str]:
+def _identity(job: Job) -> Identity:
     return (job.source.key, job.builder, job.platform, job.key)
 
 

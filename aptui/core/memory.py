@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aptui.core.archive import Archive
-from aptui.core.model import SETTLED, EdgeKind, FileFact, PathKey, RelPath, Source
+from aptui.core.model import SETTLED, EdgeKind, FileFact, PathKey, RelPath, Source, SourceUuid
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
 
@@ -56,6 +56,7 @@ class Memory:
         self._acknowledged = 0
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
+        self._new_uuids: dict[SourceUuid, PathKey] = {}
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
         self._edges_in: dict[str, set[PathKey]] = {}
@@ -108,11 +109,22 @@ class Memory:
         """Take a new source into memory."""
         self._shelf.pop(source.key, None)
         self.sources[source.key] = source
+        self._new_uuids[source.uuid] = source.key
+
+    def key_of(self, uuid: SourceUuid) -> PathKey | None:
+        """Return the key of the source with this UUID."""
+        found = self._new_uuids.get(uuid)
+        if found is None:
+            found = self.archive.key_of(uuid)
+            if found in self._dead and found not in self.sources:
+                return None
+        return found
 
     def forget(self, source: Source, ticket: int) -> None:
         """Drop a source that is gone; its rows go with `ticket`, and until then the archive's word on it does not count."""
         del self.sources[source.key]
         self._dead[source.key] = ticket
+        self._new_uuids.pop(source.uuid, None)
         self._unindex(source)
         self._shelf.pop(source.key, None)
         self._wildcards.pop(source.key, None)
@@ -154,6 +166,7 @@ class Memory:
     def _let_go(self, source: Source) -> None:
         if self.sources.get(source.key) is source and self._is_settled_source(source):
             self._unindex(source)
+            self._new_uuids.pop(source.uuid, None)
             del self.sources[source.key]
 
     @staticmethod
@@ -262,6 +275,10 @@ class Memory:
                 keys.discard(source.key)
                 if not keys:
                     del self._edges_in[target]
+
+    def has_dependents(self, key: PathKey) -> bool:
+        """Whether any source names this one in a dependency."""
+        return bool(self._edges_in.get(key)) or bool(self.archive.dependents((key,)))
 
     def dependents(self, targets: Sequence[str]) -> set[PathKey]:
         """Return the keys of sources that depend on any of `targets`, wildcards included."""

@@ -75,14 +75,14 @@ from aptui.core.model import (
     Source,
     SourceEdge,
 )
-from aptui.core.paths import key_of, parent, path_uuid
+from aptui.core.paths import key_of, normalize, parent, path_uuid
 from aptui.core.planner import Planner
 from aptui.core.priority import ReadyQueue
 
 LogName = Callable[[Job, str], str]
 """(job, builder name) -> path of its run's log relative to the log folder."""
 
-_COPY_BATCH = 128
+_COPY_BATCH = 256
 _SMALL_BATCH = 32
 _DEPENDENCY_ESCALATION = 50
 _KILL_AND_DELETE = Effect.KILL | Effect.DELETE
@@ -117,6 +117,7 @@ class Pipeline:
         self._platform_ids = {platform.id for platform in project.platforms}
         self._waiters: dict[PathKey, dict[Job, None]] = {}
         self._todo: deque[tuple[Job, bool]] = deque()
+        self._edges_due: dict[tuple[Source, bytes], None] = {}
         self._retry: dict[str, set[PathKey]] = {}
         self._owed_retries: set[PathKey] = set()
         self._rules_said: set[str] = set()
@@ -133,6 +134,7 @@ class Pipeline:
         while self._todo and not self._committing:  # what a commit leads to is known with the next event
             job, is_retry = self._todo.popleft()
             self._reconsider(job, is_retry=is_retry)
+        self._put_edges()
         ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
         for source in self.ledger.touched:
             self.memory.leaves_after(source, ticket)
@@ -389,9 +391,6 @@ class Pipeline:
         for source in self.memory.load((key,)):
             for job in list(source.jobs.values()):
                 self._drop(job)
-            for builder in {builder for builder, _platform, _key in source.jobs} | {item.uuid for item in self.project.builders}:
-                if self.memory.has_edges:
-                    self.ledger.put("drop_edges", (source.uuid, builder))
             self.ledger.flush_puts()
             self.ledger.put("drop_source", (source.id,))
             self.memory.reindex(source, self.memory.targets(source))
@@ -507,6 +506,8 @@ class Pipeline:
             job = source.jobs.get(index)
             if job is None:
                 job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, self.ledger.next_job_id())
+            if self.memory.has_edges and self._may_change_rings(job, plan):
+                self.graph.forget_rings()
             job.plan = plan
             job.priority, job.is_critical = plan.priority, plan.is_critical
             self._todo.append((job, is_retry))
@@ -516,6 +517,12 @@ class Pipeline:
                     self._drop(job)
         if builder.needs_analysis or before:
             self.memory.reindex(source, before)
+
+    def _may_change_rings(self, job: Job, plan: JobPlan) -> bool:
+        """Whether jobs that are known already may stand in other rings when `job` is planned so."""
+        if job.plan is None:
+            return self.memory.has_dependents(job.source.key)
+        return job.plan.job_dependencies != plan.job_dependencies
 
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
@@ -682,6 +689,14 @@ class Pipeline:
         else:
             self.ledger.put("put_job", rows.job_row(job))
 
+    def _put_edges(self) -> None:
+        """Save the edges of all that changed in this event, once each: drops come before puts."""
+        for source, builder in self._edges_due:
+            if self.memory.sources.get(source.key) is source:
+                self.ledger.put("drop_edges", (source.uuid, builder))
+                self.ledger.put_all("put_edge", rows.edge_rows(source, builder))
+        self._edges_due.clear()
+
     def _feed(self, job: Job, trigger: Trigger) -> None:
         """Move a job, and do what every move needs: kill its run, leave the queue."""
         effect = feed(job, trigger)
@@ -703,6 +718,8 @@ class Pipeline:
         job.source.jobs.pop((job.builder, job.platform, job.key), None)
         if self.memory.has_edges:
             self.memory.reindex(job.source, before)
+            self.graph.forget_rings()
+            self._edges_due[job.source, job.builder] = None
         self.ledger.touched[job.source] = None
         if job.is_analysis:
             self.ledger.put("drop_analysis", (job.source.id, job.builder))
@@ -855,8 +872,7 @@ class Pipeline:
         job.plans, job.edges, job.error, job.is_forced = plans, edges, "", False
         self.memory.reindex(source, before)
         self._apply(source, builder, plans)
-        self.ledger.put("drop_edges", (source.uuid, builder.uuid))
-        self.ledger.put_all("put_edge", rows.edge_rows(source, builder.uuid))
+        self._edges_due[source, builder.uuid] = None
         self._seal(job)
         self._news(job)
         if edges_changed:
@@ -935,6 +951,7 @@ class Pipeline:
                 self.ledger.order(WriteLog(self.ledger.cause, job.log_file, log, job.warnings, job.errors))
         if order.deletes:
             self.ledger.order(DeleteProducts(self.ledger.cause, order.deletes, self.ledger.ticket))
+        self._put_edges()
         self.ledger.flush_rows()
         if order.commits is not None:
             self.ledger.order(order.commits)
@@ -946,7 +963,7 @@ class Pipeline:
         found: dict[str, str] = {}
         for path, digest in result.discovered:
             rel = self.graph.relative(path, job.source)
-            name = key_of(RelPath(rel)) if rel is not None else path
+            name = key_of(RelPath(rel)) if rel is not None else normalize(path)
             if name != job.source.key:
                 found[name] = digest[:32]
         before = self.memory.targets(job.source)
@@ -954,8 +971,7 @@ class Pipeline:
         job.planned_inputs = self.graph.with_discovered(job.planned_inputs, job.discovered)
         job.planned = fingerprint.number(job.planned_inputs)
         self.memory.reindex(job.source, before)
-        self.ledger.put("drop_edges", (job.source.uuid, job.builder))
-        self.ledger.put_all("put_edge", rows.edge_rows(job.source, job.builder))
+        self._edges_due[job.source, job.builder] = None
         unread = {}
         for name in found:
             fact = self.memory.file(PathKey(name)) if not name.startswith("/") else None

@@ -8,6 +8,7 @@ program owns a thread that decides.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import selectors
 import time
@@ -71,7 +72,9 @@ _HASHES_PER_ORDER = 128
 _PROGRESS_S = 0.1
 _LOOK_AGAIN_S = 0.05
 _GRACE_S = 2.0
-_RESULTS_PER_COMMIT = 128
+_GC_THRESHOLDS = (7_000, 10, 5)
+"""Sources and their jobs point at each other and die by the thousand: looking for them at every 700th object costs a tenth of the time."""
+_RESULTS_PER_COMMIT = 256
 _HOLD_S = 0.02
 
 Listener = Callable[[Notice], None]
@@ -143,6 +146,7 @@ class Engine:
             raise
 
     def _open(self, opening: Opening) -> None:
+        gc.set_threshold(*_GC_THRESHOLDS)
         for sentence in opening.sentences:
             self._say_once(sentence)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

@@ -1,0 +1,575 @@
+"""Playbook of dependencies: who waits for whom, and who runs again when what changes (spec/engine.md §15: 16, 20-24, 26-29, 31-32)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dataclasses import replace
+
+from aptui.core.messages import Outcome, ProcessOrder, RunResult, StartRuns
+from aptui.core.model import PathKey
+from aptui.core.paths import path_uuid
+from fake_world import World
+from fakes import Setup, scripter, sha
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def settled(world: World, **files: str) -> World:
+    """Write files (`a_s` is a.s), settle, and count from here."""
+    for name, text in files.items():
+        world.write(name.replace("_", "."), text)
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+def runs_of(world: World) -> list[str]:
+    """Return the processing runs in the order they started, by source."""
+    return [name.partition("@")[0] for name in world.order if "@" in name]
+
+
+def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
+    """Let the next runs of a source make what it made before, but for some products."""
+    made = world._process
+    old = {product.sub_id: product.digest for product in world.job(f"{rel}@linux:main").products}
+
+    def process(order: ProcessOrder, text: str) -> RunResult:
+        result = made(order, text)
+        if order.rel != rel:
+            return result
+        products = [item if item.sub_id in sub_ids else replace(item, digest=old[item.sub_id]) for item in result.products]
+        world.staging.update((item.staged, item.digest) for item in products)
+        return replace(result, products=tuple(products))
+
+    world._process = process  # type: ignore[method-assign]
+
+
+def analysed_before_anything_runs(world: World) -> None:
+    """Let all analyses end at once, then let one job run after the other."""
+    world.duration_ms = 1_000
+    world.held = {f"{rel}:analyse" for rel in world.disk.files["game"]} | {f"{rel}@linux:data" for rel in world.disk.files["game"]}
+    world.slots = 100
+    world.settle()
+    world.slots = 1
+    world.held.clear()
+    world.run()
+
+
+# -------------------------------------------------------------------------------------------------------------------- order
+
+
+@pytest.mark.parametrize("word", ["after", "only", "once", "print"])
+@pytest.mark.parametrize("slots", [1, 4])
+def test_a_chain_of_jobs_runs_end_first_and_each_job_once(world: World, word: str, slots: int) -> None:
+    world.slots = slots
+    world.write("a.s", f"{word} b.s:main")
+    world.write("b.s", f"{word} c.s:main")
+    world.write("c.s", f"{word} d.txt:data")
+    world.write("d.txt", "x")
+
+    world.settle()
+
+    assert runs_of(world) == ["d.txt", "c.s", "b.s", "a.s"]
+
+
+@pytest.mark.parametrize("word", ["after", "print"])
+def test_a_changed_chain_runs_end_first_and_each_job_once(world: World, word: str) -> None:
+    settled(world, a_s=f"{word} b.s:main\ninclude d.bin", b_s=f"{word} c.s:main\ninclude d.bin", c_s="include d.bin", d_bin="1")
+    world.write("d.bin", "2")
+
+    world.settle()
+
+    assert runs_of(world) == ["c.s", "b.s", "a.s"]
+
+
+def test_a_job_that_was_about_to_start_waits_when_its_dependency_is_planned_anew(world: World) -> None:
+    settled(world, a_s="after b.s:main", b_s="")
+    world.slots = 0
+    world.write("a.s", "after b.s:main\n")
+    world.settle()
+    world.write("b.s", "x")
+    world.settle()
+
+    world.slots = 1
+    world.run()
+
+    assert runs_of(world) == ["b.s", "a.s"]
+
+
+def test_a_job_that_runs_already_is_stopped_when_its_dependency_is_planned_anew(world: World) -> None:
+    settled(world, a_s="after b.s:main", b_s="")
+    world.held.add("a.s@linux:main")
+    world.write("a.s", "after b.s:main\n")
+    world.settle()
+    world.write("b.s", "x")
+    world.settle()
+    world.held.clear()
+
+    world.run()
+    world.deliver_killed()
+    world.run()
+
+    assert world.cache == world.clean().cache
+    assert runs_of(world) == ["a.s", "b.s", "a.s"]
+
+
+def test_a_chain_of_five_thousand_jobs_needs_no_stack() -> None:
+    world = World()
+    world.slots = 64
+    count = 5_000
+    for n in range(count):
+        world.write(f"{n:04}.s", f"only {n + 1:04}.s:main" if n + 1 < count else "")
+
+    world.settle()
+
+    assert runs_of(world) == [f"{n:04}.s" for n in reversed(range(count))]
+
+
+def test_a_hub_with_many_dependents_is_looked_at_once_each(world: World) -> None:
+    settled(world, hub_s="", **{f"d{n}_s": "after hub.s:main" for n in range(300)})
+    world.write("hub.s", "x")
+
+    world.settle()
+
+    assert len(world.ran()) == 301
+
+
+def test_a_dependency_that_failed_blocks_nobody_and_is_named_as_the_cause(world: World) -> None:
+    settled(world, a_s="after b.s:main\nFAIL", b_s="FAIL", c_s="after b.s:main")
+
+    assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed", "c.s@linux:main": "completed"}
+    assert world.job("a.s@linux:main").failure_cause == "b.s@linux:main"
+    assert world.job("b.s@linux:main").failure_cause == ""
+
+
+# -------------------------------------------------------------------------------------------------------------------- rings
+
+
+RING = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
+
+
+@pytest.mark.parametrize("word", ["after", "only", "once", "print"])
+@pytest.mark.parametrize("restart", [True, False])
+def test_jobs_in_a_ring_all_finish_once_with_one_warning_that_names_it(world: World, word: str, restart: bool) -> None:
+    world.write("b.s", f"{word} a.s:main")
+    world.write("a.s", f"{word} c.s:main")
+    world.write("c.s", f"{word} b.s:main")
+    world.write("d.s", f"{word} a.s:main")
+    world.settle()
+
+    text = "a ring of job dependencies is ignored for the order of jobs: " + " -> ".join(sorted(RING))
+    for name in RING:
+        assert world.runs[name] == 1
+        assert world.log_text(name) == text
+        assert world.job(name).warnings == 1
+    assert runs_of(world)[-1] == "d.s"
+    assert world.job("d.s@linux:main").warnings == 0
+    world.forget_runs()
+    world.settle(restart=restart)
+    assert world.ran() == []
+
+
+def test_a_ring_that_is_cut_warns_no_more(world: World) -> None:
+    settled(world, a_s="after b.s:main", b_s="after a.s:main")
+    world.write("b.s", "")
+
+    world.settle()
+
+    assert world.log_text("a.s@linux:main") == ""
+    assert world.job("a.s@linux:main").warnings == 0
+    assert world.cache == world.clean().cache
+
+
+def test_a_job_that_depends_on_itself_is_the_smallest_ring(world: World) -> None:
+    settled(world, a_s="after a.s:main")
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert "a.s@linux:main" in world.log_text("a.s@linux:main")
+
+
+def test_a_ring_of_includes_is_legal(world: World) -> None:
+    settled(world, a_s="include b.s", b_s="include c.s", c_s="include a.s", d_s="include a.s")
+    world.write("b.s", "include c.s\nx")
+
+    world.settle()
+
+    assert world.ran() == [f"{name}.s@linux:main" for name in "abcd"]
+    assert world.job("a.s@linux:main").warnings == 0
+
+
+# -------------------------------------------------------------------------------------------------------- who runs again
+
+
+def test_with_order_a_change_of_the_products_runs_the_dependent_again(world: World) -> None:
+    settled(world, a_s="after b.s:main", b_s="")
+    world.write("b.s", "x")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert world.job("a.s@linux:main").reason.startswith("the products of job 'b.s@linux:main' changed")
+
+
+def test_with_order_equal_products_end_the_matter_early(world: World) -> None:
+    settled(world, a_s="after b.s:main", b_s="")
+    only_changes(world, "b.s", ())
+    world.write("b.s", "x")
+
+    world.settle()
+
+    assert world.ran() == ["b.s@linux:main"]
+    assert world.statuses()["a.s@linux:main"] == "completed"
+
+
+@pytest.mark.parametrize(("wanted", "changed", "runs"), [("1", "1", True), ("1", "2", False), ("1,2", "2", True), ("", "2", True)])
+def test_only_the_products_that_are_named_count(world: World, wanted: str, changed: str, runs: bool) -> None:
+    settled(world, a_s=f"after b.s:main{'#' + wanted if wanted else ''}", b_s="extra 1\nextra 2")
+    only_changes(world, "b.s", (int(changed),))
+    world.write("b.s", "extra 1\nextra 2\nx")
+
+    world.settle()
+
+    assert ("a.s@linux:main" in world.runs) is runs
+
+
+def test_with_fingerprint_a_change_of_the_inputs_runs_the_dependent_again(world: World) -> None:
+    settled(world, a_s="print b.s:main", b_s="include c.bin", c_bin="1")
+    world.write("c.bin", "2")
+
+    world.settle()
+
+    assert runs_of(world) == ["b.s", "a.s"]
+    assert world.job("a.s@linux:main").reason.startswith("the fingerprint of job 'b.s@linux:main' changed")
+
+
+def test_with_fingerprint_a_failed_dependency_that_changes_again_still_counts(world: World) -> None:
+    settled(world, a_s="print b.s:main", b_s="FAIL")
+    world.write("b.s", "FAIL\nx")
+
+    world.settle()
+
+    assert runs_of(world) == ["b.s", "a.s"]
+
+
+@pytest.mark.parametrize("word", ["once", "only"])
+def test_with_order_once_and_order_only_a_change_runs_nobody_else(world: World, word: str) -> None:
+    settled(world, a_s=f"{word} b.s:main", b_s="")
+    world.write("b.s", "x")
+
+    world.settle()
+
+    assert world.ran() == ["b.s@linux:main"]
+
+
+def test_with_order_once_nobody_waits_for_a_job_that_has_run_before(world: World) -> None:
+    settled(world, a_s="once b.s:main", b_s="", c_s="only b.s:main")
+    world.held.add("b.s@linux:main")
+    for name in "abc":
+        world.touch(f"{name}.s")
+    world.write("a.s", "once b.s:main\nx")
+    world.write("b.s", "x")
+    world.write("c.s", "only b.s:main\nx")
+
+    world.settle()
+
+    assert runs_of(world) == ["a.s", "b.s"]
+    assert world.statuses()["c.s@linux:main"] == "pending"
+    world.held.clear()
+    world.run()
+    assert runs_of(world) == ["a.s", "b.s", "c.s"]
+
+
+def test_with_order_once_the_first_run_is_waited_for(world: World) -> None:
+    settled(world, a_s="once b.s:main", b_s="FAIL")
+    world.forget_runs()
+    world.write("a.s", "once b.s:main\nx")
+    world.write("b.s", "")
+
+    world.settle()
+
+    assert runs_of(world) == ["b.s", "a.s"]
+
+
+# ------------------------------------------------------------------------------------------------------- what is not there
+
+
+def test_a_dependency_on_another_platform_fails_and_says_so() -> None:
+    setup = Setup(platforms=("linux", "server"), builders=(scripter(platforms=("linux", "server")),))
+    world = World(setup)
+    world.write("a.s", "after b.s:main@server")
+    world.write("b.s", "")
+
+    world.settle()
+
+    assert world.statuses()["a.s@server:main"] == "completed"
+    assert world.statuses()["a.s@linux:main"] == "failed"
+    error = "job dependency on 'b.s' is for platform 'server': only 'linux' or 'common' can be named here"
+    assert world.job("a.s@linux:main").error == error
+    assert world.log_text("a.s@linux:main") == error
+    assert world.runs["a.s@linux:main"] == 0
+    world.forget_runs()
+    world.settle(restart=True)
+    assert world.ran() == []
+
+
+def test_a_dependency_that_nobody_makes_lets_the_job_run_after_everything_else(world: World) -> None:
+    world.write("a.s", "after gone.s:main\ncritical")
+    world.write("b.s", "after c.s:unknown")
+    world.write("c.s", "priority -9")
+    world.write("d.s", "priority 3")
+
+    analysed_before_anything_runs(world)
+
+    assert runs_of(world) == ["a.s", "d.s", "c.s", "b.s"]
+    assert world.job("b.s@linux:main").misses_dependency is False  # not stored: it is found out anew
+    assert set(world.statuses().values()) == {"completed"}
+
+
+@pytest.mark.parametrize(("word", "runs"), [("after", True), ("print", True), ("once", False), ("only", False)])
+def test_a_missing_dependency_that_appears_counts_as_a_change(world: World, word: str, runs: bool) -> None:
+    settled(world, a_s=f"{word} b.s:main")
+    world.write("b.s", "")
+
+    world.settle()
+
+    assert runs_of(world) == (["b.s", "a.s"] if runs else ["b.s"])
+
+
+def test_a_dependency_that_goes_counts_as_a_change(world: World) -> None:
+    settled(world, a_s="after b.s:main", b_s="")
+    world.delete("b.s")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
+
+
+def test_a_dependency_on_a_job_that_is_emitted_no_more_counts_as_a_change(world: World) -> None:
+    settled(world, a_s="after b.s:two", b_s="job two")
+    world.write("b.s", "")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert "linux/b.two.out" not in world.cache
+
+
+# --------------------------------------------------------------------------------------------------------- source dependencies
+
+
+@pytest.mark.parametrize("target", ["x.bin", "X.BIN", "./y/../x.bin", "/disk/game/x.bin", "\\disk\\game\\x.bin"])
+def test_an_included_file_counts_however_it_is_written(world: World, target: str) -> None:
+    settled(world, a_s=f"include {target}", x_bin="1")
+    world.write("x.bin", "2")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
+    assert world.job("a.s@linux:main").reason.startswith("dependency 'x.bin' changed")
+
+
+def test_a_file_outside_every_scan_folder_is_left_out_with_a_warning(world: World) -> None:
+    settled(world, a_s="include /etc/passwd\nafter /etc/shadow:main")
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.job("a.s:analyse").warnings == 1
+    assert world.log_text("a.s:analyse") == "dependency '/etc/passwd' lies outside every scan folder: left out"
+    assert not world.archive.tables.edges
+
+
+def test_an_included_file_that_is_missing_counts_as_soon_as_it_appears(world: World) -> None:
+    settled(world, a_s="include x.bin", b_s="include a.s")
+    world.write("x.bin", "1")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert world.job("a.s@linux:main").reason == "dependency 'x.bin' is new"
+
+
+def test_a_dependency_by_uuid_counts_before_and_after_its_source_exists(world: World) -> None:
+    uuid = path_uuid("x.s").hex()
+    settled(world, a_s=f"uuid {uuid}")
+    world.write("x.s", "1")
+    world.settle()
+    assert world.ran() == ["a.s@linux:main", "x.s@linux:main"]
+
+    world.write("x.s", "2")
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main", "x.s@linux:main"]
+    assert world.job("a.s@linux:main").reason.startswith("dependency 'x.s' changed")
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_wildcard_counts_what_appears_changes_and_goes_once(world: World, restart: bool) -> None:
+    world.write("a.s", "glob sub/*.bin\nglob sub/x*")
+    world.settle()
+    world.forget_runs()
+    for change in (
+        lambda: world.write("sub/x.bin", "1"),
+        lambda: world.write("sub/x.bin", "2"),
+        lambda: world.delete("sub/x.bin"),
+    ):
+        change()
+        world.settle(restart=restart)
+        assert world.ran() == ["a.s@linux:main"]
+
+    world.write("x.bin", "1")
+    world.settle(restart=restart)
+
+    assert world.ran() == []
+
+
+def test_a_wildcard_without_a_star_is_left_out_with_a_warning(world: World) -> None:
+    settled(world, a_s="glob x.bin")
+
+    assert world.log_text("a.s:analyse") == "wildcard dependency 'x.bin' has no '*': left out"
+
+
+def test_dependencies_that_are_said_twice_are_stored_once(world: World) -> None:
+    settled(world, a_s="include x.bin\ninclude ./x.bin\nafter b.s:main\nafter b.s:main\ninclude b.s", b_s="")
+
+    edges = sorted((name, kind) for name, _owner, _builder, kind in world.archive.tables.edges)
+    assert edges == [("b.s", 0), ("b.s", 3), ("x.bin", 0)]
+
+
+def test_a_source_that_includes_itself_is_no_dependency(world: World) -> None:
+    settled(world, a_s="include a.s\nread a.s")
+
+    assert not world.archive.tables.edges
+
+
+def test_edges_go_with_what_declared_them(world: World) -> None:
+    settled(world, a_s="include x.bin\nglob *.bin\nread y.bin", b_s="include x.bin")
+    world.write("a.s", "")
+    world.configure(builders=(scripter("other", "a.s"),))
+
+    world.settle(restart=True)
+
+    assert not world.archive.tables.edges
+
+
+def test_an_analysis_that_reads_another_file_is_made_again_when_that_changes(world: World) -> None:
+    settled(world, a_s="jobs-from list.bin", list_bin="one two")
+    world.write("list.bin", "two three")
+
+    world.settle()
+
+    assert world.statuses().keys() == {f"a.s@linux:{key}" for key in ("main", "from-two", "from-three")}
+    assert world.cache == world.clean().cache
+
+
+def test_analyses_far_down_a_chain_are_not_made_again(world: World) -> None:
+    settled(world, a_s="include b.s", b_s="", c_s="")
+    world.write("b.s", "x")
+
+    world.settle()
+
+    assert world.analyses == {"a.s": 1, "b.s": 1}
+
+
+# ------------------------------------------------------------------------------------------------- found while processing
+
+
+def test_what_is_found_while_processing_counts(world: World) -> None:
+    settled(world, a_s="read x.bin", x_bin="1")
+    assert world.job("a.s@linux:main").discovered == (("x.bin", sha("1").hex()[:32]),)
+    world.write("x.bin", "2")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
+    assert world.job("a.s@linux:main").reason.startswith("dependency 'x.bin' (found while processing) changed")
+    assert not world.analyses
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_missing_file_that_was_looked_for_counts_when_it_appears(world: World, restart: bool) -> None:
+    settled(world, a_s="read x.bin")
+    world.write("x.bin", "1")
+
+    world.settle(restart=restart)
+
+    assert world.ran() == ["a.s@linux:main"]
+    world.settle(restart=restart)
+    assert world.ran() == []
+
+
+def test_what_a_failed_run_read_counts_too(world: World) -> None:
+    settled(world, a_s="read x.bin\nFAIL", x_bin="1")
+    world.held.clear()
+    world.write("x.bin", "2")
+    world.scan()
+    world.run()
+
+    assert world.job("a.s@linux:main").discovered == (("x.bin", sha("2").hex()[:32]),)
+    assert world.ran() == ["a.s@linux:main"]
+
+
+def test_what_is_read_no_more_counts_no_more(world: World) -> None:
+    settled(world, a_s="read x.bin", x_bin="1")
+    world.write("a.s", "")
+    world.settle()
+    world.forget_runs()
+    world.write("x.bin", "2")
+
+    world.settle()
+
+    assert world.ran() == []
+    assert not world.archive.tables.edges
+
+
+def test_a_file_outside_every_scan_folder_counts_as_it_was_found(world: World) -> None:
+    settled(world, a_s="read ../../etc/passwd\nread ../../etc/gone")
+
+    assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["/etc/gone", "/etc/passwd"]
+    world.settle(restart=True)
+    assert world.ran() == []
+
+
+# ------------------------------------------------------------------------------------------------------------------ urgency
+
+
+def test_what_a_critical_job_waits_for_inherits_its_urgency(world: World) -> None:
+    for name in "abcd":
+        world.write(f"{name}.s", "priority 9")
+    world.write("x.s", "critical\nafter y.s:main")
+    world.write("y.s", "priority -9\nafter z.s:main")
+    world.write("z.s", "priority -9")
+
+    analysed_before_anything_runs(world)
+
+    assert runs_of(world)[:3] == ["z.s", "y.s", "x.s"]
+
+
+def test_a_job_that_waits_for_a_running_one_starts_when_that_is_lost_and_done_again(world: World) -> None:
+    world.write("a.s", "after b.s:main\ncritical")
+    world.write("b.s", "")
+    world.fates["b.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED, Outcome.RETURNED]
+
+    world.settle()
+
+    assert runs_of(world) == ["b.s"] * 4 + ["a.s"]
+
+
+def test_jobs_of_one_kind_travel_together_when_they_are_quick(world: World) -> None:
+    for n in range(40):
+        world.write(f"{n:02}.s", "")
+    world.slots = 2
+
+    world.settle()
+
+    sizes = [len(command.orders) for command in world.commands if isinstance(command, StartRuns)]
+    assert max(sizes) > 1
+    assert sum(sizes) == 80
+
+
+def test_a_query_for_dependents_of_nothing_finds_nobody(world: World) -> None:
+    settled(world, a_txt="x")
+
+    assert world.pipeline.memory.dependents((PathKey("a.txt"),)) == set()
