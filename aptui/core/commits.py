@@ -198,8 +198,7 @@ class Commits:
         self._put_robbed(job)
 
     def _put_robbed(self, job: Job) -> None:
-        self._ledger.flush_puts()
-        self._ledger.put("drop_products", (job.id,))
+        self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
         self._ledger.put_all("put_product", (rows.product_row(self._ledger.next_product_id(), job, item) for item in job.products))
         self._ledger.touched[job.source] = None
@@ -272,8 +271,14 @@ class Commits:
 
     def committed(self, job: Job) -> Change:
         """The commit of `job` is done; return what it changed for others."""
-        undo = self._undo.pop(job.run_key)
+        change = self.change(job)
+        del self._undo[job.run_key]
         job.is_forced = False
+        return change
+
+    def change(self, job: Job) -> Change:
+        """Return what the commit of `job` changes for others."""
+        undo = self._undo[job.run_key]
         before = {product.name: product.digest for product in undo.products}
         after = {product.name: product.digest for product in job.products}
         changed = [(name, digest.hex()) for name, digest in after.items() if before.get(name) != digest]
@@ -326,8 +331,7 @@ class Commits:
             if not claimants:
                 del self._claims[name]
         if had_claim:
-            self._ledger.flush_puts()
-            self._ledger.put("drop_conflict", (job.id,))
+            self._ledger.drop("drop_conflict", (job.id,))
         return [other for other in freed if other is not job]
 
 

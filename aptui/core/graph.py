@@ -59,6 +59,7 @@ class Graph:
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.id) for folder in project.scan_folders]
         self._rings: dict[Identity, Ring] = {}
+        self._has_loose_ends = False
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
         self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions)
         sources = "|".join(f"(?:{companion.source.regex})" for companion in project.companions)
@@ -248,6 +249,12 @@ class Graph:
     def forget_rings(self) -> None:
         """A job depends on others than before: what was found out about rings does not hold any more."""
         self._rings.clear()
+        self._has_loose_ends = False
+
+    def forget_loose_ends(self) -> None:
+        """Time has passed: forget what was found out about rings while nobody could tell what some job depends on."""
+        if self._has_loose_ends:
+            self.forget_rings()
 
     def _ring(self, job: Job, other: Job) -> tuple[str, ...]:
         """Return the sorted names of the ring that the edge from `job` to `other` is part of, () when there is none."""
@@ -256,15 +263,12 @@ class Graph:
 
     def _find_rings(self, root: Job) -> Ring:
         """Find the rings among all that `root` leads to (Tarjan 1972, without recursion); return the one it is part of.
-
-        The answer is kept unless an end is loose: a job of which nobody can tell yet what it depends on.
         """
         found: dict[Identity, Ring] = {}
         numbers: dict[Identity, int] = {}
         lowest: dict[Identity, int] = {}
         open_jobs: list[Job] = []
         is_open: set[Identity] = set()
-        has_loose_end = False
         trail: list[tuple[Job, Iterator[Job | Unsettled]]] = []
 
         def enter(job: Job) -> None:
@@ -279,7 +283,7 @@ class Graph:
             here = _identity(job)
             other = next(others, None)
             if isinstance(other, Unsettled):
-                has_loose_end = True
+                self._has_loose_ends = True
             elif other is not None:
                 there = _identity(other)
                 if there in is_open:
@@ -297,8 +301,7 @@ class Graph:
                     ring = self._as_ring(members)
                     found.update((_identity(member), ring) for member in members)
                     is_open.difference_update(map(_identity, members))
-        if not has_loose_end:
-            self._rings.update(found)
+        self._rings.update(found)
         return found[_identity(root)]
 
     def _next_jobs(self, job: Job) -> Iterator[Job | Unsettled]:

@@ -11,6 +11,14 @@ from aptui.core.model import Source
 RUN_KEY_STATE = "run_keys"
 """Where the next engine finds the highest run key that this one has reserved."""
 _BLOCK = 65_536
+_TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
+    "drop_source": (("put_source", 0),),
+    "drop_analysis": (("put_analysis", 0),),
+    "drop_job": (("put_job", 0), ("put_product", 1), ("put_run", 0), ("put_conflict", 1)),
+    "drop_products": (("put_product", 1),),
+    "drop_conflict": (("put_conflict", 1),),
+}
+"""{operation that drops: (operation that puts, the column that must be equal to the dropped row's first)}; further columns follow."""
 
 
 @dataclass(slots=True)
@@ -79,10 +87,13 @@ class Ledger:
             self.rows = {}
             self.ticket += 1
 
-    def flush_puts(self) -> None:
-        """Order saved what was put so far, for drops are applied before puts within one transaction."""
-        if any(operation.startswith("put_") for operation in self.rows):
-            self.flush_rows()
+    def drop(self, operation: str, row: tuple[object, ...]) -> None:
+        """Add a row that drops something. Drops are applied before puts, so what was put of it earlier in this event is taken back."""
+        for put_operation, column in _TAKEN_BACK[operation]:
+            rows = self.rows.get(put_operation)
+            if rows and any(put[column] == row[0] and put[1 : len(row)] == row[1:] for put in rows):
+                self.rows[put_operation] = [put for put in rows if put[column] != row[0] or put[1 : len(row)] != row[1:]]
+        self.put(operation, row)
 
     def take(self) -> tuple[list[Command], list[Notice]]:
         """Return the answer and begin a new one."""

@@ -168,11 +168,12 @@ class Memory:
             self._unindex(source)
             self._new_uuids.pop(source.uuid, None)
             del self.sources[source.key]
+            source.jobs = {}  # they point back at it: nothing is left for the collector to find
 
     @staticmethod
     def _is_settled_source(source: Source) -> bool:
         return all(
-            job.state in SETTLED and not job.is_forced and (job.fingerprint or not job.is_analysis or job.error)
+            job.state in SETTLED and not (job.is_forced or job.is_doubted) and (job.fingerprint or not job.is_analysis or job.error)
             for job in source.jobs.values()
         )
 

@@ -259,7 +259,8 @@ class Job:
     `inputs` is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...).
     `reason` says why the last plan was owed. `discovered` are source dependencies found while processing (depfile).
     For an analysis `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said.
-    `lost_count` counts LOST of the present plan.
+    `lost_count` counts LOST of the present plan. `is_doubted`: it rests, but its row says that it is owed work until it has been looked
+    at, for something it is made of is about to be saved.
     """
 
     source: Source
@@ -277,6 +278,7 @@ class Job:
     escalation: int = 0
     misses_dependency: bool = False
     is_forced: bool = False
+    is_doubted: bool = False
     lost_count: int = 0
     reason: str = ""
     error: str = ""

@@ -130,19 +130,27 @@ class Pipeline:
     def handle(self, event: Event) -> tuple[list[Command], list[Notice]]:
         """Take one fact; answer with what has to be done, in order, and the news."""
         self.ledger.cause = event.seq
+        self.graph.forget_loose_ends()
         self._dispatch(event)
-        while self._todo and not self._committing:  # what a commit leads to is known with the next event
-            job, is_retry = self._todo.popleft()
-            self._reconsider(job, is_retry=is_retry)
+        self._look_at_todo()
         self._put_edges()
         ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
         for source in self.ledger.touched:
             self.memory.leaves_after(source, ticket)
         self.ledger.touched.clear()
-        if not self._todo:
+        if not self._committing:
             self.memory.let_go_of_loaded()
         self.ledger.flush_rows()
         return self.ledger.take()
+
+    def _look_at_todo(self) -> None:
+        while self._todo and not self._committing:  # what a commit leads to is known with the next event
+            job, is_retry = self._todo.popleft()
+            self._reconsider(job, is_retry=is_retry)
+            if job.is_doubted:
+                job.is_doubted = False
+                if job.state in SETTLED:
+                    self._save(job)
 
     def _dispatch(self, event: Event) -> None:
         match event:
@@ -220,6 +228,19 @@ class Pipeline:
         """Plan a source when the scan has come to its folder."""
         self._owed_retries.add(source.key)
         self._retry.setdefault(parent(source.key), set()).add(source.key)
+        for job in [job for job in source.jobs.values() if job.is_analysis] or list(source.jobs.values()):
+            self._doubt(job)
+
+    def _doubt(self, job: Job) -> None:
+        """What `job` is made of changes now, and it is looked at later: if the engine dies between, the next one has to know."""
+        if job.state not in SETTLED or job.is_doubted or not self._is_configured(job):
+            return
+        job.is_doubted = True
+        self.ledger.touched[job.source] = None
+        if job.is_analysis:
+            self.ledger.put("put_analysis", rows.analysis_row(job, JobState.WAITING))
+        else:
+            self.ledger.put("put_job", rows.job_row(job, JobState.WAITING))
 
     def _folder_seen(self, event: FolderSeen) -> None:
         parts = {row[0]: (row[1], {fact.rel: fact for fact in row[2]}) for row in event.rows}
@@ -391,8 +412,7 @@ class Pipeline:
         for source in self.memory.load((key,)):
             for job in list(source.jobs.values()):
                 self._drop(job)
-            self.ledger.flush_puts()
-            self.ledger.put("drop_source", (source.id,))
+            self.ledger.drop("drop_source", (source.id,))
             self.memory.reindex(source, self.memory.targets(source))
             self.memory.forget(source, self.ledger.ticket)
             self.ledger.touched.pop(source, None)
@@ -712,7 +732,6 @@ class Pipeline:
         if job.state is None:
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
             return
-        self.ledger.flush_puts()
         before = self.memory.targets(job.source) if self.memory.has_edges else set()
         self._feed(job, Trigger.DROP)
         job.source.jobs.pop((job.builder, job.platform, job.key), None)
@@ -722,14 +741,14 @@ class Pipeline:
             self._edges_due[job.source, job.builder] = None
         self.ledger.touched[job.source] = None
         if job.is_analysis:
-            self.ledger.put("drop_analysis", (job.source.id, job.builder))
+            self.ledger.drop("drop_analysis", (job.source.id, job.builder))
             return
         freed = self.commits.release(job)
         if job.products:
             self._delete_products(job)
         if job.log_file:
             self.ledger.order(DropLogs(self.ledger.cause, (job.log_file,)))
-        self.ledger.put("drop_job", (job.id,))
+        self.ledger.drop("drop_job", (job.id,))
         self._todo.extend((other, True) for other in freed)
         self._news(job)
         self._settled(job, is_changed=True)
@@ -822,6 +841,7 @@ class Pipeline:
             else:
                 self.graph_discovered(job, result)
                 self._failed(job, result, result.error or "it failed without saying why", event.now_ms)
+        self._look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
@@ -951,6 +971,10 @@ class Pipeline:
                 self.ledger.order(WriteLog(self.ledger.cause, job.log_file, log, job.warnings, job.errors))
         if order.deletes:
             self.ledger.order(DeleteProducts(self.ledger.cause, order.deletes, self.ledger.ticket))
+        changed = [job for job, _result, _log in order.ready if self.commits.change(job).is_changed]
+        for job in (*changed, *(job for job, _result, _text in lost)):
+            for other in self._dependents_of(job):
+                self._doubt(other)
         self._put_edges()
         self.ledger.flush_rows()
         if order.commits is not None:
@@ -1047,7 +1071,7 @@ class Pipeline:
             if gone:
                 self._delete_products(job)
                 job.fingerprint = 0
-                self.ledger.put("drop_products", (job.id,))
+                self.ledger.drop("drop_products", (job.id,))
             if not keeps_claims:
                 self._todo.extend((other, True) for other in self.commits.release_names(job, gone))
         else:
@@ -1106,12 +1130,19 @@ class Pipeline:
         key = job.source.key
         if key in self._waiters:
             self._wake(key)
-        if not is_changed or not self.memory.has_edges or job.is_analysis:
-            return
-        for source in self.memory.load(sorted(self.memory.dependents((key,)))):
-            for other in source.jobs.values():
-                if other.plan and any(dependency.source == key for dependency in other.plan.job_dependencies):
-                    self._todo.append((other, False))
+        if is_changed:
+            self._todo.extend((other, False) for other in self._dependents_of(job))
+
+    def _dependents_of(self, job: Job) -> list[Job]:
+        if not self.memory.has_edges or job.is_analysis:
+            return []
+        key = job.source.key
+        return [
+            other
+            for source in self.memory.load(sorted(self.memory.dependents((key,))))
+            for other in source.jobs.values()
+            if other.plan and any(dependency.source == key for dependency in other.plan.job_dependencies)
+        ]
 
     def _wake(self, key: PathKey) -> None:
         for job in self._waiters.pop(key, {}):

@@ -53,9 +53,9 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
     )  # fmt: skip
 
 
-def analysis_row(job: Job) -> Row:
-    """Return the parameters of "put_analysis"."""
-    state = job.state or JobState.WAITING
+def analysis_row(job: Job, state: JobState | None = None) -> Row:
+    """Return the parameters of "put_analysis", as if the analysis were in `state` already when that is given."""
+    state = state or job.state or JobState.WAITING
     return (
         job.source.id, job.builder, RESTING[state], job.fingerprint or None, job.error, job.warnings, job.errors, job.duration_ms,
         job.completed_ms, job.log_file, job.reason, pack_analysis(job),
