@@ -695,7 +695,8 @@ class World:
     def clean(self) -> World:
         """Return what a clean build of the present disk and configuration comes to."""
         other = World(self.setup)
-        other.disk.files = {folder: dict(files) for folder, files in self.disk.files.items()}
+        other.disk = self.disk.copy()
+        other.boot()
         other.unreadable = self.unreadable
         other.settle()
         return other

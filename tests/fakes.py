@@ -438,21 +438,37 @@ class FakeDisk:
 
     def __init__(self) -> None:
         self.files: dict[str, dict[str, File]] = {}
+        self._names: dict[tuple[str, PathKey], list[str]] = {}
         self._version = 1_000
 
     def write(self, folder: str, rel: str, text: str) -> None:
         """Write a file."""
         self._version += 1
-        self.files.setdefault(folder, {})[rel] = File(text, self._version)
+        self._put(folder, rel, File(text, self._version))
+
+    def _put(self, folder: str, rel: str, file: File) -> None:
+        names = self._names.setdefault((folder, key_of(RelPath(rel))), [])
+        if rel not in names:
+            names.append(rel)
+        self.files.setdefault(folder, {})[rel] = file
 
     def delete(self, folder: str, rel: str) -> None:
         """Delete a file."""
         del self.files[folder][rel]
+        self._names[folder, key_of(RelPath(rel))].remove(rel)
+
+    def copy(self) -> FakeDisk:
+        """Return another disk with the same files."""
+        other = FakeDisk()
+        for folder, files in self.files.items():
+            for rel, file in files.items():
+                other._put(folder, rel, file)
+        return other
 
     def winner(self, folders: Sequence[str], rel: str) -> tuple[str, str, File] | None:
         """Return (folder, real relative path, file) that wins a path; None when there is none."""
         for folder in folders:
-            same = [name for name in self.files.get(folder, {}) if key_of(RelPath(name)) == key_of(RelPath(rel))]
+            same = self._names.get((folder, key_of(RelPath(rel))))
             if same:
                 return (folder, same[0], self.files[folder][same[0]]) if len(same) == 1 else None
         return None

@@ -668,7 +668,10 @@ class Pipeline:
             return (
                 "tried again: it failed before" if failed else "new source" if not job.fingerprint else job.reason or "not recorded"
             )
-        difference = fingerprint.explain(self._expand(job, job.inputs), self._expand(job, manifest))
+        old, new = self._expand(job, job.inputs), self._expand(job, manifest)
+        if any(kind == "rule" for kind, _name, _digest in old):  # nobody knows any more what it stood for
+            old, new = job.inputs, manifest
+        difference = fingerprint.explain(old, new)
         return difference or ("tried again: it failed before" if job.state is JobState.FAILED else "products are missing")
 
     def _expand(self, job: Job, manifest: Manifest) -> Manifest:
@@ -987,7 +990,7 @@ class Pipeline:
         found: dict[str, str] = {}
         for path, digest in result.discovered:
             rel = self.graph.relative(path, job.source)
-            name = key_of(RelPath(rel)) if rel is not None else normalize(path)
+            name: str = key_of(RelPath(rel)) if rel is not None else normalize(path)
             if name != job.source.key:
                 found[name] = digest[:32]
         before = self.memory.targets(job.source)

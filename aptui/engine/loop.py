@@ -34,8 +34,10 @@ from aptui.core.messages import (
     HashFiles,
     HashOrder,
     HashResult,
+    JobChanged,
     KillRuns,
     LogLevel,
+    LogRecord,
     LookAgain,
     Notice,
     ProductsCommitted,
@@ -127,6 +129,7 @@ class Engine:
         self.is_stopping = False
         self._closing = contextlib.ExitStack()
         self._pool: Pool | None = None
+        self._log: joblog.EngineLog | None = None
 
     # ---------------------------------------------------------------------------------------------------------- open, close
 
@@ -147,6 +150,7 @@ class Engine:
 
     def _open(self, opening: Opening) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
+        self._open_log()
         for sentence in opening.sentences:
             self._say_once(sentence)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -455,9 +459,29 @@ class Engine:
                 continue
 
     def tell(self, notice: Notice) -> None:
-        """Tell every listener."""
+        """Tell every listener, and the engine's log what somebody may look for tomorrow."""
+        if isinstance(notice, Said):
+            self._note(notice.level, notice.text)
+        elif isinstance(notice, JobChanged) and notice.status == "failed":
+            self._note(LogLevel.ERROR, f"failed {notice.source} ({notice.platform}, {notice.job_key}): {notice.error}")
         for listener in self._listeners:
             listener(notice)
+
+    def _open_log(self) -> None:
+        try:
+            self._log = joblog.EngineLog(self.config.log_dir, "aptui", time.time_ns() // 1_000_000)
+        except HostError as error:
+            self._say_once(str(error))
+        else:
+            self._closing.callback(self._log.close)
+
+    def _note(self, level: int, text: str) -> None:
+        if self._log is not None:
+            try:
+                self._log.append(LogRecord(level, "aptui", text, time.time_ns() // 1_000_000))
+            except HostError as error:
+                self._log = None
+                self._say_once(str(error))
 
     def _say(self, text: str) -> None:
         self.tell(Said(self._seq, LogLevel.WARNING, text))

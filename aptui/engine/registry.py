@@ -299,4 +299,7 @@ def _remember(cache_file: Path, memory: _Memory, before: _Memory) -> None:
         new.write_bytes(msgspec.json.encode(memory))
         os.replace(new, cache_file)
     except OSError:
-        new.unlink(missing_ok=True)
+        try:
+            new.unlink()
+        except OSError:
+            pass  # it was never made, or nothing can be changed there

@@ -52,8 +52,8 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
     dependencies = [
         JobDependency(
             _source_key(edge.source, root),
-            edge.job_key,
-            edge.platform,
+            _named(edge.job_key),
+            _named(edge.platform),
             DependencyKind(edge.kind),
             tuple(sorted({int(sub_id) for sub_id in edge.sub_ids})),
         )
@@ -88,6 +88,12 @@ def _source_key(source: str, root: str) -> PathKey:
 def _param(value: Any) -> Any:
     # Kept as it is when JSON can say it: `job_params` then hands back what the builder gave.
     return value if isinstance(value, str | int | float | bool | list | dict | tuple) or value is None else str(value)
+
+
+def _named(text: object) -> str:
+    if not isinstance(text, str):
+        raise TypeError("job_key and platform of a job dependency must be text")
+    return _text(text)
 
 
 def _text(text: str) -> str:

@@ -104,35 +104,44 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def _fill_quoted(template: str, values: Mapping[str, str]) -> str:
-    parts, quote, position = [], "", 0
+    parts, inside, position = [], "", 0
     for match in PLACEHOLDER.finditer(template):
         literal = template[position : match.start()]
-        quote = _quote_after(literal, quote)
-        parts += [literal, _quoted(_value(values, match[1]), quote)]
+        inside = _inside_after(literal, inside, "x" if parts else " ")
+        parts += [literal, _quoted(_value(values, match[1]), inside[-1:])]
         position = match.end()
     return "".join([*parts, template[position:]])
 
 
-def _quote_after(literal: str, quote: str) -> str:
-    """Return which quote is open after `literal`, when `quote` was open before it."""
+def _inside_after(literal: str, inside: str, before: str) -> str:
+    """Return what is open after `literal`, innermost last: quotes, `(` and `#` for a comment; `inside` was open before it."""
     skips = False
     for character in literal:
-        if skips:
+        inner = inside[-1:]
+        if inner in ("#", "'"):
+            inside = inside[:-1] if character == ("\n" if inner == "#" else "'") else inside
+        elif skips:
             skips = False
-        elif character == "\\" and quote != "'":
+        elif character == "\\":
             skips = True
-        elif quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-    return quote
+        elif inner == '"':
+            # `"$(tool "{source}")"`: within `$( )` quotes begin anew.
+            inside = inside[:-1] if character == '"' else inside + "(" * (before + character == "$(")
+        elif character == ")":
+            inside = inside.removesuffix("(")
+        elif character in "'\"(" or (character == "#" and before in " \t\n;&|("):
+            inside += character
+        before = character
+    return inside
 
 
-def _quoted(value: str, quote: str) -> str:
-    if quote == "'":
+def _quoted(value: str, inner: str) -> str:
+    if inner == "'":
         return value.replace("'", "'\\''")
-    if quote == '"':
+    if inner == '"':
         return re.sub(r'([\\"$`])', r"\\\1", value)
+    if inner == "#":
+        return value.replace("\n", " ")
     return shlex.quote(value)
 
 

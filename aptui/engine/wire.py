@@ -101,10 +101,13 @@ def encode(kind: Kind, record: Record) -> bytes:
     """Return the frame for `record`.
 
     Raises:
-        WireError: it would be longer than the limit.
+        WireError: it would be longer than the limit, or holds what msgpack cannot say: lone surrogates, numbers over 64 bits.
     """
     buffer = bytearray(HEADER_BYTES)
-    _encoder.encode_into(record, buffer, HEADER_BYTES)
+    try:
+        _encoder.encode_into(record, buffer, HEADER_BYTES)
+    except (OverflowError, TypeError, UnicodeEncodeError) as error:
+        raise WireError(f"a frame of kind {kind.name} cannot be made: {error}") from error
     length = len(buffer) - 4
     if length > FRAME_LIMIT_BYTES:
         raise WireError(f"a record of {length} bytes is longer than the limit of {FRAME_LIMIT_BYTES}")

@@ -121,7 +121,7 @@ class Worker:
         try:
             self._send(kind, result)
         except wire.WireError as error:
-            self._send(kind, type(result)(result.run_key, Outcome.FAILED, f"the answer is too large: {error}"))
+            self._send(kind, type(result)(result.run_key, Outcome.FAILED, f"the answer cannot be sent: {error}"))
         reason = self._wish_to_retire()
         if reason:
             self._send(wire.Kind.RETIRE, wire.Note(reason))

@@ -38,7 +38,7 @@ _PREFIXES = (
     (re.compile(r"E:|(?i:err:|error:)"), LogLevel.ERROR),
 )
 _SPAN = re.compile(r'<span\s+severity="(err|warn)"\s*>(.*?)</span>', re.IGNORECASE | re.DOTALL)
-_COMPILER_TIME = re.compile(r"\s*\d+:\d\d(?=\s)")
+_COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
 _SHORT = re.compile(r"[WES]: ")
 _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 _temporary_names = itertools.count()
@@ -127,8 +127,7 @@ def _record(time_ms: int, level: int, window: str, message: str) -> str:
 
 def _field(text: str) -> str:
     """Return `text` as a header field: one line, shorter than the limit, without what separates fields."""
-    text = _one_line(text).replace("~~", "--").strip("~")
-    return text[: _HEADER_FIELD_CHARS - 1]
+    return _one_line(text).replace("~~", "--")[: _HEADER_FIELD_CHARS - 1].strip("~")
 
 
 def _one_line(text: str) -> str:

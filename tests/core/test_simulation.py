@@ -223,18 +223,17 @@ def excused_jobs(jobs: dict[str, Job]) -> set[str]:
     keys = {f"{job.source.key}@{job.platform}:{job.key}": name for name, job in jobs.items()}
     edges = {name: {keys[item] for item in found if item in keys} for name, found in edges.items()}
     bad = {name for name, job in jobs.items() if job.state in (JobState.FAILED, JobState.CANCELLED) or analysis_failed(job)}
-    excused: set[str] = set()
+    reached: dict[str, set[str]] = {}
     for name in jobs:
-        reached: set[str] = set()
         todo = list(edges[name])
+        found = reached.setdefault(name, set())
         while todo:
             other = todo.pop()
-            if other not in reached:
-                reached.add(other)
+            if other not in found:
+                found.add(other)
                 todo.extend(edges[other])
-        if name in reached or reached & bad:
-            excused.add(name)
-    return excused
+    bad |= {name for name in jobs if name in reached[name]}
+    return {name for name in jobs if name in reached[name] or reached[name] & bad}
 
 
 Simulation.TestCase.settings = settings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import xxhash
 from pool_harness import Harness, python_builder
 
 from aptui.core.messages import HashOrder, LogLevel, Outcome
+from aptui.engine import runner_processes as processes
 from aptui.engine.pool import Settings
 
 
@@ -245,3 +247,89 @@ def test_undecodable_names_come_back_in_their_text_form(harness, tmp_path):
 
     assert result.outcome == Outcome.SUCCEEDED
     assert result.products[0].name == "d/caf\U0010ffe9.out"
+
+
+# ------------------------------------------------------------------------------------------------------- hostile builders
+
+LIMITED = {"limit_s": 0.5}
+HOSTILE = {
+    "Segv": (Outcome.LOST, "killed by SIGSEGV", {}),
+    "Abort": (Outcome.LOST, "killed by SIGABRT", {}),
+    "Exit3": (Outcome.LOST, "exited with status 3", {}),
+    "SysExit": (Outcome.FAILED, "builder called sys.exit('bye')", {}),
+    "Raises": (Outcome.FAILED, "ValueError: bad header", {}),
+    "Hang": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
+    "Stubborn": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
+    "Spin": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
+    "Stopped": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
+    "Greedy": (Outcome.FAILED, "MemoryError: out of memory (limit 1024 MiB)", {"memory_limit_bytes": 1 << 30}),
+    "Grandchild": (Outcome.FAILED, "builder left a process behind: sleep", {}),
+    "Daemon": (Outcome.FAILED, "builder left a process behind: sleep", {}),
+    "ForkMany": (Outcome.FAILED, "builder left a process behind: ", {}),
+    "KillsGroup": (Outcome.LOST, "killed by SIGKILL", {}),
+    "ReadsStdin": (Outcome.FAILED, "RuntimeError: stdin is empty", {}),
+    "OneLine": (Outcome.SUCCEEDED, "", {}),
+    "ManyLines": (Outcome.SUCCEEDED, "", {}),
+    "InvalidUtf8": (Outcome.SUCCEEDED, "", {}),
+    "ForkReturns": (Outcome.SUCCEEDED, "", {}),
+    "LeaksFiles": (Outcome.SUCCEEDED, "", {}),
+}
+
+
+@pytest.mark.parametrize("class_name", HOSTILE)
+def test_a_hostile_builder_ends_by_name_within_its_limit_and_disturbs_nobody(harness, class_name):
+    outcome, error, limits = HOSTILE[class_name]
+    pool = harness(GOOD, python_builder(class_name, "bad"))
+    bad, goods = pool.process_order("bad", **limits), [pool.process_order("good", f"g{number}.txt") for number in range(6)]
+    began_s = time.monotonic()
+
+    for order in (*goods[:3], bad, *goods[3:]):
+        pool.pool.send([order])
+    pool.until(lambda: len(pool.results) == 7)
+
+    result = pool.results[bad.run_key]
+    assert result.outcome == outcome
+    assert result.error.startswith(error)
+    assert {pool.results[order.run_key].outcome for order in goods} == {Outcome.SUCCEEDED}
+    assert pool.times[bad.run_key] - began_s < limits.get("limit_s", 5.0) + 3.0
+    pool.pool.close(0.5)
+    assert [pid for pid in processes._living_children() if processes._is_alive(pid)] == []  # the pool adopts all orphans
+
+
+def test_output_of_a_hostile_builder_is_bounded_and_readable(harness):
+    pool = harness(*(python_builder(name, name) for name in ("OneLine", "ManyLines", "InvalidUtf8")), size=1)
+
+    one, many, invalid = pool.run(*(pool.process_order(name) for name in ("OneLine", "ManyLines", "InvalidUtf8")))
+
+    assert sum(len(record.text) for record in (*one.log, *many.log)) < 1 << 20
+    assert one.log[-1].text == "the end of the flood"
+    assert many.log[-1].text == "line 9999"
+    assert [record.text for record in invalid.log] == ["caf\\xe9 \\xff\\xfe\x00\x01 end"]
+
+
+def test_what_a_crashing_builder_said_last_is_in_its_log(harness):
+    pool = harness(python_builder("Segv", "segv"))
+
+    (result,) = pool.run(pool.process_order("segv"))
+
+    assert result.log[0].text == "about to crash"
+    assert result.log[-1].text == "killed by SIGSEGV"
+
+
+def test_an_answer_that_no_frame_can_hold_fails_the_run_and_not_the_worker(harness, tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "from aptui.sdk import *\n"
+        "class Odd:\n"
+        "    def create_jobs(self, request):\n"
+        "        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor('k', 'linux', 1 << 70)])\n"
+    )
+    odd = replace(python_builder("Odd", "odd"), origin=f"file:{tmp_path}/odd.py:Odd")
+    pool = harness(odd, GOOD, size=1)
+
+    (bad,) = pool.run(pool.analyse_order("odd"))
+    pids = pool.pool.worker_pids
+    (good,) = pool.run(pool.process_order("good"))
+
+    assert bad.outcome == Outcome.FAILED
+    assert bad.error.startswith("the answer cannot be sent: ")
+    assert (good.outcome, pool.pool.worker_pids) == (Outcome.SUCCEEDED, pids)

@@ -1,0 +1,114 @@
+"""The graph: what a job is made of, companions, relative paths and rings, asked directly."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core.graph import Graph
+from aptui.core.memory import Memory
+from aptui.core.model import Companion, RelPath, Source
+from fake_world import World
+from fakes import Setup, glob
+
+
+def graph_of(setup: Setup) -> Graph:
+    world = World(setup)
+    return Graph(world.project, Memory(world.archive))
+
+
+COMPANIONS = (
+    Companion(glob("*.fbx"), "assetinfo"),
+    Companion(glob("*.fbx"), "meta", replaces="FBX"),
+    Companion(glob("*.png"), "assetinfo"),
+)
+
+
+def test_a_source_has_the_companions_of_every_rule_that_matches_it() -> None:
+    graph = graph_of(Setup(companions=COMPANIONS))
+
+    assert graph.companions_of(RelPath("Sub/A.Fbx")) == ["sub/a.fbx.assetinfo", "sub/a.meta"]
+    assert graph.companions_of(RelPath("a.txt")) == []
+
+
+@pytest.mark.parametrize(
+    ("rel", "owners"),
+    [
+        ("a.fbx.assetinfo", ["a.fbx"]),
+        ("A.PNG.AssetInfo", ["a.png"]),
+        ("a.meta", ["a.fbx"]),
+        ("a.txt.assetinfo", []),
+        ("a.fbx", []),
+    ],
+)
+def test_a_companion_knows_whose_it_may_be(rel: str, owners: list[str]) -> None:
+    assert graph_of(Setup(companions=COMPANIONS)).owners_of(RelPath(rel)) == owners
+
+
+def test_without_companions_nobody_is_asked() -> None:
+    assert graph_of(Setup()).companions_of(RelPath("a.fbx")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "rel"),
+    [
+        ("a/../b.s", "b.s"),
+        ("\\a\\b.s", None),
+        ("/disk/game/a/B.s", "a/B.s"),
+        ("/disk/shared/x", "x"),
+        ("/disk/gamex/x", None),
+        ("/disk/game/../shared/x", "x"),
+        ("//disk//game/x", "x"),
+    ],
+)
+def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, rel: str | None) -> None:
+    world = World(Setup(folders=("game", "shared")))
+    world.write("a.s")
+    world.settle()
+    (source,) = world.archive.reopen().sources(["a.s"]).values()  # type: ignore[list-item]
+    assert isinstance(source, Source)
+
+    assert world.pipeline.graph.relative(path, source) == rel
+
+
+def ring_of(world: World, name: str) -> str:
+    return world.log_text(name).rpartition(": ")[2]
+
+
+def test_two_rings_that_share_a_job_are_one() -> None:
+    world = World()
+    world.write("a.s", "only b.s:main")
+    world.write("b.s", "only a.s:main\nonly c.s:main")
+    world.write("c.s", "only b.s:main\nonly d.s:main")
+    world.write("d.s", "only e.s:main\nonly f.s:main")
+    world.write("e.s", "only f.s:main")
+    world.write("f.s", "")
+
+    world.settle()
+
+    names = [ring_of(world, f"{name}.s@linux:main") for name in "abc"]
+    assert names == ["a.s@linux:main -> b.s@linux:main -> c.s@linux:main"] * 3
+    assert [world.job(f"{name}.s@linux:main").warnings for name in "def"] == [0, 0, 0]
+    assert world.order[-3:] == ["a.s@linux:main", "b.s@linux:main", "c.s@linux:main"]
+
+
+def test_a_ring_that_closes_later_is_found() -> None:
+    world = World()
+    world.write("a.s", "only b.s:main")
+    world.write("b.s", "only c.s:main")
+    world.settle()
+
+    world.write("c.s", "only a.s:main")
+    world.settle()
+
+    assert ring_of(world, "c.s@linux:main") == "a.s@linux:main -> b.s@linux:main -> c.s@linux:main"
+
+
+def test_jobs_of_two_platforms_stand_in_two_rings() -> None:
+    world = World()
+    world.write("a.s", "job two\nonly b.s:main")
+    world.write("b.s", "only a.s:two")
+
+    world.settle()
+
+    assert ring_of(world, "b.s@linux:main") == "a.s@linux:two -> b.s@linux:main"
+    assert world.job("a.s@linux:main").warnings == 0

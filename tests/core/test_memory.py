@@ -1,0 +1,221 @@
+"""Memory: what is loaded, what leaves when, and what nobody can tell yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core import memory as memory_module
+from aptui.core.memory import Memory, PendingFolder, Unsettled
+from aptui.core.model import Digest, FileFact, Job, JobState, PathKey, RelPath, Source
+from aptui.core.paths import path_uuid
+from fakes import FakeArchive, sha
+
+
+def fact(rel: str, digest: Digest = sha("x")) -> FileFact:
+    return FileFact(1, RelPath(rel), 1, 2, 3, 4, digest)
+
+
+def source(rel: str, state: JobState = JobState.COMPLETED) -> Source:
+    found = Source(PathKey(rel), RelPath(rel), 1, path_uuid(rel), 7, fact(rel))
+    found.jobs[b"b", "linux", "main"] = Job(found, b"b", "linux", "main", 1, state)
+    return found
+
+
+def row_of(rel: str, source_id: int = 7) -> tuple[object, ...]:
+    return (source_id, 1, rel, path_uuid(rel), rel, sha("x"))
+
+
+@pytest.fixture
+def archive() -> FakeArchive:
+    archive = FakeArchive()
+    archive.ranks, archive.scan_folders = {1: 0}, {1}
+    archive.save({"put_source": [row_of("a.s")], "put_folder": [(1, "", b"d", (fact("a.s"), fact("b.bin"))), (1, "sub", b"d", (fact("sub/c.bin"),))]})
+    return archive
+
+
+@pytest.fixture
+def memory(archive: FakeArchive) -> Memory:
+    return Memory(archive)
+
+
+def test_what_is_loaded_is_one_object_until_it_leaves(memory: Memory) -> None:
+    (first,) = memory.load([PathKey("a.s"), PathKey("unknown")])
+    (second,) = memory.load([PathKey("a.s")])
+
+    assert first is second is memory.view(PathKey("a.s"))
+
+
+def test_what_was_only_looked_at_is_let_go_of(memory: Memory) -> None:
+    memory.load([PathKey("a.s")])
+
+    memory.let_go_of_loaded()
+
+    assert not memory.sources
+
+
+def test_a_view_changes_nothing_and_is_shelved(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_module, "_SHELF_SIZE", 1)
+    seen = memory.view(PathKey("a.s"))
+
+    assert seen is not None
+    assert memory.view(PathKey("a.s")) is seen
+    assert not memory.sources
+    assert memory.view(PathKey("b.s")) is None
+    assert memory.view(PathKey("a.s")) is not seen
+    memory.view_many([PathKey("a.s")])
+
+
+def test_a_source_leaves_when_its_rows_rest_and_all_its_jobs_do(memory: Memory) -> None:
+    moving, still = source("m.s", JobState.RUNNING), source("s.s")
+    for item in (moving, still):
+        memory.add(item)
+        memory.leaves_after(item, 5)
+    memory.acknowledge(4)
+    assert memory.sources.keys() == {"m.s", "s.s"}
+
+    memory.acknowledge(5)
+
+    assert memory.sources.keys() == {"m.s"}
+
+
+def test_a_source_that_was_touched_again_waits_for_the_later_rows(memory: Memory) -> None:
+    item = source("s.s")
+    memory.add(item)
+    memory.leaves_after(item, 5)
+    memory.leaves_after(item, 6)
+
+    memory.acknowledge(5)
+    assert memory.sources
+    memory.acknowledge(6)
+
+    assert not memory.sources
+
+
+def test_a_source_that_is_touched_without_rows_leaves_at_once(memory: Memory) -> None:
+    item = source("s.s")
+    memory.add(item)
+    memory.acknowledge(5)
+
+    memory.leaves_after(item, 5)
+
+    assert not memory.sources
+
+
+@pytest.mark.parametrize("flag", ["is_forced", "is_doubted"])
+def test_a_source_with_a_job_that_is_still_to_be_looked_at_stays(memory: Memory, flag: str) -> None:
+    item = source("s.s")
+    setattr(next(iter(item.jobs.values())), flag, True)
+    memory.add(item)
+
+    memory.leaves_after(item, 0)
+
+    assert memory.sources
+
+
+def test_a_source_that_is_gone_is_not_believed_back_by_old_rows(memory: Memory) -> None:
+    (item,) = memory.load([PathKey("a.s")])
+    memory.forget(item, 5)
+
+    assert memory.load([PathKey("a.s")]) == []
+    assert memory.view(PathKey("a.s")) is None
+    assert memory.key_of(path_uuid("a.s")) is None
+    memory.acknowledge(5)
+    assert memory.load([PathKey("a.s")]) != []
+
+
+def test_a_uuid_is_found_before_and_after_its_source_rests(memory: Memory) -> None:
+    memory.add(source("new.s"))
+
+    assert memory.key_of(path_uuid("new.s")) == "new.s"
+    assert memory.key_of(path_uuid("a.s")) == "a.s"
+    assert memory.key_of(path_uuid("unknown")) is None
+
+
+def test_a_file_is_unsettled_until_the_scan_has_been_there(memory: Memory) -> None:
+    assert memory.file(PathKey("a.s")) == fact("a.s")
+    memory.begin_scan()
+    assert isinstance(memory.file(PathKey("a.s")), Unsettled)
+    assert isinstance(memory.matching("*.bin"), Unsettled)
+
+    memory.keep([""])
+
+    assert memory.file(PathKey("a.s")) == fact("a.s")
+    assert isinstance(memory.file(PathKey("sub/c.bin")), Unsettled)
+    memory.end_scan()
+    assert memory.file(PathKey("sub/c.bin")) == fact("sub/c.bin")
+    assert memory.file(PathKey("sub/gone.bin")) is None
+
+
+@pytest.mark.parametrize("where", ["hashing", "unstable"])
+def test_a_file_is_unsettled_while_it_is_read(memory: Memory, where: str) -> None:
+    getattr(memory, where).add(PathKey("a.s"))
+
+    assert isinstance(memory.file(PathKey("a.s")), Unsettled)
+
+
+def pending(*facts: FileFact, folder: str = "") -> PendingFolder:
+    return PendingFolder(folder, {1: (b"n", {item.rel: item for item in facts})}, {PathKey(item.rel): item for item in facts})
+
+
+def test_a_reported_folder_counts_before_its_rows_rest(memory: Memory) -> None:
+    memory.put_folder(pending(fact("b.bin", sha("new")), fact("z.bin")))
+
+    assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("new"))
+    assert memory.file(PathKey("a.s")) is None
+    assert memory.matching("*.bin") == ["b.bin", "sub/c.bin", "z.bin"]
+    assert memory.matching("SUB/*.bin") == ["sub/c.bin"]
+
+
+def test_a_source_that_comes_back_has_the_bytes_of_the_reported_folder(memory: Memory) -> None:
+    memory.put_folder(pending(fact("a.s", sha("new"))))
+
+    (item,) = memory.load([PathKey("a.s")])
+
+    assert item.fact == fact("a.s", sha("new"))
+
+
+def test_a_folder_leaves_when_its_row_rests_and_all_its_files_are_handled(memory: Memory, archive: FakeArchive) -> None:
+    folder = pending(fact("b.bin", sha("new")))
+    memory.begin_scan()
+    memory.put_folder(folder)
+    folder.open.add(PathKey("b.bin"))
+    memory.folder_leaves_after(folder, 3)
+    memory.acknowledge(3)
+    assert memory.folders
+
+    folder.open.clear()
+    memory.folder_leaves_after(folder, 4)
+    archive.files([PathKey("b.bin")])
+    archive.save({"put_folder": [(1, "", b"n", (fact("b.bin", sha("new")),))]})
+    memory.acknowledge(4)
+
+    assert not memory.folders
+    assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("new"))
+    memory.acknowledge(4)
+
+
+def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: Memory) -> None:
+    first = pending(fact("b.bin"))
+    memory.put_folder(first)
+    memory.folder_leaves_after(first, 3)
+    second = pending(fact("b.bin"))
+    memory.put_folder(second)
+    memory.folder_leaves_after(second, 4)
+
+    memory.acknowledge(3)
+    assert memory.folders
+    memory.acknowledge(4)
+
+    assert not memory.folders
+
+
+def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory: Memory) -> None:
+    memory.extra = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
+    assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
+    folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))
+
+    memory.take_extra(folder, {PathKey("changed.bin")})
+
+    assert memory.extra.keys() == {"sub/c.bin"}
+    assert folder.winners["b.bin"].digest == folder.parts[1][1]["b.bin"].digest == sha("read")  # type: ignore[index]
+    assert folder.winners["changed.bin"].digest == b""  # type: ignore[index]

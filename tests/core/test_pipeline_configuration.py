@@ -1,0 +1,252 @@
+"""Playbook of configurations: what a change of builders, platforms or scan folders touches (spec/engine.md §15: 10, 14, 50, 71)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aptui.core.model import Companion
+from fake_world import World
+from fakes import Setup, copier, glob, scripter
+
+BOTH = ("linux", "server")
+
+
+def world_of(*builders: object, **more: object) -> World:
+    world = World(Setup(builders=builders or (copier(), scripter()), **more))  # type: ignore[arg-type]
+    world.write("a.txt", "x")
+    world.write("b.s", "")
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+REASONS = {
+    "version": (scripter(version="2"), "the builder's version changed from '1' to '2'"),
+    "analysis fingerprint": (scripter(analysis_fingerprint="y"), "the builder's analysis fingerprint changed from '' to 'y'"),
+    "code": (scripter(code_digest=b"1"), "the builder's code or tools ('script') changed ( -> 31)"),
+    "parameters": (scripter(params='{"a":1}'), "the builder's parameters changed from '{}' to '{\"a\":1}'"),
+    "platform parameters": (
+        scripter(platform_params=(("linux", '{"a":1}'),)),
+        "the builder's parameters for this platform changed from '{}' to '{\"a\":1}'",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", REASONS)
+def test_a_change_of_a_builder_runs_its_jobs_and_says_what_changed(change: str) -> None:
+    world = world_of()
+    changed, reason = REASONS[change]
+    world.configure(builders=(copier(), changed))
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["b.s@linux:main"]
+    assert world.job("b.s@linux:main").reason == reason
+
+
+def test_a_reason_is_known_even_after_a_restart_in_between() -> None:
+    world = world_of()
+    world.configure(builders=(copier(), scripter(version="2")))
+    world.restart()
+    world.restart()
+
+    world.settle()
+
+    assert world.job("b.s@linux:main").reason == "the builder's version changed from '1' to '2'"
+
+
+def test_a_reason_names_the_builder_when_what_it_was_is_not_known_any_more() -> None:
+    world = world_of()
+    world.archive.tables.state = {key: value for key, value in world.archive.tables.state.items() if not key.startswith("rule:")}
+    world.configure(builders=(copier(), scripter(version="2")))
+
+    world.settle(restart=True)
+
+    assert "the configuration of builder 'script'" in world.job("b.s@linux:main").reason
+
+
+def test_debug_output_runs_everything_again() -> None:
+    world = world_of()
+    world.configure(debug_output=True)
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main"]
+    assert world.job("a.txt@linux:data").reason == "debug output is new"
+
+
+def test_the_tags_of_a_platform_count() -> None:
+    world = world_of()
+    world.configure(tags=("mobile",))
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main"]
+    assert world.job("a.txt@linux:data").reason.startswith("the platform 'linux' or its tags changed")
+
+
+def test_priorities_and_limits_run_nothing() -> None:
+    world = world_of()
+    world.configure(builders=(copier(priority=5, is_critical=True), scripter(process_limit_s=1.0, memory_limit_bytes=9)))
+
+    world.settle(restart=True)
+
+    assert world.ran() == []
+    assert not world.analyses
+
+
+def test_a_new_builder_makes_its_jobs_alone() -> None:
+    world = world_of()
+    world.configure(builders=(copier(), scripter(), copier("other", "*.s")))
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["b.s@linux:other"]
+    assert world.cache == world.clean().cache
+
+
+def test_a_builder_that_goes_takes_its_jobs_products_and_sources_along() -> None:
+    world = world_of()
+    world.configure(builders=(copier(),))
+
+    world.settle(restart=True)
+
+    assert world.ran() == []
+    assert world.cache.keys() == {"linux/a.txt"}
+    assert world.statuses() == {"a.txt@linux:data": "completed"}
+    assert not world.archive.tables.analyses
+
+
+def test_a_builder_whose_patterns_do_not_match_any_more_lets_its_sources_go() -> None:
+    world = world_of()
+    world.configure(builders=(replace(copier(), patterns=(glob("*.dat"),)), scripter()))
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {"b.s@linux:main": "completed"}
+    assert world.cache.keys() == {"linux/b.out"}
+
+
+def test_a_builder_may_become_a_rule_that_needs_no_analysis() -> None:
+    world = world_of()
+    world.configure(builders=(copier(), replace(copier("script", "*.s"), uuid=scripter().uuid)))
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:script": "completed"}
+    assert world.cache == world.clean().cache
+    assert not world.archive.tables.analyses
+
+
+def test_a_platform_that_is_switched_on_gets_its_jobs_and_the_others_rest() -> None:
+    world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=("linux",))
+    world.configure(platforms=BOTH)
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["a.txt@server:data", "b.s@server:main"]
+    assert world.cache == world.clean().cache
+
+
+def test_a_platform_that_goes_takes_its_products_along() -> None:
+    world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
+    world.configure(platforms=("linux",))
+
+    world.settle(restart=True)
+
+    assert world.ran() == []
+    assert world.cache == world.clean().cache
+
+
+def test_a_platform_that_is_not_asked_for_this_time_is_left_alone() -> None:
+    world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
+    before = dict(world.cache)
+    world.configure(platforms=("linux",), resting=("server",))
+
+    world.settle(restart=True)
+    assert world.cache == before
+
+    world.write("b.s", "x")
+    del world.cache["server/a.txt"]
+    world.settle()
+    assert world.ran() == ["b.s@linux:main"]
+
+    world.configure(platforms=BOTH, resting=())
+    world.settle(restart=True)
+
+    assert world.ran() == ["a.txt@server:data", "b.s@server:main"]
+    assert world.cache == world.clean().cache
+
+
+def test_reprocessing_leaves_a_resting_platform_alone() -> None:
+    world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
+    world.configure(platforms=("linux",), resting=("server",))
+    world.settle(restart=True)
+
+    world.ask("reprocess", keys=("a.txt", "b.s"))
+    world.run()
+
+    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main"]
+    assert world.is_idle()
+
+
+def test_a_failed_job_of_a_platform_that_went_is_not_tried_again() -> None:
+    world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
+    world.write("b.s", "FAIL")
+    world.settle()
+    world.forget_runs()
+    world.configure(platforms=("linux",))
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["b.s@linux:main"]
+    assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "failed"}
+
+
+def test_a_scan_folder_may_leave_out_a_platform() -> None:
+    world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH, folders=("game", "shared"))
+    world.write("c.txt", "x", "shared")
+    world.settle()
+    world.configure(excluded=(("game", "server"),))
+
+    world.settle(restart=True)
+
+    assert world.statuses().keys() == {"a.txt@linux:data", "b.s@linux:main", "c.txt@linux:data", "c.txt@server:data"}
+
+
+def test_a_scan_folder_that_goes_takes_its_sources_along() -> None:
+    world = world_of(folders=("game", "shared"))
+    world.write("c.txt", "x", "shared")
+    world.settle()
+    world.configure(folders=("game",))
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "completed"}
+    assert world.cache == world.clean().cache
+
+
+def test_another_order_of_scan_folders_makes_another_file_win() -> None:
+    world = world_of(folders=("game", "shared"))
+    world.write("a.txt", "shared", "shared")
+    world.settle()
+    world.forget_runs()
+    world.configure(folders=("shared", "game"))
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.cache == world.clean().cache
+
+
+def test_a_new_kind_of_companion_counts_for_the_sources_that_have_one() -> None:
+    world = world_of()
+    world.write("b.s.meta", "1")
+    world.settle()
+    world.configure(companions=(Companion(glob("*.s"), "meta"),))
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["b.s@linux:main"]

@@ -1,0 +1,732 @@
+"""Playbook of runs: how they end, who pays when two make one product, and what a person may ask (spec/engine.md §15: 11, 13, 17, 18, 48-51,
+56-58, 74, 75)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aptui.core.messages import (
+    Asked,
+    CommitProducts,
+    CopyOrder,
+    DropLogs,
+    KillRuns,
+    LookAgain,
+    Outcome,
+    ProcessOrder,
+    ProductsChanged,
+    RunResult,
+    RunsFinished,
+    StartRuns,
+    WriteLog,
+)
+from aptui.core.model import JobState
+from fake_world import World
+from fakes import Setup, copier, scripter, sha
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def settled(world: World, **files: str) -> World:
+    """Write files (`a_s` is a.s), settle, and count from here."""
+    for name, text in files.items():
+        world.write(name.replace("_", "."), text)
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+def of(world: World, kind: type) -> list:  # type: ignore[type-arg]
+    """Return the commands of one kind."""
+    return [command for command in world.commands if isinstance(command, kind)]
+
+
+# -------------------------------------------------------------------------------------------------------------- the fence
+
+
+def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
+    settled(world, a_txt="old")
+    world.held.add("a.txt@linux:data")
+    world.write("a.txt", "middle")
+    world.settle()
+    world.write("a.txt", "new")
+    world.settle()
+    assert len(of(world, KillRuns)) == 1
+
+    world.deliver_killed()
+    world.run()
+    assert world.statuses() == {"a.txt@linux:data": "processing"}
+    world.held.clear()
+    world.run()
+
+    assert world.cache == {"linux/a.txt": sha("new")}
+    assert not world.staging
+
+
+def test_the_same_plan_twice_runs_once(world: World) -> None:
+    world.write("a.txt", "x")
+    world.held.add("a.txt@linux:data")
+    world.settle()
+    world.touch("a.txt")
+    world.settle(is_full=True)
+    world.held.clear()
+
+    world.run()
+
+    assert world.ran() == ["a.txt@linux:data"]
+    assert not of(world, KillRuns)
+
+
+def test_a_source_saved_again_before_its_job_started_runs_once(world: World) -> None:
+    world.slots = 0
+    world.write("a.txt", "x")
+    world.settle()
+    world.write("a.txt", "y")
+    world.settle()
+    world.slots = 1
+
+    world.run()
+
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.cache == {"linux/a.txt": sha("y")}
+
+
+def test_a_result_that_comes_with_an_analysis_that_drops_its_job_is_ignored(world: World) -> None:
+    settled(world, a_s="job two")
+    world.held = {"a.s@linux:two", "a.s:analyse", "a.s@linux:main"}
+    world.ask("reprocess", keys=("a.s",))
+    world.run()
+    world.write("a.s", "")
+    world.scan()
+    world.run()
+    world.held.clear()
+
+    world.run()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.cache == world.clean().cache
+
+
+def test_an_answer_of_nobody_is_ignored(world: World) -> None:
+    commands, notices = world.pipeline.handle(RunsFinished(1, (RunResult(999, Outcome.SUCCEEDED),)))
+
+    assert [type(command).__name__ for command in commands] == ["DiscardStaging"]
+    assert notices == []
+
+
+# ------------------------------------------------------------------------------------------------------ runs that came back
+
+
+def test_a_run_lost_once_is_tried_again(world: World) -> None:
+    world.write("a.s", "")
+    world.fates["a.s@linux:main"] = [Outcome.LOST]
+
+    world.settle()
+
+    assert world.runs["a.s@linux:main"] == 2
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+@pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
+def test_a_run_lost_twice_fails_and_is_tried_again_at_the_next_start(world: World, name: str) -> None:
+    world.write("a.s", "")
+    world.fates[name] = [Outcome.LOST, Outcome.LOST]
+    world.settle()
+    assert world.statuses() == {name: "failed"}
+    assert world.job(name).error == "its worker died twice: it was LOST"
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_a_plan_that_changed_may_be_lost_once_more(world: World) -> None:
+    world.write("a.s", "")
+    world.fates["a.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED]
+    world.held.add("a.s@linux:main")
+    world.settle()
+    world.held.clear()
+    world._finish_runs()
+    world.run()
+    world.fates["a.s@linux:main"] = [Outcome.LOST]
+    world.write("a.s", "x")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_a_run_that_never_began_does_not_count(world: World) -> None:
+    world.write("a.s", "")
+    world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+@pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
+def test_a_run_whose_source_changed_is_looked_at_again_and_planned_anew(world: World, name: str) -> None:
+    world.write("a.s", "")
+    world.fates[name] = [Outcome.STALE, Outcome.STALE]
+
+    world.settle()
+
+    assert [command.keys for command in of(world, LookAgain)] == [("a.s",), ("a.s",)]
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> None:
+    settled(world, a_txt="x")
+    world.held.add("a.txt@linux:data")
+    world.write("a.txt", "y")
+    world.settle()
+    world.held.clear()
+    world.write("a.txt", "z")
+
+    world.run()
+
+    assert world.cache == {"linux/a.txt": sha("z")}
+    assert of(world, LookAgain)
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+
+
+def test_a_failed_job_keeps_its_last_good_products_and_log(world: World) -> None:
+    settled(world, a_s="x")
+    before = dict(world.cache)
+    world.write("a.s", "FAIL")
+
+    world.settle()
+
+    job = world.job("a.s@linux:main")
+    assert world.cache == before
+    assert (job.state, job.error, job.errors) == (JobState.FAILED, "it says FAIL", 1)
+    assert world.log_text("a.s@linux:main") == "it says FAIL"
+    assert job.fingerprint != 0
+    assert job.first_fail_ms == job.last_fail_ms > 0
+    assert job.first_fail_log == job.last_fail_log == job.log_file
+
+
+def test_a_builder_that_says_so_loses_its_products_when_it_fails(world: World) -> None:
+    world.configure(builders=(scripter(deletes_products_on_failure=True),))
+    world.restart()
+    settled(world, a_s="", b_s="after a.s:main")
+    world.write("a.s", "FAIL")
+    world.settle()
+    assert "linux/a.out" not in world.cache
+    assert not world.job("a.s@linux:main").products
+
+    world.write("a.s", "")
+    world.settle()
+
+    assert world.cache == world.clean().cache
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_failed_job_is_tried_again_once_at_every_look(world: World, restart: bool) -> None:
+    settled(world, a_s="FAIL", b_s="FAIL ANALYSIS", c_s="", d_txt="")
+
+    world.settle(restart=restart)
+
+    assert world.runs == {"a.s@linux:main": 1}
+    assert world.analyses == {"b.s": 1}
+    assert world.job("a.s@linux:main").reason == "tried again: it failed before"
+
+
+def test_mending_the_source_clears_the_failure(world: World) -> None:
+    settled(world, a_s="FAIL")
+    world.write("a.s", "")
+
+    world.settle()
+
+    job = world.job("a.s@linux:main")
+    assert (job.state, job.error, job.errors) == (JobState.COMPLETED, "", 0)
+    assert (job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log) == (0, "", 0, "")
+
+
+def test_a_failed_job_whose_old_source_comes_back_runs_again_and_is_well(world: World) -> None:
+    settled(world, a_s="x")
+    world.write("a.s", "FAIL")
+    world.settle()
+
+    world.write("a.s", "x")
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.cache == world.clean().cache
+
+
+def test_a_failed_analysis_says_why_and_leaves_the_jobs_of_the_last_good_one(world: World) -> None:
+    settled(world, a_s="job two")
+    before = dict(world.cache)
+    world.write("a.s", "FAIL ANALYSIS")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s:analyse": "failed", "a.s@linux:main": "completed", "a.s@linux:two": "completed"}
+    assert world.job("a.s:analyse").error == "it cannot be analysed"
+    assert world.log_text("a.s:analyse") == "it cannot be analysed"
+    assert world.cache == before
+
+
+def test_a_job_that_is_owed_a_run_runs_as_last_planned_when_its_analysis_fails(world: World) -> None:
+    settled(world, a_s="x")
+    world.held.add("a.s@linux:main")
+    world.write("a.s", "y")
+    world.settle()
+    world.crash()
+    world.held.clear()
+    world.write("a.s", "FAIL ANALYSIS")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s:analyse": "failed", "a.s@linux:main": "completed"}
+    assert world.is_idle()
+
+
+def test_outcomes_without_a_word_get_one(world: World) -> None:
+    world.write("a.s", "")
+    world.held = {"a.s:analyse", "a.s@linux:main"}
+    world.settle()
+    (key,) = world.running
+    order, _text = world.running.pop(key)
+    assert not isinstance(order, (CopyOrder, ProcessOrder))
+    world._post(RunsFinished(world._next(), (type(world._analyse(order, ""))(key, Outcome.FAILED),), 5))
+    world.run()
+    assert world.job("a.s:analyse").error == "its analysis failed without saying why"
+
+    world.settle()
+    world.held = {"a.s@linux:main"}
+    world.run()
+    (key,) = world.running
+    world.running.clear()
+    world._post(RunsFinished(world._next(), (RunResult(key, Outcome.FAILED),), 5))
+    world.run()
+
+    assert world.job("a.s@linux:main").error == "it failed without saying why"
+
+
+def test_an_intermediate_is_refused_with_its_reason(world: World) -> None:
+    world.write("a.s", "INTERMEDIATE")
+
+    world.settle()
+
+    assert "intermediates are not supported yet" in world.job("a.s@linux:main").error
+    assert world.cache == {}
+    assert not world.staging
+
+
+def test_a_job_for_a_platform_that_is_not_made_here_is_left_out_with_a_warning(world: World) -> None:
+    world.write("a.s", "job two phone")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.log_text("a.s:analyse") == "job 'two' is for platform 'phone', which is not enabled here: left out"
+    assert world.job("a.s:analyse").warnings == 1
+
+
+def test_warnings_are_counted_and_kept(world: World) -> None:
+    settled(world, a_s="WARN")
+
+    world.settle(restart=True)
+
+    assert world.job("a.s@linux:main").warnings == 1
+    assert world.log_text("a.s@linux:main") == "it says WARN"
+    assert world.ran() == []
+
+
+def test_a_run_that_logged_nothing_writes_no_log(world: World) -> None:
+    settled(world, a_s="", b_txt="")
+
+    assert not world.logs
+    assert world.job("a.s@linux:main").log_file == ""
+
+
+def test_a_job_that_goes_takes_its_log_along(world: World) -> None:
+    settled(world, a_s="WARN")
+    world.delete("a.s")
+
+    world.settle()
+
+    assert of(world, DropLogs)
+    assert not world.logs
+
+
+def test_runs_and_durations_are_recorded(world: World) -> None:
+    world.duration_ms = 7
+    settled(world, a_s="FAIL", b_txt="x")
+    world.write("a.s", "")
+
+    world.settle()
+
+    outcomes = sorted((row[4], row[5]) for row in world.archive.tables.runs.values())
+    assert outcomes[0] == (0, "new source")
+    assert [outcome for outcome, _reason in outcomes] == [0, 0, 1]
+    assert {name.partition(",")[0]: value for name, (value, _time) in world.archive.tables.stats.items()} == {
+        "CreateJobs": 7,
+        "ProcessJob": 7,
+    }
+    assert world.pipeline.counts == {"run": 3, "failed": 1, "analysed": 2, "done": 2}
+
+
+# -------------------------------------------------------------------------------------------------------------- products
+
+
+def test_products_that_are_made_no_more_are_deleted(world: World) -> None:
+    settled(world, a_s="extra 1\nextra 2")
+    world.write("a.s", "extra 2")
+
+    world.settle()
+
+    assert world.cache.keys() == {"linux/a.out", "linux/a.2"}
+    assert ("linux/a.1", "") in [item for news in world.notices if isinstance(news, ProductsChanged) for item in news.products]
+    assert world.cache == world.clean().cache
+
+
+def test_only_products_that_changed_are_moved_and_told(world: World) -> None:
+    settled(world, a_txt="x")
+    world.configure(builders=(copier(version="2"), scripter()))
+
+    world.settle(restart=True)
+
+    (order,) = [order for command in of(world, StartRuns) for order in command.orders]
+    assert order.present_digest == sha("x")
+    assert [commit.products for command in of(world, CommitProducts) for commit in command.commits] == [()]
+    assert not [news for news in world.notices if isinstance(news, ProductsChanged)]
+
+
+def test_a_commit_that_fails_half_way_is_made_whole_at_the_next_look(world: World) -> None:
+    settled(world, a_s="extra 1", b_s="after a.s:main#0,1")
+    world.write("a.s", "extra 1\nextra 2\nx")
+    world.commit_fates["a.s@linux:main"] = [1]
+    world.settle()
+    assert world.job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"
+    assert "cannot be placed" in world.log_text("a.s@linux:main")
+    assert "linux/a.2" not in world.cache
+
+    world.settle(restart=True)
+
+    assert world.cache == world.clean().cache
+    assert world.statuses() == world.clean().statuses()
+
+
+def test_a_first_commit_that_fails_leaves_nothing_behind(world: World) -> None:
+    world.write("a.s", "extra 1")
+    world.commit_fates["a.s@linux:main"] = [1]
+    world.settle()
+    assert world.cache == {}
+    world.delete("a.s")
+
+    world.settle()
+
+    assert world.cache == {}
+    assert world.statuses() == {}
+
+
+def test_a_source_that_comes_back_to_what_it_was_after_a_failed_commit_is_made_anew(world: World) -> None:
+    settled(world, a_txt="x")
+    world.write("a.txt", "y")
+    world.commit_fates["a.txt@linux:data"] = [0]
+    world.settle()
+
+    world.write("a.txt", "x")
+    world.cache["linux/a.txt"] = sha("y")
+    world.settle()
+
+    assert world.cache == {"linux/a.txt": sha("x")}
+
+
+# ------------------------------------------------------------------------------------------------------------- conflicts
+
+
+def failed_by(world: World, name: str) -> str:
+    job = world.job(name)
+    return job.error if job.state is JobState.FAILED else ""
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("restart", [True, False])
+def test_two_sources_that_make_one_product_both_fail_and_heal_when_one_stops(world: World, together: bool, restart: bool) -> None:
+    world.write("a.s", "make same.bin")
+    if not together:
+        world.settle()
+    world.write("b.s", "make same.bin")
+    world.settle()
+    assert failed_by(world, "a.s@linux:main") == "product 'linux/same.bin' is made by 'b.s' (job key 'main') as well"
+    assert failed_by(world, "b.s@linux:main") == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
+    assert "linux/same.bin" not in world.cache
+    assert "as well" in world.log_text("a.s@linux:main")
+
+    world.write("b.s", "")
+    world.settle(restart=restart)
+
+    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
+    assert world.cache == world.clean().cache
+    assert not world.archive.tables.conflicts
+
+
+def test_a_conflict_heals_when_one_goes(world: World) -> None:
+    settled(world, a_s="make same.bin", b_s="make same.bin")
+    world.delete("b.s")
+
+    world.settle()
+
+    assert world.cache == world.clean().cache
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_a_conflict_of_three_lasts_until_one_is_left(world: World) -> None:
+    settled(world, a_s="make same.bin", b_s="make same.bin\nmake other.bin", c_s="make other.bin")
+    assert set(world.statuses().values()) == {"failed"}
+    world.delete("a.s")
+    world.settle()
+    assert set(world.statuses().values()) == {"failed"}
+
+    world.write("b.s", "make same.bin")
+    world.settle()
+
+    assert set(world.statuses().values()) == {"completed"}
+    assert world.cache == world.clean().cache
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_job_that_lost_one_name_still_claims_its_others(world: World, seed: int) -> None:
+    world.rng = random.Random(seed)
+    settled(world, a_s="make x.bin\nmake y.bin", b_s="make x.bin", c_s="make y.bin")
+
+    assert set(world.statuses().values()) == {"failed"}
+    assert not [name for name in world.cache if name.endswith(".bin")]
+
+
+def test_who_fails_for_another_reason_claims_nothing(world: World) -> None:
+    settled(world, a_s="make same.bin", b_s="make same.bin")
+    world.write("b.s", "make same.bin\nFAIL")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "failed"}
+    assert "linux/same.bin" in world.cache
+
+
+def test_a_product_may_pass_from_one_source_to_another(world: World) -> None:
+    settled(world, a_s="make same.bin", b_s="")
+    world.write("a.s", "")
+    world.write("b.s", "make same.bin")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
+    assert world.cache == world.clean().cache
+
+
+def test_within_one_source_the_first_key_keeps_the_product(world: World) -> None:
+    world.write("a.s", "job two\nmake same.bin")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "failed"}
+    assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
+
+
+@pytest.mark.parametrize("order", [("twin", "script"), ("script", "twin")])
+@pytest.mark.parametrize("slow", ["twin", "script"])
+def test_within_one_source_the_builder_that_stands_first_keeps_the_product(order: tuple[str, str], slow: str) -> None:
+    names = {"script": "a.s@linux:main", "twin": "a.s@linux:main!twin"}
+    world = World(Setup(builders=tuple(scripter(name, version=name) for name in order)))
+    world.held.add(names[slow])
+    world.write("a.s", "extra 1")
+    world.settle()
+    world.held.clear()
+
+    world.run()
+
+    winner, loser = (names[name] for name in order)
+    assert world.statuses() == {winner: "completed", loser: "failed"}
+    assert world.cache == world.clean().cache
+    assert {product.name for product in world.job(winner).products} == {"linux/a.out", "linux/a.1"}
+    assert not world.job(loser).products
+
+
+def test_the_second_builder_gets_the_product_when_the_first_stops_to_make_it() -> None:
+    world = World(Setup(builders=(scripter(), scripter("twin"))))
+    world.write("a.s", "")
+    world.settle()
+    world.configure(builders=(scripter("twin"),))
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {"a.s@linux:main!twin": "completed"}
+    assert world.cache == world.clean().cache
+
+
+def test_a_crash_while_two_fight_for_a_product_changes_nothing_about_the_end() -> None:
+    for fuse in range(0, 60, 2):
+        world = World()
+        world.write("a.s", "make same.bin")
+        world.settle()
+        world.write("b.s", "make same.bin\nextra 1")
+        world.fuse = fuse
+        world.settle()
+        assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed"}, fuse
+        assert not {name for name in world.cache if "same" in name}, fuse
+
+
+# ------------------------------------------------------------------------------------------------------------- persons
+
+
+def test_reprocessing_runs_every_job_of_the_source_and_those_it_changes(world: World) -> None:
+    settled(world, a_s="job two", b_s="print a.s:main", c_txt="")
+
+    world.ask("reprocess", keys=("a.s", "gone.s"))
+    world.run()
+
+    assert world.ran() == ["a.s@linux:main", "a.s@linux:two"]
+    assert world.job("a.s@linux:main").reason == "asked for by a person"
+    assert world.cache == world.clean().cache
+
+
+def test_reprocessing_mends_a_product_that_was_damaged(world: World) -> None:
+    settled(world, a_txt="x")
+    world.cache["linux/a.txt"] = sha("damaged")
+
+    world.ask("reprocess", keys=("a.txt",))
+    world.run()
+
+    assert world.cache == {"linux/a.txt": sha("x")}
+
+
+@pytest.mark.parametrize("held", ["a.s@linux:main", "a.s:analyse"])
+def test_what_was_cancelled_rests_until_the_source_changes(world: World, held: str) -> None:
+    world.held.add(held)
+    world.write("a.s", "")
+    world.settle()
+    world.ask("cancel", names=(held,))
+    if held.endswith("analyse"):
+        world.pipeline._cancel([world.pipeline.memory.sources["a.s"].jobs.popitem()[1].id])  # analyses have no number of their own
+        return
+    world.run()
+    assert world.statuses()[held] == "cancelled"
+    assert len(of(world, KillRuns)) == 1
+    world.held.clear()
+    world.deliver_killed()
+    for restart in (False, True):
+        world.settle(restart=restart)
+        assert world.statuses()[held] == "cancelled"
+
+    world.write("a.s", "x")
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_a_cancelled_job_runs_when_asked_for(world: World) -> None:
+    world.slots = 0
+    world.write("a.txt", "x")
+    world.settle()
+    world.ask("cancel", names=("a.txt@linux:data",))
+    world.run()
+    world.slots = 1
+    world.ask("reprocess", keys=("a.txt",))
+
+    world.run()
+
+    assert world.statuses() == {"a.txt@linux:data": "completed"}
+
+
+def test_cancelling_what_rests_changes_nothing(world: World) -> None:
+    settled(world, a_txt="x")
+
+    world.ask("cancel", names=("a.txt@linux:data",))
+    world.run()
+
+    assert world.statuses() == {"a.txt@linux:data": "completed"}
+
+
+def test_who_waits_for_a_cancelled_job_waits_no_more(world: World) -> None:
+    world.held.add("b.s@linux:main")
+    world.write("a.s", "after b.s:main")
+    world.write("b.s", "")
+    world.settle()
+
+    world.ask("cancel", names=("b.s@linux:main",))
+    world.run()
+
+    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "cancelled"}
+
+
+def test_what_ran_when_the_engine_stopped_runs_at_the_next_start(world: World) -> None:
+    settled(world, a_txt="x")
+    world.held.add("a.txt@linux:data")
+    world.write("a.txt", "y")
+    world.settle()
+    world.held.clear()
+    world.forget_runs()
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.cache == {"linux/a.txt": sha("y")}
+
+
+def test_stopping_when_nothing_runs_orders_nothing(world: World) -> None:
+    assert world.pipeline.handle(Asked(1, "stop")) == ([], [])
+
+
+def test_a_verb_that_is_not_known_yet_changes_nothing(world: World) -> None:
+    assert world.pipeline.handle(Asked(1, "escalate")) == ([], [])
+
+
+def test_a_copy_is_told_what_lies_there_already_only_if_that_is_sure(world: World) -> None:
+    settled(world, a_txt="x")
+    world.ask("reprocess", keys=("a.txt",))
+
+    world.run()
+
+    assert [order.present_digest for command in of(world, StartRuns) for order in command.orders] == [b""]
+
+
+def test_an_order_says_all_that_a_worker_has_to_know(world: World) -> None:
+    world.configure(builders=(scripter(process_limit_s=9.0, memory_limit_bytes=5),), debug_output=True)
+    world.restart()
+    world.write("sub/A.s", "info x\npriority 3\ncritical")
+
+    world.settle()
+
+    _analysis, order = (order for command in of(world, StartRuns) for order in command.orders)
+    file = world.disk.files["game"]["sub/A.s"]
+    assert (order.builder, order.root, order.rel, order.platform, order.job_key) == ("script", "/disk/game", "sub/A.s", "linux", "main")
+    assert (order.additional_fingerprint, order.priority, order.is_critical, order.params) == ("x", 3, True, "{}")
+    assert order.expected == (len(file.text), file.version, file.version, file.version)
+    assert order.source_digest == sha(file.text)
+    assert order.staging == f"/staging/{order.run_key}"
+    assert (order.limit_s, order.memory_limit_bytes, order.debug_output) == (9.0, 5, True)
+
+
+def test_copies_travel_together_in_one_message(world: World) -> None:
+    for n in range(300):
+        world.write(f"{n:03}.txt", str(n))
+    world.slots = 2
+
+    world.settle()
+
+    sizes = [len(command.orders) for command in of(world, StartRuns)]
+    assert max(sizes) <= 128
+    assert len(sizes) < 30
+    assert sum(sizes) == 300
+
+
+def test_logs_are_written_with_their_counts(world: World) -> None:
+    world.write("a.s", "WARN")
+
+    world.settle()
+
+    (log,) = of(world, WriteLog)
+    assert [record.text for record in log.records] == ["it says WARN"]

@@ -1,0 +1,91 @@
+"""One run in this very process: a source, an order for it, and the call of the runner; what the runners' tests share."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from pathlib import Path
+
+from aptui.core.messages import AnalyseOrder, AnalyseResult, ProcessOrder, RunResult
+from aptui.core.model import Builder, BuilderKind, Platform
+from aptui.engine import runner_process
+from aptui.engine.runner_files import stat_key
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+PLATFORMS = {"linux": Platform("linux", ("tools",)), "common": Platform("common")}
+PYTHON = Builder(b"b" * 16, "tool", BuilderKind.PYTHON, analysis_fingerprint="1")
+
+
+class Room:
+    """A project below `folder`; `assets/` is its scan folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.staging = folder / "assets", folder / "staging"
+        self.root.mkdir()
+        self._keys = itertools.count(1)
+
+    def source(self, rel: str = "a.txt", data: bytes = b"hello") -> Path:
+        path = self.root / rel
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    def order(self, rel: str = "a.txt", **more: object) -> ProcessOrder:
+        path = self.root / rel
+        if not path.exists():
+            self.source(rel)
+        key = next(self._keys)
+        fields = {
+            "run_key": key,
+            "builder": "tool",
+            "root": str(self.root),
+            "rel": rel,
+            "source_uuid": bytes(16),
+            "platform": "linux",
+            "job_key": "job",
+            "params": "{}",
+            "additional_fingerprint": "",
+            "priority": 0,
+            "is_critical": False,
+            "expected": stat_key(path.stat()),
+            "source_digest": hashlib.sha256(path.read_bytes()).digest(),
+            "staging": str(self.staging / str(key)),
+            "limit_s": 20.0,
+            "memory_limit_bytes": 0,
+        }
+        return ProcessOrder(**{**fields, **more})
+
+    def analyse(self, create_jobs, builder: Builder = PYTHON, platforms: tuple[str, ...] = ("linux",)) -> AnalyseResult:
+        """Have `create_jobs(request)` asked."""
+        self.source()
+        order = AnalyseOrder(1, "tool", str(self.root), "a.txt", bytes(range(16)), platforms, 20.0)
+        return runner_process.analyse(order, builder, PLATFORMS, lambda _builder: Instance(create_jobs=create_jobs))
+
+    def process(self, process_job, order: ProcessOrder | None = None, builder: Builder = PYTHON) -> RunResult:
+        """Have `process_job(request)` called."""
+        order = order or self.order()
+        return runner_process.process(order, builder, PLATFORMS, lambda _builder: Instance(process_job=process_job))
+
+    def run(self, builder: Builder, order: ProcessOrder | None = None) -> RunResult:
+        """Run a builder that is a command."""
+        return runner_process.process(order or self.order(), builder, PLATFORMS, lambda _builder: None)
+
+
+class Instance:
+    def __init__(self, **calls) -> None:
+        vars(self).update(calls)
+
+
+def jobs(*descriptors: JobDescriptor, **more: object) -> CreateJobsResponse:
+    return CreateJobsResponse(Result.SUCCESS, list(descriptors), **more)
+
+
+def made(*products: JobProduct, **more: object) -> ProcessJobResponse:
+    return ProcessJobResponse(Result.SUCCESS, list(products), **more)
+
+
+def write(path: str | Path, data: bytes = b"data") -> str:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    Path(path).write_bytes(data)
+    return str(path)

@@ -1,0 +1,181 @@
+"""The glance: says what differs from what was remembered, with one process or two, and makes up for a child that dies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import pytest
+
+from aptui.core.model import Project, ScanFolder
+from aptui.engine import glance
+from aptui.engine.walk import Walk, digests_of
+
+
+def tree(root, count=12):
+    """A tree of `count` folders with two levels each."""
+    for number in range(count):
+        for rel in (f"f{number}/a.txt", f"f{number}/deep/b.txt", f"f{number}/deep/c.txt"):
+            path = root / rel
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(rel)
+    (root / "top.txt").write_text("top")
+
+
+def walk_of(*roots):
+    folders = tuple(ScanFolder(number, root.name, str(root), number) for number, root in enumerate(roots, 1))
+    return Walk(Project((), "linux", folders, ()), ())
+
+
+def remembered(*roots):
+    walk = walk_of(*roots)
+    return {folder: tuple(digests_of(entries).items()) for folder, entries in walk.folders([("", walk.roots())])}
+
+
+def seen(found):
+    return sorted(found.kept), sorted((folder, [part.path for part in parts]) for folder, parts in found.differing), found.vanished
+
+
+@pytest.fixture(params=["one process", "two processes"])
+def processes(request, monkeypatch):
+    """How many processes look, and whether that was so in the end."""
+    forks = []
+    fork = os.fork
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "fork", lambda: (forks.append(1), fork())[1])
+    monkeypatch.setattr(glance, "_FOLDERS_FOR_TWO", 1 if request.param == "two processes" else 10_000)
+    yield
+    assert len(forks) == (request.param == "two processes")
+
+
+def test_a_tree_as_it_was_is_clean(tmp_path, processes):
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    walk = walk_of(tmp_path)
+
+    found = glance.look(walk, digests)
+
+    assert found.is_clean
+    assert sorted(found.kept) == sorted(digests)
+    assert walk.files_seen == 37
+
+
+@pytest.mark.parametrize("folder", ["", "f3", "f11/deep"])
+@pytest.mark.parametrize("deed", ["change", "add", "remove"])
+def test_one_folder_that_differs_is_named_with_its_part(tmp_path, processes, folder, deed):
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    place = tmp_path / folder
+    file = next(path for path in sorted(place.iterdir()) if path.is_file())
+    if deed == "change":
+        file.write_text("other")
+    elif deed == "add":
+        (place / "new.txt").write_text("new")
+    else:
+        file.unlink()
+
+    found = glance.look(walk_of(tmp_path), digests)
+
+    assert not found.is_clean
+    assert [(name, [part.path for part in parts]) for name, parts in found.differing] == [(folder, [str(place)])]
+    assert found.vanished == frozenset()
+    assert len(found.kept) == len(digests) - 1
+
+
+def test_a_folder_that_vanished_is_named_with_what_was_below(tmp_path, processes):
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    shutil.rmtree(tmp_path / "f5")
+
+    found = glance.look(walk_of(tmp_path), digests)
+
+    assert not found.is_clean
+    assert found.vanished == {"f5", "f5/deep"}
+    assert found.differing == []
+
+
+def test_a_new_folder_differs(tmp_path, processes):
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/a.txt").write_text("a")
+
+    found = glance.look(walk_of(tmp_path), digests)
+
+    assert [folder for folder, _parts in found.differing] == ["new"]
+
+
+def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
+    roots = tmp_path / "one", tmp_path / "two"
+    for root in roots:
+        tree(root)
+    digests = remembered(*roots)
+    (roots[0] / "f1/a.txt").write_text("other")
+    (roots[1] / "f7/deep/b.txt").unlink()
+    (roots[0] / "f2/link").symlink_to("../f3")
+    for root in roots:
+        (root / "f9").rename(root / "moved")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    walks = walk_of(*roots), walk_of(*roots)
+
+    alone = glance.look(walks[0], digests)
+    monkeypatch.setattr(glance, "_FOLDERS_FOR_TWO", 1)
+    together = glance.look(walks[1], digests)
+
+    assert seen(together) == seen(alone)
+    assert walks[1].files_seen == walks[0].files_seen
+    assert sorted(walks[1].sentences) == sorted(walks[0].sentences)
+    assert all(part.scan_folder in walks[1].scan_folders for _, parts in together.differing for part in parts)
+
+
+def test_sentences_of_both_halves_arrive_once(tmp_path, processes):
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    for number in range(12):
+        (tmp_path / f"f{number}/link").symlink_to("deep")
+    walk = walk_of(tmp_path)
+
+    found = glance.look(walk, digests)
+
+    assert sorted(walk.sentences) == sorted(f"link to a folder '{tmp_path}/f{n}/link' is not followed" for n in range(12))
+    assert found.is_clean
+
+
+@pytest.mark.parametrize("death", ["killed", "raises"])
+def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    (tmp_path / "f1/a.txt").write_text("other")
+    (tmp_path / "f2/a.txt").write_text("other")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(glance, "_FOLDERS_FOR_TWO", 1)
+    parent = os.getpid()
+    walk_all = glance._walk_all
+
+    def dying(*arguments):
+        if os.getpid() != parent:
+            if death == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
+            raise RuntimeError
+        walk_all(*arguments)
+
+    monkeypatch.setattr(glance, "_walk_all", dying)
+    walk = walk_of(tmp_path)
+
+    found = glance.look(walk, digests)
+
+    assert sorted(folder for folder, _parts in found.differing) == ["f1", "f2"]
+    assert len(found.kept) == len(digests) - 2
+    assert walk.files_seen == 37
+
+
+def test_where_much_differs_the_glance_gives_no_answer(tmp_path, processes, monkeypatch):
+    monkeypatch.setattr(glance, "_MOST_DIFFERING", 3)
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    for number in range(4):
+        (tmp_path / f"f{number}/a.txt").write_text("other")
+
+    assert glance.look(walk_of(tmp_path), digests) is None

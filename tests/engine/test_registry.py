@@ -1,0 +1,242 @@
+"""Which builders there are: completed from their classes, found in the project, remembered; mistakes are told by name and place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from aptui.core.errors import UserError
+from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
+from aptui.engine.registry import builder_uuid, complete
+
+CODE = """
+class {name}:
+    name = "{called}"
+    version = "7"
+    patterns = ("*.mesh", "x/*.obj")
+    analysis_fingerprint = "f1"
+    flags = {{"delete_products_on_failure"}}
+    def create_jobs(self, request): ...
+    def process_job(self, request): ...
+"""
+
+
+class Place:
+    """A project folder and what its configuration says."""
+
+    def __init__(self, folder):
+        self.folder, self.cache = folder / "project", folder / "state/builders.json"
+        (self.folder / "builders").mkdir(parents=True)
+
+    def write(self, name, called="mesh", code=CODE):
+        path = self.folder / "builders" / name
+        path.write_text(code.format(name="Made", called=called))
+        return path
+
+    def complete(self, *builders):
+        return complete(builders, self.folder, self.cache, ("linux",))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def no_process(monkeypatch):
+    def start():
+        def refused(*_arguments, **_more):
+            raise AssertionError("a process was started")
+
+        monkeypatch.setattr(subprocess, "run", refused)
+
+    return start
+
+
+def entry(name, called="mine", **more):
+    return Builder(builder_uuid(called), called, BuilderKind.PYTHON, origin=f"entry:{name}", **more)
+
+
+def test_nothing_is_looked_at_without_python_builders(place, no_process):
+    no_process()
+    copy = Builder(builder_uuid("copy"), "copy", BuilderKind.COPY)
+
+    assert place.complete(copy) == (copy,)
+    assert not place.cache.exists()
+
+
+def test_an_entry_point_is_found_and_completed_from_its_class(place):
+    from aptui.builders.json_builder import JsonBuilder
+
+    (found,) = place.complete(entry("json", params='{"a":1}'))
+
+    assert (found.name, found.params, found.origin) == ("mine", '{"a":1}', "entry:json:aptui.builders.json_builder:JsonBuilder")
+    assert (found.version, found.analysis_fingerprint) == (JsonBuilder.version, JsonBuilder.analysis_fingerprint)
+    assert [(pattern.kind, pattern.text) for pattern in found.patterns] == [
+        (PatternKind.GLOB, text) for text in JsonBuilder.patterns
+    ]
+    assert len(found.code_digest) == 32
+
+
+def test_patterns_of_the_configuration_win_over_those_of_the_class(place):
+    pattern = Pattern(PatternKind.GLOB, "*.cfg", r".*\.cfg")
+
+    (found,) = place.complete(entry("json", patterns=(pattern,)))
+
+    assert found.patterns == (pattern,)
+
+
+def test_builders_of_the_project_are_found_and_helpers_are_not(place):
+    path = place.write("mesh.py")
+    place.write("_helper.py", "helper")
+    place.write("notes.txt", "text")
+
+    (found,) = place.complete()
+
+    assert (found.uuid, found.name, found.kind) == (builder_uuid("mesh"), "mesh", BuilderKind.PYTHON)
+    assert (found.version, found.analysis_fingerprint, found.platforms) == ("7", "f1", ("linux",))
+    assert [pattern.text for pattern in found.patterns] == ["*.mesh", "x/*.obj"]
+    assert found.origin == f"file:{path}:Made"
+    assert found.deletes_products_on_failure
+    assert not (place.folder / "builders/__pycache__").exists()
+
+
+def test_a_builder_of_the_project_that_is_configured_is_not_there_twice(place):
+    path = place.write("mesh.py")
+
+    (found,) = place.complete(entry("mesh", "my-mesh"))
+
+    assert (found.name, found.version, found.origin) == ("my-mesh", "7", f"file:{path}:Made")
+
+
+def test_the_code_digest_follows_the_bytes_of_the_code_and_of_its_helpers(place):
+    path = place.write("mesh.py", code="import _helper\n" + CODE)
+    place.write("_helper.py", code="X = 1\n")
+    (first,) = place.complete()
+    os.utime(path, ns=(1, 1))
+    (touched,) = place.complete()
+
+    place.write("_helper.py", code="X = 22\n")
+    (helped,) = place.complete()
+    place.write("mesh.py", code="import _helper\n" + CODE.replace('"7"', '"8"'))
+    (changed,) = place.complete()
+
+    assert touched == first
+    assert helped.code_digest != first.code_digest
+    assert changed.code_digest not in {first.code_digest, helped.code_digest}
+    assert changed.version == "8"
+
+
+def test_a_remembered_answer_costs_no_process(place, no_process):
+    place.write("mesh.py")
+    before = place.complete(entry("json"))
+    written = place.cache.stat().st_mtime_ns
+    no_process()
+
+    assert place.complete(entry("json")) == before
+    assert place.cache.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"files": 5}'])
+def test_a_damaged_memory_is_made_anew(place, damage):
+    place.write("mesh.py")
+    before = place.complete()
+    place.cache.write_bytes(damage)
+
+    assert place.complete() == before
+    assert place.cache.read_bytes() not in {b"", damage}
+
+
+def test_a_memory_that_cannot_be_written_costs_time_only(place):
+    place.write("mesh.py")
+    place.cache.parent.write_text("in the way")
+
+    (found,) = place.complete()
+
+    assert found.name == "mesh"
+
+
+def test_a_syntax_error_is_told_with_file_and_line(place):
+    path = place.write("mesh.py", code="x = 1\n\ndef f(:\n")
+
+    with pytest.raises(UserError) as raised:
+        place.complete()
+
+    assert raised.value.where == f"{path}:3"
+    assert "start with '_'" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "line"),
+    [
+        ("x = 1\nimport no_such_module_here\n", "ModuleNotFoundError: No module named 'no_such_module_here'", ":2"),
+        ("\n\nraise SystemExit(3)\n", "SystemExit: 3", ":3"),
+        ("import os\nos._exit(3)\n", "its import was ended with status 3", ""),
+        ("import os\nos.abort()\n", "its import was killed by SIGABRT", ""),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_told_by_place_and_reason(place, code, what, line):
+    path = place.write("mesh.py", code=code)
+    place.write("good.py", "good")
+
+    with pytest.raises(UserError) as raised:
+        place.complete()
+
+    assert raised.value.where == f"{path}{line}"
+    assert what in raised.value.what
+
+
+def test_a_mended_file_is_found_although_its_error_was_seen(place):
+    place.write("mesh.py", code="def")
+    with pytest.raises(UserError):
+        place.complete()
+    place.write("mesh.py")
+
+    assert [found.name for found in place.complete()] == ["mesh"]
+
+
+def test_what_a_builder_prints_at_its_import_disturbs_nobody(place):
+    place.write("mesh.py", code="print('hello')\nimport os\nos.write(1, b'more')\n" + CODE)
+
+    assert [found.name for found in place.complete()] == ["mesh"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("jsn", "did you mean 'json'"), ("mehs", "did you mean 'mesh'"), ("zzzzzz", "there are 'audio'")]
+)
+def test_an_unknown_builder_names_the_nearest(place, name, hint):
+    place.write("mesh.py")
+
+    with pytest.raises(UserError) as raised:
+        place.complete(entry(name))
+
+    assert raised.value.what == f"no builder is called {name!r} (used by 'mine')"
+    assert raised.value.hint.startswith(hint)
+
+
+def test_two_files_with_builders_of_one_name_are_refused(place):
+    first, second = place.write("a.py"), place.write("b.py")
+
+    with pytest.raises(UserError) as raised:
+        place.complete()
+
+    assert (raised.value.what, raised.value.where) == (f"the builder 'mesh' is also in {str(first)!r}", str(second))
+
+
+def test_a_builder_of_the_project_with_the_name_of_a_configured_one_is_refused(place):
+    path = place.write("mesh.py")
+
+    with pytest.raises(UserError) as raised:
+        place.complete(entry("json", "mesh"))
+
+    assert (raised.value.what, raised.value.where) == ("two builders are called 'mesh'", str(path))
+
+
+@pytest.mark.parametrize("name", ["two words", "a/b", "a:b"])
+def test_a_name_that_would_confuse_is_refused(place, name):
+    place.write("mesh.py", name)
+
+    with pytest.raises(UserError, match="blanks, slashes or colons"):
+        place.complete()

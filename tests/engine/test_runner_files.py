@@ -1,0 +1,231 @@
+"""Bytes read, hashed and copied: right hashes, nothing written without need, no mixture of two versions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import pytest
+import xxhash
+
+from aptui.core.messages import CopyOrder, HashOrder, Outcome
+from aptui.engine import runner_files as files
+
+SMALL, LARGE = b"small", os.urandom(files.CHUNK_BYTES) * 2 + b"tail"
+
+
+def order(tmp_path, data=SMALL, present=b"", key=1):
+    (tmp_path / f"source{key}").write_bytes(data)
+    return CopyOrder(key, str(tmp_path / f"source{key}"), str(tmp_path / f"staging/copy{key}"), present)
+
+
+def while_reading(monkeypatch, deed):
+    """Do `deed` once, after the first read."""
+    read, todo = os.read, [deed]
+
+    def reading(descriptor, count):
+        data = read(descriptor, count)
+        if todo:
+            todo.pop()()
+        return data
+
+    monkeypatch.setattr(os, "read", reading)
+
+
+def append_to(path):
+    def deed():
+        with open(path, "ab") as file:
+            file.write(b"more")
+
+    return deed
+
+
+@pytest.mark.parametrize("data", [b"", SMALL, LARGE[: files.CHUNK_BYTES], LARGE])
+def test_a_copy_is_equal_and_its_hashes_are_those_of_its_bytes(tmp_path, data):
+    (result,) = files.copy_files([order(tmp_path, data)])
+
+    (product,) = result.products
+    assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
+    assert product.staged == str(tmp_path / "staging/copy1")
+    assert (tmp_path / "staging/copy1").read_bytes() == data
+    assert (product.digest, product.hash64, product.size) == (
+        hashlib.sha256(data).digest(),
+        xxhash.xxh64_intdigest(data),
+        len(data),
+    )
+    assert result.source_digest == product.digest
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_product_that_is_there_already_is_not_written(tmp_path, data):
+    (result,) = files.copy_files([order(tmp_path, data, hashlib.sha256(data).digest())])
+
+    assert result.outcome == Outcome.SUCCEEDED
+    assert (result.products[0].staged, result.products[0].digest) == ("", hashlib.sha256(data).digest())
+    assert not (tmp_path / "staging").exists()
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_source_that_differs_from_the_product_there_is_written(tmp_path, data):
+    (result,) = files.copy_files([order(tmp_path, data, hashlib.sha256(b"other").digest())])
+
+    assert result.outcome == Outcome.SUCCEEDED
+    assert (tmp_path / "staging/copy1").read_bytes() == data
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+@pytest.mark.parametrize("present", [b"", bytes(32)])
+def test_a_source_that_changes_while_it_is_copied_is_stale_and_leaves_nothing(tmp_path, monkeypatch, data, present):
+    one = order(tmp_path, data, present)
+    while_reading(monkeypatch, append_to(one.path))
+
+    (result,) = files.copy_files([one])
+
+    assert (result.outcome, result.error) == (Outcome.STALE, "source: the file changed while it was read")
+    assert result.products == ()
+    assert not os.path.exists(one.staged)
+
+
+def test_a_source_that_is_written_with_equal_size_while_it_is_copied_is_stale(tmp_path, monkeypatch):
+    one = order(tmp_path, LARGE)
+    while_reading(monkeypatch, lambda: os.utime(one.path, ns=(1, 1)))
+
+    (result,) = files.copy_files([one])
+
+    assert result.outcome == Outcome.STALE
+
+
+def test_a_source_that_vanished_or_became_something_else_is_stale(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    paths = [tmp_path / "gone", tmp_path / "fifo", tmp_path]
+
+    results = files.copy_files([CopyOrder(n, str(path), str(tmp_path / "copy")) for n, path in enumerate(paths)])
+
+    assert [(result.outcome, result.error) for result in results] == [
+        (Outcome.STALE, "source: the file is gone"),
+        (Outcome.STALE, "source: not a regular file"),
+        (Outcome.STALE, "source: not a regular file"),
+    ]
+
+
+def test_a_source_that_cannot_be_read_fails_by_its_reason(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+
+    (result,) = files.copy_files([CopyOrder(1, str(tmp_path / "loop"), str(tmp_path / "copy"))])
+
+    assert (result.outcome, result.errors) == (Outcome.FAILED, 1)
+    assert result.error == "cannot read source: Too many levels of symbolic links"
+
+
+def test_a_copy_never_writes_over_what_is_there(tmp_path):
+    one = order(tmp_path)
+    os.mkdir(tmp_path / "staging")
+    (tmp_path / "staging/copy1").write_bytes(b"somebody's")
+
+    (result,) = files.copy_files([one])
+
+    assert (result.outcome, result.error) == (Outcome.FAILED, "cannot write the copy: File exists")
+    assert (tmp_path / "staging/copy1").read_bytes() == b"somebody's"
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_full_disk_fails_the_copy_and_leaves_nothing(tmp_path, monkeypatch, data):
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    one = order(tmp_path)
+    (tmp_path / "source1").write_bytes(data)
+
+    (result,) = files.copy_files([one])
+
+    assert (result.outcome, result.error) == (Outcome.FAILED, "cannot write the copy: No space left on device")
+    assert not os.path.exists(one.staged)
+
+
+def test_one_bad_copy_does_not_disturb_the_others_of_a_large_batch(tmp_path):
+    orders = [order(tmp_path, b"%d" % key, key=key) for key in range(files.SYNC_EACH_BELOW + 5)]
+    os.unlink(orders[3].path)
+
+    results = files.copy_files(orders)
+
+    assert [result.run_key for result in results] == [one.run_key for one in orders]
+    assert [result.run_key for result in results if result.outcome != Outcome.SUCCEEDED] == [3]
+    assert (tmp_path / "staging/copy36").read_bytes() == b"36"
+
+
+def test_a_large_batch_that_cannot_be_synced_fails_whole(tmp_path, monkeypatch):
+    def broken(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files, "sync_file_system", broken)
+    orders = [order(tmp_path, b"x", key=key) for key in range(files.SYNC_EACH_BELOW)]
+
+    results = files.copy_files(orders)
+
+    assert {(result.outcome, result.error) for result in results} == {
+        (Outcome.FAILED, "cannot sync the staging folder: Input/output error")
+    }
+
+
+def test_a_copy_is_executable_when_its_source_is_and_writable_in_any_case(tmp_path):
+    one = order(tmp_path)
+    os.chmod(one.path, 0o555)
+
+    files.copy_files([one])
+
+    assert os.stat(one.staged).st_mode & 0o700 == 0o700
+
+
+def test_files_are_hashed_in_order_with_what_stat_said(tmp_path):
+    (tmp_path / "a").write_bytes(SMALL)
+    (tmp_path / "b").write_bytes(LARGE)
+
+    result = files.hash_files(HashOrder(9, (str(tmp_path / "b"), str(tmp_path / "a"))))
+
+    assert (result.order, result.errors) == (9, ())
+    for found, name, data in zip(result.files, "ba", (LARGE, SMALL), strict=True):
+        seen = os.stat(tmp_path / name)
+        assert found == (
+            hashlib.sha256(data).digest(),
+            xxhash.xxh64_intdigest(data),
+            len(data),
+            seen.st_mtime_ns,
+            seen.st_ctime_ns,
+            seen.st_ino,
+        )
+
+
+def test_a_file_that_cannot_be_hashed_is_told_apart_from_one_that_is_gone(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "a").write_bytes(SMALL)
+    names = ("gone", "loop", "a", "a/below")
+
+    result = files.hash_files(HashOrder(9, tuple(str(tmp_path / name) for name in names)))
+
+    assert (result.files[0], result.files[3]) == (None, None)
+    assert result.files[1] == (b"", 0, -1, 0, 0, 0)
+    assert result.files[2][2] == 5
+    assert result.errors == ((1, "Too many levels of symbolic links"),)
+
+
+def test_a_file_without_permission_is_unreadable(tmp_path, monkeypatch):
+    def denied(*_arguments):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+
+    result = files.hash_files(HashOrder(9, (str(tmp_path / "a"),)))
+
+    assert result.files == ((b"", 0, -1, 0, 0, 0),)
+    assert result.errors == ((0, "Permission denied"),)
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_a_file_that_changes_while_it_is_hashed_has_no_hash(tmp_path, monkeypatch, data):
+    (tmp_path / "a").write_bytes(data)
+    while_reading(monkeypatch, append_to(tmp_path / "a"))
+
+    result = files.hash_files(HashOrder(9, (str(tmp_path / "a"),)))
+
+    assert (result.files, result.errors) == ((None,), ())

@@ -1,0 +1,179 @@
+"""The wire: every record comes out as it went in, in whatever pieces; what is not a frame of ours is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core.messages import (
+    AnalyseOrder,
+    AnalyseResult,
+    CopyOrder,
+    HashOrder,
+    HashResult,
+    LogRecord,
+    Outcome,
+    ProcessOrder,
+    RunResult,
+    StagedProduct,
+)
+from aptui.core.model import (
+    Builder,
+    BuilderKind,
+    CommandRule,
+    DependencyKind,
+    EdgeKind,
+    JobDependency,
+    JobPlan,
+    PathKey,
+    Pattern,
+    PatternKind,
+    Platform,
+    SourceEdge,
+)
+from aptui.engine import wire
+from aptui.engine.wire import FrameReader, Kind, Note, Setup, WireError, decode, encode
+
+LOG = (LogRecord(2, "tool", "mind the gap – caf\U0010ffe9 \x00", 1_700_000_000_000, (("file", "a.h"), ("line", "3"))),)
+PRODUCT = StagedProduct("/s/1/products/a.out", "d/a.out", (1 << 32) - 1, bytes(range(16)), 1, bytes(32), (1 << 64) - 1, 1 << 40)
+PLAN = JobPlan(
+    "key",
+    "linux",
+    -3,
+    True,
+    "more",
+    '{"p":"1"}',
+    (JobDependency(PathKey("b.txt"), "other", "common", DependencyKind.ORDER_ONLY, (1, 2)),),
+)
+BUILDER = Builder(
+    bytes(range(16)),
+    "tool",
+    BuilderKind.COMMAND,
+    patterns=(Pattern(PatternKind.GLOB, "*.txt", r".*\.txt"),),
+    platforms=("linux",),
+    code_digest=b"\xff" * 32,
+    platform_params=(("linux", '{"a":1}'),),
+    command=CommandRule("cat {source}", ("*",), "d.d", "dep", "warn", "err"),
+)
+PROCESS = ProcessOrder(
+    7, "tool", "/r", "a.txt", bytes(16), "linux", "k", "{}", "", 1, False, (1, 2, 3, 4), bytes(32), "/s/7", 2.5, 1 << 40, True, True
+)
+RUN = RunResult(
+    7, Outcome.FAILED, "no", (PRODUCT,), bytes(32), (("/x/a.h", "ab"), ("/x/b.h", "")), LOG, 1, 2, 3, 4, "cat a", ("c.txt",)
+)
+RECORDS = {
+    Kind.SETUP: Setup((BUILDER,), (Platform("linux", ("tools",)),), "nonce", 3, 1 << 33, 5),
+    Kind.ANALYSE: [AnalyseOrder(7, "tool", "/r", "a.txt", bytes(16), ("linux", "common"), 2.5)],
+    Kind.PROCESS: [PROCESS, PROCESS],
+    Kind.COPY: [CopyOrder(7, "/r/a", "/s/a", bytes(32))],
+    Kind.HASH: HashOrder(5, ("/r/a", "/r/caf\U0010ffe9")),
+    Kind.READY: Note(),
+    Kind.ANALYSED: AnalyseResult(7, Outcome.SUCCEEDED, "", (PLAN,), (SourceEdge(EdgeKind.UUID, "00" * 16),), LOG, 12),
+    Kind.RAN: RUN,
+    Kind.COPIED: [RUN],
+    Kind.HASHED: HashResult(5, ((bytes(32), (1 << 64) - 1, 3, 4, 5, 6), None), ((0, "denied"),)),
+    Kind.RETIRE: Note("500 runs"),
+}
+
+
+def test_there_is_a_record_here_for_every_kind():
+    assert set(RECORDS) == set(Kind)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_record_comes_out_as_it_went_in(kind):
+    frame = encode(kind, RECORDS[kind])
+
+    ((found, payload),) = FrameReader().feed(frame)
+
+    assert found is kind
+    assert decode(kind, payload) == RECORDS[kind]
+
+
+def test_frames_are_put_together_from_single_bytes():
+    stream = b"".join(encode(kind, record) for kind, record in RECORDS.items())
+    reader = FrameReader()
+
+    frames = [frame for byte in stream for frame in reader.feed(bytes([byte]))]
+
+    assert {kind: decode(kind, payload) for kind, payload in frames} == RECORDS
+
+
+def test_frames_that_come_in_one_piece_are_all_found():
+    stream = b"".join(encode(kind, record) for kind, record in RECORDS.items())
+
+    frames = list(FrameReader().feed(stream))
+
+    assert [kind for kind, _ in frames] == list(RECORDS)
+
+
+def test_a_record_over_the_limit_is_not_sent(monkeypatch):
+    monkeypatch.setattr(wire, "FRAME_LIMIT_BYTES", 100)
+
+    with pytest.raises(WireError, match="longer than the limit of 100"):
+        encode(Kind.RETIRE, Note("x" * 100))
+
+
+@pytest.mark.parametrize("record", [Note("lone \ud800 surrogate"), RunResult(1, 0, peak_rss_bytes=1 << 70)])
+def test_a_record_that_no_frame_can_hold_is_not_sent(record):
+    with pytest.raises(WireError):
+        encode(Kind.RETIRE, record)
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        ((0).to_bytes(4, "big") + b"\x08", "length of 0 bytes"),
+        ((wire.FRAME_LIMIT_BYTES + 1).to_bytes(4, "big") + b"\x08", f"length of {wire.FRAME_LIMIT_BYTES + 1} bytes"),
+        (b"\xff\xff\xff\xff\x08", "length of 4294967295 bytes"),
+        ((1).to_bytes(4, "big") + b"\x00", "unknown kind 0"),
+        ((1).to_bytes(4, "big") + b"\x0c", "unknown kind 12"),
+        (b"Traceback (most recent call last)", "length of"),
+    ],
+)
+def test_a_head_that_nobody_sends_is_refused_before_its_payload_comes(head, what):
+    with pytest.raises(WireError, match=what):
+        list(FrameReader().feed(head))
+
+
+def test_the_frames_before_a_damaged_one_are_still_heard():
+    frames = FrameReader().feed(encode(Kind.READY, Note()) + b"\x00\x00\x00\x00\x00")
+
+    kind, _payload = next(frames)
+
+    assert kind is Kind.READY
+    with pytest.raises(WireError):
+        next(frames)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda payload: b"",
+        lambda payload: b"\xc1",
+        lambda payload: payload[:-1],
+        lambda payload: payload + b"\x00",
+        lambda payload: b"\x93" * 100_000,
+        lambda payload: b"\x2a",
+    ],
+    ids=["empty", "never-used-byte", "cut", "longer", "deep", "another-type"],
+)
+@pytest.mark.parametrize("kind", Kind)
+def test_a_damaged_payload_is_refused(kind, damage):
+    payload = encode(kind, RECORDS[kind])[wire.HEADER_BYTES :]
+
+    with pytest.raises(WireError, match=f"a frame of kind {kind.name} cannot be read"):
+        decode(kind, damage(payload))
+
+
+def test_text_that_is_no_utf8_is_refused():
+    payload = encode(Kind.RETIRE, Note("caffee"))[wire.HEADER_BYTES :].replace(b"ff", b"\xff\xfe")
+
+    with pytest.raises(WireError):
+        decode(Kind.RETIRE, payload)
+
+
+def test_a_record_of_another_kind_is_refused():
+    payload = encode(Kind.RAN, RUN)[wire.HEADER_BYTES :]
+
+    with pytest.raises(WireError):
+        decode(Kind.HASHED, payload)

@@ -1,0 +1,85 @@
+"""What the documents say is what the program does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aptui
+from aptui.core.machine import TABLE, Trigger
+from aptui.core.model import JobState
+
+ROOT = Path(aptui.__file__).parent
+REPOSITORY = ROOT.parent
+
+
+def test_the_grid_in_the_architecture_equals_the_table() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("|---")]
+    triggers = [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
+
+    grid = {}
+    for line in lines[1:]:
+        state, *cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        grid[state] = {trigger: cell for trigger, cell in zip(triggers, cells, strict=True) if cell}
+
+    wanted = {
+        (state.value if state else "absent"): {
+            trigger.value: (cell[0].value if cell[0] else "gone") for trigger, cell in row.items()
+        }
+        for state, row in TABLE.items()
+    }
+    assert set(triggers) == {trigger.value for trigger in Trigger}
+    assert grid == wanted
+    assert set(grid) == {"absent", *(state.value for state in JobState)}
+
+
+def test_the_architecture_stays_short_enough_to_read() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["batch", "jobs", "log", "why", "reprocess", "rerun", "status", "builders", "verify", "doctor", "init", "demo", "schema"],
+)
+def test_every_verb_is_in_the_readme_and_explains_itself(verb: str) -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8") if (REPOSITORY / "README.md").is_file() else f"aptui {verb}"
+
+    answer = subprocess.run([sys.executable, "-m", "aptui", verb, "--help"], capture_output=True, text=True, check=True)
+
+    assert f"aptui {verb}" in readme
+    assert f"aptui {verb}" in answer.stdout
+
+
+def test_every_exit_code_is_in_the_readme() -> None:
+    if not (REPOSITORY / "README.md").is_file():
+        pytest.skip("not a checkout")
+
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+    assert all(re.search(rf"(: |· |\n){code} ", text) for code in (0, 1, 2, 3, 4, 130))
+
+
+def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
+    places = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in ROOT.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\bjob\.state\s*(,.*)?=[^=]", line)
+    ]
+
+    assert len(places) == 1
+    assert places[0].startswith("core/machine.py:")
+
+
+def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
+    code = (
+        "import sys, aptui.cli, aptui.batch, aptui.engine.loop, aptui.engine.pool, aptui.store.writer, aptui.sdk\n"
+        "print([name for name in ('textual', 'pygments', 'aiohttp', 'peewee', 'ruamel') if name in sys.modules])"
+    )
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.strip() == "[]"
