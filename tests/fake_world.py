@@ -7,7 +7,7 @@ A source of the `script` builder says, line by line, what its builder shall do:
     include x / glob a/*  / uuid <hex>       source dependencies
     job k [platform]      another job besides `main`; `jobs-from x` makes one for each line of x, which it also includes
     after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
-    read x                found while processing
+    read x                found while processing; `reprocess x` asks for the jobs of another source
     extra n               one more product, sub id n; `make name` one of that name
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
 """
@@ -18,6 +18,8 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+
+from fakes import FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 
 from aptui.core.messages import (
     AnalyseOrder,
@@ -70,7 +72,6 @@ from aptui.core.model import (
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline import SHOWN, Pipeline
-from fakes import FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Result = AnalyseResult | RunResult
@@ -107,6 +108,7 @@ class Script:
     uuids: list[str] = field(default_factory=list)
     jobs: list[tuple[str, str]] = field(default_factory=list)
     jobs_from: list[str] = field(default_factory=list)
+    reprocesses: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     makes: list[str] = field(default_factory=list)
     extras: list[int] = field(default_factory=list)
@@ -120,8 +122,8 @@ class Script:
         script = cls(text)
         for line in text.splitlines():
             word, _, rest = line.partition(" ")
-            if word in ("include", "glob", "uuid", "read", "make"):
-                getattr(script, word + "s").append(rest)
+            if word in ("include", "glob", "uuid", "read", "make", "reprocess"):
+                getattr(script, word + ("es" if word == "reprocess" else "s")).append(rest)
             elif word == "jobs-from":
                 script.jobs_from.append(rest)
             elif word == "job":
@@ -596,7 +598,9 @@ class World:
         digest = sha(text)
         found = tuple((f"{order.root}/{rel}", _hex(self.text(rel))) for rel in script.reads)
         if "FAIL" in lines or f"FAIL {order.job_key}" in lines:
-            return RunResult(order.run_key, Outcome.FAILED, "it says FAIL", source_digest=digest, discovered=found, duration_ms=self.duration_ms)
+            return RunResult(
+                order.run_key, Outcome.FAILED, "it says FAIL", source_digest=digest, discovered=found, duration_ms=self.duration_ms
+            )
         builder = next(item for item in self.project.builders if item.name == order.builder)
         content = repr(
             (order.platform, order.job_key, builder.version, order.additional_fingerprint, self._closure(order.rel, script), found)
@@ -613,7 +617,8 @@ class World:
             products.append(StagedProduct(staged, name, sub_id, b"", flags, sha(data), 7, len(data)))
         log = (LogRecord(LogLevel.WARNING, order.builder, "it says WARN", self._now_ms),) if "WARN" in lines else ()
         return RunResult(
-            order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=self.duration_ms
+            order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=self.duration_ms,
+            reprocess=tuple(script.reprocesses),
         )  # fmt: skip
 
     def text(self, rel: str) -> str | None:

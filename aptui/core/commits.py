@@ -32,8 +32,10 @@ class Prepared:
 
 @dataclass(slots=True)
 class _Court:
-    """What is found out about one batch: what each job of it makes and who made a name before it; who `lost` and why; who was `robbed`
-    of a product, the names `taken`; and who has to run again because of it.
+    """What is found out about one batch.
+
+    What each job of it makes, and who made a name before it; who `lost` and why; who was `robbed` of a product, the names `taken`; and who
+    has to run again because of it.
     """
 
     making: Mapping[Job, set[str]]

@@ -31,7 +31,6 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, normalize
 
-
 Identity = tuple[PathKey, bytes, str, str]
 Ring = tuple[frozenset[Identity], tuple[str, ...]]
 """The jobs of a ring, and their names, sorted; both empty for a job that stands in none."""
@@ -231,7 +230,7 @@ class Graph:
             return [("products", name, fingerprint.product_entries(other, dependency.sub_ids))]
         return []
 
-    def find_job(self, dependency: JobDependency) -> Job | None | Unsettled:
+    def find_job(self, dependency: JobDependency) -> Job | Unsettled | None:
         """Return the job a dependency names; None when there is none, UNSETTLED when nobody can tell yet."""
         fact = self._memory.file(dependency.source)
         if isinstance(fact, Unsettled):
@@ -262,8 +261,7 @@ class Graph:
         return ring[1] if _identity(other) in ring[0] else ()
 
     def _find_rings(self, root: Job) -> Ring:
-        """Find the rings among all that `root` leads to (Tarjan 1972, without recursion); return the one it is part of.
-        """
+        """Find the rings among all that `root` leads to (Tarjan 1972, without recursion); return the one it is part of."""
         found: dict[Identity, Ring] = {}
         numbers: dict[Identity, int] = {}
         lowest: dict[Identity, int] = {}
@@ -311,11 +309,13 @@ class Graph:
                 yield other
 
     def _as_ring(self, members: list[Job]) -> Ring:
-        if len(members) == 1 and all(not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])):
+        if len(members) == 1 and all(
+            not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])
+        ):
             return (frozenset(), ())
         return (frozenset(map(_identity, members)), tuple(sorted(map(_name, members))))
 
-    def relative(self, path: str, source: Source) -> str | None:
+    def relative(self, path: str) -> str | None:
         """Return `path` (absolute, or relative to its scan folder) as a relative path; None when it lies outside all scan folders."""
         path = path.replace("\\", "/")
         if not path.startswith("/"):

@@ -210,7 +210,7 @@ class Memory:
         pending.ticket = ticket
         self._leaving_folders.append((ticket, pending.folder))
 
-    def file(self, key: PathKey) -> FileFact | None | Unsettled:
+    def file(self, key: PathKey) -> FileFact | Unsettled | None:
         """Return the file that wins this path, None when there is none, UNSETTLED when nobody can tell yet."""
         if key in self.hashing or key in self.unstable:
             return UNSETTLED
@@ -276,6 +276,10 @@ class Memory:
                 keys.discard(source.key)
                 if not keys:
                     del self._edges_in[target]
+
+    def moving_dependents(self, key: PathKey) -> list[Source]:
+        """Return the sources in memory that name this one in a dependency; whatever moves is here."""
+        return [self.sources[name] for name in sorted(self._edges_in.get(key, ())) if name in self.sources]
 
     def has_dependents(self, key: PathKey) -> bool:
         """Whether any source names this one in a dependency."""

@@ -62,6 +62,7 @@ from aptui.core.model import (
     SETTLED,
     Builder,
     BuilderKind,
+    DependencyKind,
     EdgeKind,
     FileFact,
     Job,
@@ -83,6 +84,7 @@ LogName = Callable[[Job, str], str]
 """(job, builder name) -> path of its run's log relative to the log folder."""
 
 _COPY_BATCH = 256
+_COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 _SMALL_BATCH = 32
 _DEPENDENCY_ESCALATION = 50
 _KILL_AND_DELETE = Effect.KILL | Effect.DELETE
@@ -254,6 +256,7 @@ class Pipeline:
             self._gone(key)
         for fact, others in event.clashes:
             self._clash(fact, others)
+        self._drop_strays(event)
         keys = [key_of(fact.rel) for fact in event.facts]
         self.memory.take_extra(pending, set(keys))
         self.memory.unreadable.difference_update(keys)
@@ -283,6 +286,13 @@ class Pipeline:
         for key, fact in self.memory.archive.files([*sorted(gone), *now]).items():
             if now.get(key) != (fact.scan_folder, fact.rel):
                 self.ledger.put("drop_file", (fact.scan_folder, fact.rel))
+
+    def _drop_strays(self, event: FolderSeen) -> None:
+        """Drop what differed only in case from another file, and does not any more: its key is its path as it is spelled."""
+        spelled = {PathKey(fact.rel) for row in event.rows for fact in row[2] if str(fact.rel) != key_of(fact.rel)}
+        strays = spelled.difference(PathKey(fact.rel) for fact, _others in event.clashes)
+        for source in self.memory.load(sorted(strays)):
+            self._gone(source.key)
 
     @staticmethod
     def _winners(event: FolderSeen) -> dict[PathKey, FileFact]:
@@ -435,8 +445,7 @@ class Pipeline:
 
     def _fact_of(self, key: PathKey) -> FileFact | None:
         pending = self.memory.folders.get(parent(key))
-        found = pending.winners.get(key) if pending is not None else self.memory.archive.files((key,)).get(key)
-        return found
+        return pending.winners.get(key) if pending is not None else self.memory.archive.files((key,)).get(key)
 
     def _trouble(self, key: PathKey, fact: FileFact, text: str, *, drops_jobs: bool) -> None:
         """A source that cannot be analysed: each builder that wants it gets a failed analysis that says why."""
@@ -452,7 +461,7 @@ class Pipeline:
             self._save_source(source)
         wanted = {builder.uuid for builder in builders}
         for job in list(source.jobs.values()):
-            if drops_jobs and not job.is_analysis or job.builder not in wanted and not self._rests(job):
+            if (drops_jobs and not job.is_analysis) or (job.builder not in wanted and not self._rests(job)):
                 self._drop(job)
         for builder in builders:
             self._auto_fail(self._analysis_of(source, builder), text)
@@ -478,13 +487,17 @@ class Pipeline:
 
     def _plan(self, source: Source) -> None:
         """Look at everything `source` should have: jobs of builders that want it are considered, all others go."""
-        if source.trouble:
-            return
         if source.fact is None:
             found = self.memory.file(source.key)
-            if isinstance(found, Unsettled) or found is None:
+            if isinstance(found, Unsettled):
                 return
             source.fact = found
+        if source.fact is None:
+            self._look_for(source)
+            return
+        if source.trouble:
+            self._leave(source)
+            return
         if not source.fact.digest:
             self._hash(((source.key, source.fact),))
             return
@@ -508,6 +521,25 @@ class Pipeline:
             self._apply(source, builder, self.planner.inline_plans(builder, source.scan_folder), is_retry=is_retry)
         if not builders:
             self._gone(source.key)
+
+    def _look_for(self, source: Source) -> None:
+        """No file wins the path of a stored source: it differs only in case from another, or went before its folder was remembered."""
+        pending = self.memory.folders.get(parent(source.key))
+        if pending is None:
+            self._plan_later(source)
+            self.ledger.order(LookAgain(self.ledger.cause, (source.key,)))
+        elif any(source.rel in facts for _digest, facts in pending.parts.values()):
+            self._leave(source)
+        else:
+            self._gone(source.key)
+
+    def _leave(self, source: Source) -> None:
+        """Nothing can be done for `source` now: what was owed to its jobs is not any more."""
+        for job in source.jobs.values():
+            job.is_forced = False
+            if job.is_doubted:
+                job.is_doubted = False
+                self._save(job)
 
     def _analysis_of(self, source: Source, builder: Builder) -> Job:
         index = (builder.uuid, "", ANALYSIS_KEY)
@@ -657,7 +689,11 @@ class Pipeline:
         key = job.source.key
         for source in self.memory.load(sorted(self.memory.dependents((key,)))):
             for other in source.jobs.values():
-                if other.state is JobState.QUEUED and other.plan and any(item.source == key for item in other.plan.job_dependencies):
+                if (
+                    other.state is JobState.QUEUED
+                    and other.plan
+                    and any(item.source == key for item in other.plan.job_dependencies)
+                ):
                     self._todo.append((other, False))
 
     def _reason(self, job: Job, manifest: Manifest) -> str:
@@ -722,6 +758,8 @@ class Pipeline:
 
     def _feed(self, job: Job, trigger: Trigger) -> None:
         """Move a job, and do what every move needs: kill its run, leave the queue."""
+        if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.has_edges:
+            self._todo.extend((other, False) for other in self._movers_after(job))
         effect = feed(job, trigger)
         if effect is Effect.KILL or effect is _KILL_AND_DELETE:
             self.running.pop(job.run_key, None)
@@ -929,7 +967,7 @@ class Pipeline:
                     self._warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
                 )
                 continue
-            known = [(self.graph.relative(item.source, job.source), item) for item in plan.job_dependencies]
+            known = [(self.graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_moved(item, key_of(RelPath(rel))) for rel, item in known if rel}))
             plans[plan.platform, plan.key] = JobPlan(
                 plan.key, plan.platform, plan.priority, plan.is_critical, plan.additional_fingerprint, plan.params, dependencies
@@ -939,7 +977,7 @@ class Pipeline:
             if edge.kind is EdgeKind.UUID:
                 edges[edge] = None
                 continue
-            rel = self.graph.relative(edge.target, job.source)
+            rel = self.graph.relative(edge.target)
             if rel is None:
                 log.append(self._warn(builder, f"dependency '{edge.target}' lies outside every scan folder: left out"))
             elif edge.kind is EdgeKind.WILDCARD and "*" not in rel:
@@ -989,7 +1027,7 @@ class Pipeline:
             return
         found: dict[str, str] = {}
         for path, digest in result.discovered:
-            rel = self.graph.relative(path, job.source)
+            rel = self.graph.relative(path)
             name: str = key_of(RelPath(rel)) if rel is not None else normalize(path)
             if name != job.source.key:
                 found[name] = digest[:32]
@@ -1136,6 +1174,21 @@ class Pipeline:
         if is_changed:
             self._todo.extend((other, False) for other in self._dependents_of(job))
 
+    def _movers_after(self, job: Job) -> list[Job]:
+        """Return the jobs that started, or are about to, on the word of `job`, which does not rest any more."""
+        key = job.source.key
+        return [
+            other
+            for source in self.memory.moving_dependents(key)
+            for other in source.jobs.values()
+            if other.plan
+            and any(
+                dependency.source == key and (other.state is JobState.QUEUED or dependency.kind in _COVERING)
+                for dependency in other.plan.job_dependencies
+            )
+            and other.state in (JobState.QUEUED, JobState.RUNNING)
+        ]
+
     def _dependents_of(self, job: Job) -> list[Job]:
         if not self.memory.has_edges or job.is_analysis:
             return []
@@ -1175,7 +1228,7 @@ class Pipeline:
     def _reprocess(self, job: Job, paths: Iterable[str]) -> None:
         """Run the jobs of sources that a builder named in its answer (spec/engine.md §6, sourcesToReprocess)."""
         for path in paths:
-            rel = self.graph.relative(path, job.source)
+            rel = self.graph.relative(path)
             key = key_of(RelPath(rel)) if rel is not None else job.source.key
             if key != job.source.key:
                 for source in self.memory.load((key,)):
@@ -1185,9 +1238,11 @@ class Pipeline:
     def _force(self, job: Job, reason: str) -> None:
         if not self._is_configured(job):
             return
-        job.is_forced, job.reason = True, reason
         source = job.source
         found = self.memory.file(source.key)
+        if found is None:
+            return  # it differs only in case from another
+        job.is_forced, job.reason = True, reason
         if isinstance(found, Unsettled):
             self._plan_later(source)
             return

@@ -74,7 +74,7 @@ _HASHES_PER_ORDER = 128
 _PROGRESS_S = 0.1
 _LOOK_AGAIN_S = 0.05
 _GRACE_S = 2.0
-_GC_THRESHOLDS = (50_000,20,50)
+_GC_THRESHOLDS = (50_000, 20, 50)
 """Sources and their jobs point at each other and die by the thousand: looking for them at every 700th object costs a tenth of the time."""
 _RESULTS_PER_COMMIT = 256
 _HOLD_S = 0.02

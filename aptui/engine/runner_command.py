@@ -104,7 +104,8 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def _fill_quoted(template: str, values: Mapping[str, str]) -> str:
-    parts, inside, position = [], "", 0
+    parts: list[str] = []
+    inside, position = "", 0
     for match in PLACEHOLDER.finditer(template):
         literal = template[position : match.start()]
         inside = _inside_after(literal, inside, "x" if parts else " ")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from aptui.core.ledger import RUN_KEY_STATE, Ledger
-from aptui.core.messages import SaveRows
 from fake_world import World
 from fakes import Setup, scripter
+
+from aptui.core.ledger import RUN_KEY_STATE, Ledger
+from aptui.core.messages import SaveRows
 
 
 def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:

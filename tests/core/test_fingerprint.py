@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fakes import copier, scripter, sha
 
 from aptui.core import fingerprint
-from aptui.core.model import NO_DIGEST, BuilderKind, CommandRule, Job, JobPlan, PathKey, Platform, Product, RelPath, Source, SourceUuid
-from fakes import copier, scripter, sha
+from aptui.core.model import (
+    NO_DIGEST,
+    BuilderKind,
+    CommandRule,
+    Job,
+    JobPlan,
+    PathKey,
+    Platform,
+    Product,
+    RelPath,
+    Source,
+    SourceUuid,
+)
 
 LINUX = Platform("linux", ("renderer", "tools"))
 BASE = scripter(params='{"size":1}', version="7", analysis_fingerprint="x", origin="entry:script", code_digest=b"1")

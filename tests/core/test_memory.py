@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fakes import FakeArchive, sha
 
 from aptui.core import memory as memory_module
 from aptui.core.memory import Memory, PendingFolder, Unsettled
 from aptui.core.model import Digest, FileFact, Job, JobState, PathKey, RelPath, Source
 from aptui.core.paths import path_uuid
-from fakes import FakeArchive, sha
 
 
 def fact(rel: str, digest: Digest = sha("x")) -> FileFact:
@@ -29,7 +29,12 @@ def row_of(rel: str, source_id: int = 7) -> tuple[object, ...]:
 def archive() -> FakeArchive:
     archive = FakeArchive()
     archive.ranks, archive.scan_folders = {1: 0}, {1}
-    archive.save({"put_source": [row_of("a.s")], "put_folder": [(1, "", b"d", (fact("a.s"), fact("b.bin"))), (1, "sub", b"d", (fact("sub/c.bin"),))]})
+    archive.save(
+        {
+            "put_source": [row_of("a.s")],
+            "put_folder": [(1, "", b"d", (fact("a.s"), fact("b.bin"))), (1, "sub", b"d", (fact("sub/c.bin"),))],
+        }
+    )
     return archive
 
 

@@ -87,7 +87,7 @@ def test_keys_ignore_case() -> None:
     ("source", "file", "expected"),
     [
         ("Textures/Hero.PNG", "Hero.webp", "linux/textures/hero.webp"),
-        ("Hero.PNG", "/tmp/Job1/Hero.WEBP", "linux/hero.webp"),  # noqa: S108  # only a name
+        ("Hero.PNG", "/tmp/Job1/Hero.WEBP", "linux/hero.webp"),  # only a name
     ],
 )
 def test_product_names_are_lower_case_beside_the_source(source: str, file: str, expected: str) -> None:
@@ -129,7 +129,7 @@ def test_parent_of_a_top_level_file_is_the_empty_folder() -> None:
         ("", "", False),
     ],
 )
-def test_below_a_folder_respects_the_separator(path: str, folder: str, expected: bool) -> None:  # noqa: FBT001  # a table
+def test_below_a_folder_respects_the_separator(path: str, folder: str, expected: bool) -> None:  # a table
     assert is_below(path, folder) is expected
 
 

@@ -42,7 +42,7 @@ def regex(text: str) -> Pattern:
         ("Ä*", "äb", True),
     ],
 )
-def test_a_wildcard_matches_the_whole_path_across_folders(pattern: str, path: str, expected: bool) -> None:  # noqa: FBT001  # a table
+def test_a_wildcard_matches_the_whole_path_across_folders(pattern: str, path: str, expected: bool) -> None:  # a table
     assert bool(wildcard(pattern).fullmatch(path)) is expected
 
 

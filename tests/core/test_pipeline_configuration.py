@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
-from aptui.core.model import Companion
 from fake_world import World
 from fakes import Setup, copier, glob, scripter
+
+from aptui.core.model import Companion
 
 BOTH = ("linux", "server")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dataclasses import replace
 
-from aptui.core.messages import Outcome, ProcessOrder, RunResult, StartRuns
-from aptui.core.model import PathKey
-from aptui.core.paths import path_uuid
+import pytest
 from fake_world import World
 from fakes import Setup, scripter, sha
+
+from aptui.core.messages import KillRuns, Outcome, ProcessOrder, RunResult, StartRuns
+from aptui.core.model import PathKey
+from aptui.core.paths import path_uuid
 
 
 @pytest.fixture
@@ -115,6 +115,46 @@ def test_a_job_that_runs_already_is_stopped_when_its_dependency_is_planned_anew(
 
     assert world.cache == world.clean().cache
     assert runs_of(world) == ["a.s", "b.s", "a.s"]
+
+
+@pytest.mark.parametrize(("word", "is_killed"), [("after", True), ("print", True), ("only", False)])
+def test_a_dependency_that_is_asked_for_again_goes_first(world: World, word: str, is_killed: bool) -> None:
+    settled(world, a_s=f"{word} b.s:main", b_s="", c_s=f"{word} b.s:main")
+    world.held = {"a.s@linux:main", "c.s@linux:main"}
+    world.slots = 2
+    world.write("a.s", f"{word} b.s:main\nx")
+    world.write("c.s", f"{word} b.s:main\nx")
+    world.settle()
+    world.slots = 3
+    world.ask("reprocess", keys=("b.s",))
+    world.run()
+
+    assert bool([command for command in world.commands if isinstance(command, KillRuns)]) is is_killed
+    world.held.clear()
+    world.run()
+    world.deliver_killed()
+    world.run()
+    assert world.cache == world.clean().cache
+
+
+def test_a_queued_job_lets_the_dependency_that_is_asked_for_again_go_first(world: World) -> None:
+    settled(world, a_s="only b.s:main", b_s="")
+    world.slots = 1
+    world.write("a.s", "only b.s:main\nx")
+    world.scan()
+    while world.statuses()["a.s@linux:main"] != "pending":
+        world._moves()[0]()
+    while len(world.pipeline.ready) == 0:
+        world._moves()[0]()
+    world.slots = 0
+    world.ask("reprocess", keys=("b.s",))
+    world.run()
+    world.slots = 1
+    world.forget_runs()
+
+    world.run()
+
+    assert runs_of(world) == ["b.s", "a.s"]
 
 
 def test_a_chain_of_five_thousand_jobs_needs_no_stack() -> None:
@@ -528,7 +568,7 @@ def test_a_file_outside_every_scan_folder_counts_as_it_was_found(world: World) -
     settled(world, a_s="read ../../etc/passwd\nread ../../etc/gone")
 
     assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["/etc/gone", "/etc/passwd"]
-    world.settle(restart=True)
+    world.settle(restart=True, is_full=True)
     assert world.ran() == []
 
 
@@ -567,6 +607,73 @@ def test_jobs_of_one_kind_travel_together_when_they_are_quick(world: World) -> N
     sizes = [len(command.orders) for command in world.commands if isinstance(command, StartRuns)]
     assert max(sizes) > 1
     assert sum(sizes) == 80
+
+
+def test_an_analysis_that_goes_before_its_dependencies_are_read_is_forgotten(world: World) -> None:
+    world.write("sub/x.bin", "1")
+    world.settle()
+    world.shy["sub/x.bin"] = 99
+    world.write("a.s", "include sub/x.bin")
+    world.scan()
+    while world.shy["sub/x.bin"] > 90:
+        (world._moves() or [world._look_again])[0]()
+    world.delete("a.s")
+    world.shy.clear()
+
+    world.settle()
+
+    assert world.statuses() == {}
+    assert world.is_idle()
+
+
+def test_who_was_cancelled_while_it_waited_is_not_woken(world: World) -> None:
+    world.held.add("b.s@linux:main")
+    world.write("a.s", "after b.s:main")
+    world.write("b.s", "")
+    world.settle()
+    world.ask("cancel", names=("a.s@linux:main",))
+    world.held.clear()
+
+    world.run()
+
+    assert world.statuses() == {"a.s@linux:main": "cancelled", "b.s@linux:main": "completed"}
+
+
+def test_a_builder_may_ask_for_the_jobs_of_another_source(world: World) -> None:
+    settled(world, a_s="x", b_s="reprocess a.s\nreprocess b.s\nreprocess /etc/passwd\nreprocess gone.s", c_s="")
+    world.write("b.s", "reprocess a.s")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert world.job("a.s@linux:main").reason == "asked for by 'b.s'"
+
+
+def test_a_crash_between_a_commit_and_what_follows_from_it_forgets_nobody() -> None:
+    for word in ("after", "print", "include", "glob *"):
+        for fuse in range(45):
+            world = World()
+            world.write("a.s", "glob *.s" if "*" in word else f"{word} z/b.s{'' if word == 'include' else ':main'}")
+            world.write("z/b.s", "")
+            world.settle()
+            world.write("z/b.s", "x")
+            world.fuse = fuse
+            world.settle()
+            assert world.cache == world.clean().cache, (word, fuse)
+
+
+def test_a_crash_between_a_deletion_and_what_follows_from_it_forgets_nobody() -> None:
+    for fuse in range(45):
+        world = World()
+        world.write("a.s", "")
+        world.write("z/b.s", "include a.s")
+        world.write("z/c.s", "read a.s")
+        world.write("y/d.s", "after a.s:main")
+        world.settle()
+        world.delete("a.s")
+        world.fuse = fuse
+        world.settle()
+        assert world.cache == world.clean().cache, fuse
 
 
 def test_a_query_for_dependents_of_nothing_finds_nobody(world: World) -> None:

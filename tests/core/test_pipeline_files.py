@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from fake_world import World
+from fakes import Setup, copier, glob, scripter, sha
 
 from aptui.core.messages import (
     DiscardStaging,
@@ -19,8 +21,6 @@ from aptui.core.messages import (
     StartRuns,
 )
 from aptui.core.model import Companion, PathKey
-from fake_world import World
-from fakes import Setup, copier, glob, scripter, sha
 
 
 @pytest.fixture
@@ -149,7 +149,6 @@ def test_a_deleted_file_takes_its_jobs_and_products_along(world: World, restart:
 
     world.settle(restart=restart)
 
-
     assert "linux/a.txt" not in world.cache
     assert "linux/c.txt" in world.cache
     assert world.job("b.s@linux:main").reason == "dependency 'a.txt' is gone"
@@ -256,6 +255,30 @@ def test_a_folder_is_not_remembered_while_a_file_in_it_is_still_written(world: W
     world.settle()
 
     assert world.cache == {"linux/a.txt": sha("x")}
+
+
+@pytest.mark.parametrize("folder", ["", "sub/"])
+@pytest.mark.parametrize("touches", [True, False])
+def test_a_source_that_goes_before_its_folder_was_remembered_is_not_forgotten(world: World, folder: str, touches: bool) -> None:
+    world.write(f"{folder}k.txt", "kept")
+    world.settle()
+    world.shy[f"{folder}b.txt"] = 99
+    world.write(f"{folder}a.txt", "x")
+    world.write(f"{folder}b.txt", "y")
+    world.scan()
+    while world.shy[f"{folder}b.txt"] > 90:
+        world._moves()[0]()
+    assert f"linux/{folder}a.txt" in world.cache
+    world.crash()
+    world.delete(f"{folder}a.txt")
+    world.delete(f"{folder}b.txt")
+    if touches:
+        world.touch(f"{folder}k.txt")
+
+    world.settle()
+
+    assert world.cache == world.clean().cache
+    assert world.statuses() == world.clean().statuses()
 
 
 def test_a_file_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
@@ -455,6 +478,32 @@ def test_a_case_clash_goes_with_the_builder_that_wanted_the_files(world: World) 
 
     assert world.statuses() == {}
     assert not world.archive.tables.sources
+
+
+def test_reprocessing_a_case_clash_changes_nothing(world: World) -> None:
+    settled(world, a_txt="x")
+    world.write("A.txt", "y")
+    world.settle()
+
+    world.ask("reprocess", keys=("a.txt", "A.txt"))
+    world.run()
+
+    assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
+    assert world.is_idle()
+
+
+def test_a_case_clash_that_another_scan_folder_overrides_is_none_any_more() -> None:
+    world = World(Setup(folders=("shared", "game")))
+    world.write("a.txt", "x", "shared")
+    world.write("A.txt", "y", "shared")
+    world.write("a.txt", "z")
+    world.settle()
+    world.configure(folders=("game", "shared"))
+
+    world.settle(restart=True)
+
+    assert world.statuses() == {"a.txt@linux:data": "completed"}
+    assert world.cache == {"linux/a.txt": sha("z")}
 
 
 def test_a_case_clash_is_known_again_after_a_restart(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes import sha
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,10 +25,11 @@ from aptui.core.model import (
     SourceEdge,
     SourceUuid,
 )
-from fakes import sha
 
 TEXT = st.text(max_size=8)
-DEPENDENCIES = st.builds(JobDependency, TEXT, TEXT, TEXT, st.sampled_from(DependencyKind), st.lists(st.integers(0, 9), max_size=2).map(tuple))
+DEPENDENCIES = st.builds(
+    JobDependency, TEXT, TEXT, TEXT, st.sampled_from(DependencyKind), st.lists(st.integers(0, 9), max_size=2).map(tuple)
+)
 PLANS = st.builds(
     JobPlan, TEXT, TEXT, st.integers(-9, 9), st.booleans(), TEXT, st.just('{"a":1}'), st.lists(DEPENDENCIES, max_size=2).map(tuple)
 )
@@ -57,7 +59,10 @@ def test_a_plain_plan_costs_nothing() -> None:
     assert rows.pack_plan(plan, (("x", "1"),)) != ""
 
 
-@given(plans=st.lists(PLANS, max_size=3).map(tuple), edges=st.lists(st.builds(SourceEdge, st.sampled_from(EdgeKind), TEXT), max_size=3).map(tuple))
+@given(
+    plans=st.lists(PLANS, max_size=3).map(tuple),
+    edges=st.lists(st.builds(SourceEdge, st.sampled_from(EdgeKind), TEXT), max_size=3).map(tuple),
+)
 def test_what_an_analysis_said_comes_back_from_its_row(plans: tuple[JobPlan, ...], edges: tuple[SourceEdge, ...]) -> None:
     job = Job(source(), b"b", "", ANALYSIS_KEY, plans=plans, edges=edges)
 

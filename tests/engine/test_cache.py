@@ -14,7 +14,9 @@ import pytest
 from aptui.core.errors import BusyError, HostError, UserError
 from aptui.core.messages import CommitProducts, JobCommit
 from aptui.core.model import Digest, Product
+from aptui.engine import cache as cache_module
 from aptui.engine import cache as rooms
+from aptui.engine import runner_files
 from aptui.engine.cache import Cache
 from aptui.store.writer import Intent
 
@@ -207,6 +209,7 @@ def test_a_commit_that_moves_nothing_writes_no_intents(cache: Cache, diary: Diar
 def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     fsync = os.fsync
+    monkeypatch.setattr(cache_module, "_SYNC_EACH_UP_TO", 10)
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))[1])
     seen_at_finish: list[str] = []
     monkeypatch.setattr(diary, "finish", lambda _rows, _keys: seen_at_finish.extend(synced))
@@ -215,6 +218,17 @@ def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Dia
 
     wanted = {str(cache.root / name) for name in ("linux/f/g", "linux/f", "linux")} | {str(cache.root)}
     assert wanted <= set(seen_at_finish)
+
+
+def test_many_touched_folders_share_one_sync_before_the_rows(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(runner_files, "sync_file_system", synced.append)
+    seen_at_finish: list[str] = []
+    monkeypatch.setattr(diary, "finish", lambda _rows, _keys: seen_at_finish.extend(synced))
+
+    cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/g/a.txt", b"a")),)), diary)
+
+    assert seen_at_finish == [str(cache.root)]
 
 
 def test_a_product_that_cannot_be_placed_fails_its_job_alone(cache: Cache, diary: Diary) -> None:
