@@ -552,4 +552,12 @@ class FakeScanner:
 
 
 def _differs(old: FileFact | None, new: FileFact) -> bool:
-    return old is None or (old.scan_folder, old.rel, old.size, old.inode) != (new.scan_folder, new.rel, new.size, new.inode)
+    if old is None:
+        return True
+    return (old.scan_folder, old.rel, old.size, old.mtime_ns, old.inode) != (
+        new.scan_folder,
+        new.rel,
+        new.size,
+        new.mtime_ns,
+        new.inode,
+    )

@@ -29,12 +29,16 @@ _SHELF_SIZE = 4096
 
 @dataclass(slots=True)
 class PendingFolder:
-    """A folder whose row is owed: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet."""
+    """A folder whose row is owed: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
+
+    `is_noted`: a row that is not to be trusted was saved already.
+    """
 
     folder: str
     parts: dict[int, tuple[bytes, dict[RelPath, FileFact]]]
     winners: dict[PathKey, FileFact]
     open: set[PathKey] = field(default_factory=set)
+    is_noted: bool = False
     ticket: int = 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from aptui.core import fingerprint, rows
@@ -86,6 +87,8 @@ LogName = Callable[[Job, str], str]
 _COPY_BATCH = 256
 _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 _SMALL_BATCH = 32
+_UNKNOWN = 0
+"""Planned fingerprint of a job that was cancelled before anybody knew what it would be made of: it rests until its source changes."""
 _DEPENDENCY_ESCALATION = 50
 _KILL_AND_DELETE = Effect.KILL | Effect.DELETE
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
@@ -370,6 +373,8 @@ class Pipeline:
     def _close_folder(self, pending: PendingFolder) -> None:
         """Save the folder's row once all its files are planned: a crash before that makes the next start look at them again."""
         if pending.open or any(key in self.memory.unstable for key in pending.winners if self.memory.unstable):
+            if len(pending.open) < len(pending.winners):
+                self._note_folder(pending)
             return
         for scan_folder, (digest, facts) in pending.parts.items():
             if facts or digest:
@@ -379,6 +384,20 @@ class Pipeline:
         for scan_folder in self._roots.keys() - pending.parts.keys():
             self.ledger.put("drop_folder", (scan_folder, pending.folder))
         self.memory.folder_leaves_after(pending, self.ledger.ticket)
+
+    def _note_folder(self, pending: PendingFolder) -> None:
+        """Some of its files are sources already, others are not read yet: save their names, so that the next start misses what goes."""
+        if pending.is_noted:
+            return
+        pending.is_noted = True
+        for scan_folder, (_digest, facts) in pending.parts.items():
+            noted = tuple(fact if self._is_handled(pending, fact) else replace(fact, mtime_ns=0) for fact in facts.values())
+            if noted:
+                self.ledger.put("put_folder", (scan_folder, pending.folder, b"", noted))
+
+    def _is_handled(self, pending: PendingFolder, fact: FileFact) -> bool:
+        key = key_of(fact.rel)
+        return key not in pending.open and key not in self.memory.unstable
 
     def _put_file_row(self, fact: FileFact) -> None:
         self.ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)))
@@ -398,6 +417,8 @@ class Pipeline:
         source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble)
         source.trouble = ""
+        for job in source.jobs.values() if is_changed else ():
+            job.planned = None if job.planned == _UNKNOWN else job.planned
         if before is None or before != fact or was_elsewhere:
             self._save_source(source)
         self._plan(source)
@@ -492,10 +513,7 @@ class Pipeline:
             if isinstance(found, Unsettled):
                 return
             source.fact = found
-        if source.fact is None:
-            self._look_for(source)
-            return
-        if source.trouble:
+        if source.trouble or source.fact is None:
             self._leave(source)
             return
         if not source.fact.digest:
@@ -520,17 +538,6 @@ class Pipeline:
                 self._drop(stale)
             self._apply(source, builder, self.planner.inline_plans(builder, source.scan_folder), is_retry=is_retry)
         if not builders:
-            self._gone(source.key)
-
-    def _look_for(self, source: Source) -> None:
-        """No file wins the path of a stored source: it differs only in case from another, or went before its folder was remembered."""
-        pending = self.memory.folders.get(parent(source.key))
-        if pending is None:
-            self._plan_later(source)
-            self.ledger.order(LookAgain(self.ledger.cause, (source.key,)))
-        elif any(source.rel in facts for _digest, facts in pending.parts.values()):
-            self._leave(source)
-        else:
             self._gone(source.key)
 
     def _leave(self, source: Source) -> None:
@@ -618,6 +625,9 @@ class Pipeline:
             self._wait(job, assembly)
             return
         number = fingerprint.number(assembly.manifest)
+        if job.state is JobState.CANCELLED and job.planned == _UNKNOWN:
+            job.planned = number
+            self._save(job)
         if job.fingerprint == number and not job.is_forced and job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING):
             self._match(job, number)
         elif self._is_owed(job, number, is_retry=is_retry):
@@ -1266,6 +1276,7 @@ class Pipeline:
                 if job.id in wanted and job.state not in SETTLED and job.state is not None:
                     self._feed(job, Trigger.CANCEL)
                     job.is_forced = False
+                    job.planned = job.planned or _UNKNOWN
                     self._save(job)
                     self._settled(job, is_changed=True)
 

@@ -632,11 +632,13 @@ def test_who_was_cancelled_while_it_waited_is_not_woken(world: World) -> None:
     world.write("b.s", "")
     world.settle()
     world.ask("cancel", names=("a.s@linux:main",))
+    world.run()
     world.held.clear()
 
     world.run()
 
     assert world.statuses() == {"a.s@linux:main": "cancelled", "b.s@linux:main": "completed"}
+    assert "a.s@linux:main" not in world.runs
 
 
 def test_a_builder_may_ask_for_the_jobs_of_another_source(world: World) -> None:
