@@ -276,7 +276,7 @@ class World:
         self._scan = self._scan_steps(reassess=reassess, is_full=is_full)
 
     def _signature(self) -> str:
-        return sha(repr(replace(self.project, resting_platforms=()))).hex()
+        return sha(repr(self.project)).hex()
 
     def _scan_steps(self, *, reassess: bool, is_full: bool) -> Iterator[list[Event]]:
         for folder in self._scanner.folders():
@@ -295,6 +295,14 @@ class World:
             raise AssertionError("it never comes to rest")
         if self.is_idle():
             self._rest()
+
+    def run_scan_only(self) -> None:
+        """Let the scan go on while every answer is under way."""
+        while self._scan is not None or self.inbox:
+            if self.inbox:
+                self._handle(self.inbox.popleft())
+            else:
+                self._scan_step()
 
     def is_idle(self) -> bool:
         """Whether nothing is owed."""
@@ -603,7 +611,8 @@ class World:
             )
         builder = next(item for item in self.project.builders if item.name == order.builder)
         content = repr(
-            (order.platform, order.job_key, builder.version, order.additional_fingerprint, self._closure(order.rel, script), found)
+            (order.platform, order.job_key, builder.version, order.additional_fingerprint, self._closure(order.rel, script))
+            + (tuple((rel, self.text(rel)) for rel in script.reads),)
             + (self._products_before(order, script),)
         )
         stem = product_stem(order.rel, order.job_key)

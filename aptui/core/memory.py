@@ -49,7 +49,7 @@ class Memory:
         self.archive = archive
         self.sources: dict[PathKey, Source] = {}
         self.folders: dict[str, PendingFolder] = {}
-        self.hashing: set[PathKey] = set()
+        self.hashing: dict[PathKey, FileFact] = {}
         self.unstable: set[PathKey] = set()
         self.unreadable: set[PathKey] = set()
         self.extra: dict[PathKey, FileFact] = {}

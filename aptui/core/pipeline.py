@@ -267,6 +267,7 @@ class Pipeline:
         unread: list[tuple[PathKey, FileFact]] = []
         for key, fact in zip(keys, event.facts, strict=True):
             if not self._needs_digest(key, fact):
+                self.memory.unstable.discard(key)
                 self._put_file_row(fact)
             elif fact.digest:
                 self._settle(key, fact)
@@ -322,19 +323,23 @@ class Pipeline:
         wanted = []
         for key, fact in files:
             if key not in self.memory.hashing:
-                self.memory.hashing.add(key)
                 wanted.append(fact)
+            self.memory.hashing[key] = fact
         if wanted:
             self.ledger.order(HashFiles(self.ledger.cause, tuple(wanted)))
 
     def _files_hashed(self, event: FilesHashed) -> None:
         changed: set[PathKey] = set()
+        restless = list(event.unstable)
         facts = [(key_of(fact.rel), fact) for fact in event.facts]
         self.memory.load([key for key, _fact in facts])
         for key, fact in facts:
-            if key not in self.memory.hashing:
+            asked = self.memory.hashing.pop(key, None)
+            if asked is None:
                 continue  # it went while it was read
-            self.memory.hashing.discard(key)
+            if not _is_same(asked, fact):
+                restless.append(key)
+                continue
             self.memory.unstable.discard(key)
             self.memory.unreadable.discard(key)
             pending = self.memory.folders.get(parent(key))
@@ -349,11 +354,11 @@ class Pipeline:
                 changed.add(key)
         for key, text in event.unreadable:
             self._unreadable(key, text)
-        for key in event.unstable:
-            self.memory.hashing.discard(key)
+        for key in restless:
+            self.memory.hashing.pop(key, None)
             self.memory.unstable.add(key)
-        if event.unstable:
-            self.ledger.order(LookAgain(self.ledger.cause, event.unstable))
+        if restless:
+            self.ledger.order(LookAgain(self.ledger.cause, tuple(restless)))
         self._close_folders_of(event)
         self._spread(changed)
         if self._waiters:
@@ -437,7 +442,7 @@ class Pipeline:
         self.ledger.touched[source] = None
 
     def _gone(self, key: PathKey) -> None:
-        self.memory.hashing.discard(key)
+        self.memory.hashing.pop(key, None)
         self.memory.unstable.discard(key)
         self.memory.extra.pop(key, None)
         for source in self.memory.load((key,)):
@@ -457,7 +462,7 @@ class Pipeline:
         )
 
     def _unreadable(self, key: PathKey, text: str) -> None:
-        self.memory.hashing.discard(key)
+        self.memory.hashing.pop(key, None)
         self.memory.unreadable.add(key)
         fact = self._fact_of(key)
         if fact is not None:
@@ -1311,6 +1316,11 @@ SHOWN = {
     JobState.CANCELLED: "cancelled",
 }
 """What people see of a state."""
+
+
+def _is_same(asked: FileFact, found: FileFact) -> bool:
+    """Whether the bytes that were read are those of the file as the scan last saw it."""
+    return (asked.scan_folder, asked.rel, asked.size, asked.mtime_ns) == (found.scan_folder, found.rel, found.size, found.mtime_ns)
 
 
 def _moved(dependency: JobDependency, key: PathKey) -> JobDependency:

@@ -153,7 +153,7 @@ def test_a_file_is_unsettled_until_the_scan_has_been_there(memory: Memory) -> No
 
 @pytest.mark.parametrize("where", ["hashing", "unstable"])
 def test_a_file_is_unsettled_while_it_is_read(memory: Memory, where: str) -> None:
-    getattr(memory, where).add(PathKey("a.s"))
+    getattr(memory, where).update({PathKey("a.s"): fact("a.s")})
 
     assert isinstance(memory.file(PathKey("a.s")), Unsettled)
 

@@ -205,6 +205,18 @@ def test_a_failed_job_of_a_platform_that_went_is_not_tried_again() -> None:
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "failed"}
 
 
+def test_a_failed_builder_that_loses_everything_may_have_nothing_to_lose() -> None:
+    world = world_of(scripter(deletes_products_on_failure=True))
+    world.write("b.s", "FAIL")
+    world.settle()
+    world.delete("b.s")
+
+    world.settle()
+
+    assert world.cache == {}
+    assert world.statuses() == {}
+
+
 def test_a_scan_folder_may_leave_out_a_platform() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH, folders=("game", "shared"))
     world.write("c.txt", "x", "shared")

@@ -37,6 +37,11 @@ def settled(world: World, **files: str) -> World:
     return world
 
 
+def of(world: World, kind: type) -> list[object]:
+    """Return the commands of one kind."""
+    return [command for command in world.commands if isinstance(command, kind)]
+
+
 def test_a_new_source_is_read_processed_and_rests(world: World) -> None:
     world.write("A.txt", "hello")
 
@@ -293,6 +298,48 @@ def test_a_file_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
     assert world.statuses() == {}
     assert not world.pipeline.memory.unstable
     assert world.is_idle()
+
+
+def test_a_file_that_is_overridden_while_it_is_read_is_not_taken_for_the_winner() -> None:
+    world = World(Setup(folders=("game", "shared")))
+    world.write("a.txt", "low", "shared")
+    world.scan()
+    while not world.hashes:
+        world._moves()[0]()
+    world.run_scan_only()
+    world.write("a.txt", "high")
+    world.scan()
+    world.run_scan_only()
+
+    world.run()
+
+    assert world.cache == {"linux/a.txt": sha("high")}
+    assert world.job("a.txt@linux:data").source.scan_folder == 1
+
+
+def test_a_file_that_changes_between_scan_and_reading_is_looked_at_again(world: World) -> None:
+    world.write("a.txt", "x")
+    world.scan()
+    while not world.hashes:
+        world._moves()[0]()
+    world.write("a.txt", "y")
+
+    world.run()
+
+    assert of(world, LookAgain)
+    assert world.cache == {"linux/a.txt": sha("y")}
+
+
+def test_a_restless_file_that_nobody_needs_any_more_is_left_alone(world: World) -> None:
+    settled(world, a_s="glob *.bin")
+    world.write("x.bin", "1")
+    world.shy["x.bin"] = 1
+    world.delete("a.s")
+
+    world.settle()
+
+    assert world.is_idle()
+    assert not world.pipeline.memory.folders
 
 
 def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from fakes import Setup
 
+from aptui.core import planner
 from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
 from aptui.core.priority import ReadyQueue
 
@@ -42,6 +44,17 @@ def test_jobs_start_in_the_order_of_the_ladder(seed: int) -> None:
 
     assert started == LADDER
     assert queue.pop() is None
+
+
+def test_what_builders_want_is_asked_again_when_the_shelf_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "_ASKED_SIZE", 1)
+    project = Setup().project({"game": 1})
+    asked = planner.Planner(project)
+
+    names = [[builder.name for builder in asked.builders_for(RelPath(rel), 1)] for rel in ("a.txt", "a.s", "a.bin", "a.txt")]
+
+    assert names == [["data"], ["script"], [], ["data"]]
+    assert asked.order_of(b"unknown") == 2
 
 
 def test_nobody_is_connected_unless_somebody_says_so() -> None:
