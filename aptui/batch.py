@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,8 @@ from aptui import config as configuration
 from aptui import printing
 from aptui.batch_reporter import Reporter
 from aptui.batch_summary import Summary, collect
-from aptui.core.errors import UserError
+from aptui.core.errors import BusyError, UserError
+from aptui.core.model import PathKey
 
 if TYPE_CHECKING:
     from aptui.engine.loop import Engine
@@ -33,11 +34,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(slots=True)
 class Wish:
-    """What is asked of the engine beyond its configuration; `ask` is called once the scan has begun."""
+    """What is asked of the engine beyond its configuration.
+
+    `sources` are keys of sources whose jobs run again. `platforms`, `sets` are those of the command line: an engine that runs already may
+    run with others.
+    """
 
     is_full_scan: bool = False
     debug_output: bool = False
-    ask: Callable[[Engine], None] | None = None
+    sources: tuple[PathKey, ...] = ()
+    platforms: tuple[str, ...] | None = None
+    sets: tuple[str, ...] = ()
 
 
 # ----------------------------------------------------------------------------------------------------------------- options
@@ -71,8 +78,7 @@ def project_dir(arguments: Namespace) -> Path:
 
 def load_config(arguments: Namespace) -> configuration.Config:
     """Return the configuration that the command line asks for, and tell what is doubtful about it."""
-    text = getattr(arguments, "platforms", None)
-    platforms = [name.strip() for name in text.split(",") if name.strip()] if text is not None else None
+    platforms = _platforms_of(arguments)
     if platforms == []:
         raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
     config = configuration.load(
@@ -83,13 +89,26 @@ def load_config(arguments: Namespace) -> configuration.Config:
     return config
 
 
+def _platforms_of(arguments: Namespace) -> list[str] | None:
+    text = getattr(arguments, "platforms", None)
+    return [name.strip() for name in text.split(",") if name.strip()] if text is not None else None
+
+
 # --------------------------------------------------------------------------------------------------------------------- run
 
 
 def batch(arguments: Namespace) -> int:
     """Process everything that is owed; return the exit code."""
-    _, code = run_and_report(arguments, load_config(arguments), Wish(arguments.full_scan, arguments.debug_output))
+    _, code = run_and_report(arguments, load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan))
     return code
+
+
+def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> Wish:
+    """Return what the options of `engine_arguments` ask for."""
+    platforms = _platforms_of(arguments)
+    return Wish(
+        is_full_scan, arguments.debug_output, sources, None if platforms is None else tuple(platforms), tuple(arguments.set)
+    )
 
 
 def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wish) -> tuple[Summary, int]:
@@ -114,7 +133,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wis
 
 
 def run(config: configuration.Config, wish: Wish) -> Summary:
-    """Run the engine until nothing is owed, or a signal asks it to stop."""
+    """Run the engine until nothing is owed, or a signal asks it to stop; an engine that runs already is asked to do that."""
     from aptui.engine.opening import Opening  # verbs that only read import this module too
 
     began_s = time.monotonic()
@@ -122,9 +141,14 @@ def run(config: configuration.Config, wish: Wish) -> Summary:
         config = replace(config, project=replace(config.project, debug_output=True))
     reporter = Reporter(sys.stderr, config.log_dir)
     opening = Opening(config, trusts_times=not wish.is_full_scan)
-    opening.take()
+    try:
+        opening.take()
+    except BusyError as busy:
+        from aptui.batch_beside import settle  # where no engine runs, nobody pays for the wire
+
+        return settle(config, wish, reporter, busy, began_s)
     builders = {builder.uuid: builder.name for builder in opening.builders}
-    if opening.is_current and wish.ask is None:
+    if opening.is_current and not wish.sources:
         opening.close()
         for sentence in (*opening.sentences, *(opening.walk.sentences if opening.walk else ())):
             reporter.say(sentence)
@@ -145,8 +169,8 @@ def _run_engine(
         engine.open()
         try:
             engine.start_scan()
-            if wish.ask is not None:
-                wish.ask(engine)
+            if wish.sources:
+                engine.ask("reprocess", keys=wish.sources)
             engine.run_until_idle()
         finally:
             reporter.close()

@@ -21,10 +21,23 @@ _EXIT_CODES = """\
   1  some job failed        4    another engine holds the cache
   2  the machine, or a bug  130  interrupted"""
 VERBS = {
+    "open": ("aptui.verbs.screen", "show a cache on the screen, without an engine"),
     "batch": ("aptui.batch", "process everything that is owed, then exit"),
+    "serve": ("aptui.verbs.engine", "run the engine in the foreground and keep everything current"),
+    "start": ("aptui.verbs.engine", "start the engine in the background"),
+    "stop": ("aptui.verbs.engine", "stop the engine"),
+    "ps": ("aptui.verbs.engine", "list the engines that run"),
+    "pause": ("aptui.verbs.engine", "start no more jobs"),
+    "run-next": ("aptui.verbs.engine", "while paused: start one job"),
+    "resume": ("aptui.verbs.engine", "go on after pause or drain"),
+    "drain": ("aptui.verbs.engine", "finish what is owed and look at nothing new"),
+    "hold": ("aptui.verbs.engine", "run a command; what it changes is one batch"),
+    "rescan": ("aptui.verbs.engine", "look at everything again"),
+    "reload": ("aptui.verbs.engine", "read the configuration again"),
     "status": ("aptui.verbs.read", "what is done, what failed, and how large it is"),
     "jobs": ("aptui.verbs.read", "list jobs"),
     "why": ("aptui.verbs.why", "why a job ran, waits or failed; what a file is to aptui"),
+    "explain": ("aptui.verbs.explain", "which builders, rules and settings apply to a path, and which line says so"),
     "log": ("aptui.verbs.read", "show the log of a job"),
     "builders": ("aptui.verbs.read", "list builders with what they did and how long it took"),
     "reprocess": ("aptui.verbs.run", "run the jobs of some sources again"),
@@ -80,8 +93,12 @@ def _dispatch(words: list[str]) -> int:
         prog=f"aptui {verb}", description=VERBS[verb][1], formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False
     )
     add_project(parser)
-    getattr(module, f"{verb}_arguments")(parser)
-    return int(getattr(module, verb)(parser.parse_args(words)))
+    name = verb.replace("-", "_")
+    if verb == "open":
+        module.open_arguments(parser)
+        return _screen(VERBS[verb][0], verb, parser, words)
+    getattr(module, f"{name}_arguments")(parser)
+    return int(getattr(module, name)(parser.parse_args(words)))
 
 
 def _split(words: list[str]) -> tuple[str | None, list[str]]:
@@ -101,24 +118,48 @@ def add_project(parser: ArgumentParser) -> None:
 
 
 def _alone(words: list[str]) -> int:
+    """No verb: the screen on a terminal, else what verbs there are."""
+    parser = _screen_parser()
+    is_screen = os.isatty(1) or os.isatty(2)
+    if not is_screen or {"-h", "--help", "--version"}.intersection(words):
+        parser.parse_args(words)
+        parser.print_help()
+        return 0
+    return _screen("aptui.verbs.screen", "tui", parser, words)
+
+
+def _screen_parser() -> ArgumentParser:
     listed = "\n".join(f"  {verb:<11}{line}" for verb, (_module, line) in VERBS.items())
-    text = (
-        f"verbs:\n{listed}\n\nexit codes:\n{_EXIT_CODES}\n\n"
-        "'aptui VERB --help' says more. The screen that 'aptui' alone will open comes later."
-    )
     parser = Parser(
         prog="aptui",
-        usage="aptui VERB [options]",
-        description="The asset processor for the terminal: sources in, products and an asset database out.",
-        epilog=text,
+        usage="aptui [options] | aptui VERB [options]",
+        description="The asset processor for the terminal: sources in, products and an asset database out.\n"
+        "Without a verb it opens its screen, and starts the project's engine if none runs.",
+        epilog=f"verbs:\n{listed}\n\nexit codes:\n{_EXIT_CODES}\n\n'aptui VERB --help' says more.",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add_project(parser)
     parser.add_argument("--version", action="version", version=f"aptui {__version__}")
-    parser.parse_args(words)
-    parser.print_help()
-    return 0
+    parser.add_argument("--read-only", action="store_true", help="look on; start no engine and ask it nothing")
+    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    return parser
+
+
+def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) -> int:
+    """Open a screen; its frame is there before anything heavy is imported."""
+    from aptui.tui import skeleton
+
+    arguments = parser.parse_args(words)
+    name = os.path.basename(os.path.abspath(getattr(arguments, "database", None) or arguments.project or os.curdir))
+    is_shown = skeleton.show(name)
+    try:
+        return int(getattr(import_module(module), verb)(arguments))
+    except KnownError:
+        if is_shown:
+            skeleton.hide()
+        raise
 
 
 def _nearest(verb: str) -> str:
@@ -144,23 +185,20 @@ def _crashed(error: Exception) -> int:
 
     if "--debug" in sys.argv:
         traceback.print_exception(error)
-    folder = _state_dir()
+    from aptui.link import places
+
+    folder = places.state_dir()
     path = os.path.join(folder, time.strftime(f"crash-%Y%m%d-%H%M%S-{os.getpid()}.txt"))
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        places.make_private(folder)
         with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"aptui {__version__}, Python {sys.version}\n{sys.argv}\n\n{''.join(traceback.format_exception(error))}")
         where = f"the traceback is in '{path}'"
-    except OSError as problem:
-        where = f"and the traceback cannot be written: {problem.strerror}"
+    except (OSError, KnownError) as problem:
+        where = f"and the traceback cannot be written: {problem}"
     if isinstance(error, OSError):
         what = f"'{os.fsdecode(error.filename)}': {error.strerror}" if error.filename else error.strerror or str(error)
     else:
         what = f"internal error: {type(error).__name__}: {error}"
     printing.complain(f"aptui: {printing.line(what)}; {printing.line(where)}")
     return 2
-
-
-def _state_dir() -> str:
-    folder = os.environ.get("XDG_STATE_HOME", "")
-    return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser("~/.local/state"), "aptui")

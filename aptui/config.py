@@ -28,7 +28,7 @@ FILE_NAME = "aptui.yaml"
 _SHIPPED_LAYERS = 2
 _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
-_FORM = 1
+_FORM = 2
 """Rises when the compiled form changes."""
 
 
@@ -51,11 +51,15 @@ def one_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may cost where its builder says nothing; `memory_bytes` 0 = no limit."""
+    """What one run may cost where its builder says nothing; `memory_bytes` 0 = no limit.
+
+    `all_memory_bytes` is for all that run together, 0 = what the machine has left.
+    """
 
     analyse_s: float = 120.0
     process_s: float = 3600.0
     memory_bytes: int = 0
+    all_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,28 @@ def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Seque
     """Parse and merge the layers, then say what they mean; mistakes in meaning show only where the form is right."""
     from aptui.config_init import Compiler  # YAML is paid for only when something changed
 
+    digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
+    return Compiler(_merged(layers, sets), project_dir, wanted).config(digests)
+
+
+def check_with(project_dir: Path, file: Path, data: bytes) -> None:
+    """Check the configuration as it would be if `file`, the project's layer or the person's, held `data`.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+    """
+    project_dir = Path(os.path.abspath(project_dir))
+    layers = [(name, held) for name, held in _read_layers(project_dir) if name != str(file)]
+    layers.insert(_SHIPPED_LAYERS if file == project_dir / FILE_NAME else len(layers), (str(file), data))
+    _compile(project_dir, layers, (), None)
+
+
+def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
+    """Return the merged layers as they were written, every value with its place: slow, for questions about places."""
+    return _merged(_read_layers(Path(os.path.abspath(project_dir))), sets)
+
+
+def _merged(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> Node:
     trees = _parse(layers, sets)
     shipped, own = reduce(_merge, trees[:_SHIPPED_LAYERS]), reduce(_merge, trees[_SHIPPED_LAYERS:])
     rules = own.get("shipped_ignore")
@@ -198,8 +224,7 @@ def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Seque
         del shipped.value["ignore"]
     root = _merge(shipped, own)
     root.where = trees[_SHIPPED_LAYERS].where
-    digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
-    return Compiler(root, project_dir, wanted).config(digests)
+    return root
 
 
 def _parse(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> list[Node]:

@@ -29,6 +29,7 @@ from aptui.config_schema import Node
 from aptui.core.errors import HostError, UserError
 from aptui.core.model import Builder, BuilderKind, CommandRule, Companion, Pattern, PatternKind, Platform, Project, ScanFolder
 from aptui.core.paths import name_uuid
+from aptui.core.settings import is_settings
 
 T = TypeVar("T")
 _FORMS = ("copy", "uses", "command")
@@ -60,7 +61,12 @@ class Compiler:
         self._cache = self._path("cache", "Cache")
         self._logs = self._path("logs", os.path.join(self._cache, ".aptui", "logs"))
         limits = {key: node.value for key, node in root.value["limits"].value.items()}
-        self._limits = Limits(yaml.seconds(limits["analyse"]), yaml.seconds(limits["process"]), yaml.byte_count(limits["memory"]))
+        self._limits = Limits(
+            yaml.seconds(limits["analyse"]),
+            yaml.seconds(limits["process"]),
+            yaml.byte_count(limits["memory"]),
+            yaml.byte_count(limits["all_memory"]),
+        )
 
     def config(self, digests: tuple[tuple[str, str], ...]) -> Config:
         """Compile everything, or raise all that is wrong."""
@@ -94,6 +100,8 @@ class Compiler:
             ignore_regex=self._ignore_regex(folders),
             companions=tuple(self._companions()),
             resting_platforms=self._resting,
+            declared_builders=tuple(node.value["name"].value for node in self._items("builders")),
+            declared_platforms=tuple(dict.fromkeys([*self._tags, *(tag for tags in self._tags.values() for tag in tags)])),
         )
 
     def _plain(self, key: str, default: T) -> T:
@@ -452,7 +460,9 @@ def _extensions(root: Path) -> Counter[str]:
         below[:] = [name for name in below if not name.startswith(".") and name not in ("Cache", "__pycache__", "node_modules")]
         for name in names:
             stem, _, extension = name.lower().rpartition(".")
-            if stem and re.fullmatch(r"[a-z0-9_+-]{1,16}", extension) and (folder, name) != (str(root), FILE_NAME):
+            if is_settings(name) or (folder, name) == (str(root), FILE_NAME):
+                continue
+            if stem and re.fullmatch(r"[a-z0-9_+-]{1,16}", extension):
                 counts[extension] += 1
         looked_at += len(names)
         if looked_at > _LOOK_AT_MOST:

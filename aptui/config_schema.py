@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
@@ -36,11 +36,16 @@ _SHOWN = 60
 
 @dataclass(slots=True)
 class Node:
-    """A YAML value with its place: `value` is a scalar, or a list or dict of nodes; `key_where` is the place of its key."""
+    """A YAML value with its place: `value` is a scalar, or a list or dict of nodes; `key_where` is the place of its key.
+
+    `span` are the characters it was read from, for `config_edit`; `is_flow`: it is written in brackets or braces.
+    """
 
     value: Any
     where: str
     key_where: str = ""
+    span: tuple[int, int] = field(default=(0, 0), compare=False)
+    is_flow: bool = field(default=False, compare=False)
 
     def plain(self) -> Any:
         """Return the value without places."""
@@ -106,6 +111,8 @@ class _Reader:
         self._yaml = YAML(typ="safe", pure=True)
         self._events: Iterator[Any] = iter(self._yaml.parse(text))
         self._name = name
+        self._last: Any = None
+        """The event that ended the last list or mapping."""
 
     def document(self) -> Node:
         """Read the only document; a file without one is an empty mapping."""
@@ -127,14 +134,23 @@ class _Reader:
         self._refuse(event, depth, where)
         match event:
             case events.MappingStartEvent():
-                return Node(self._mapping(depth), where)
+                return self._collection(event, self._mapping(depth), where)
             case events.SequenceStartEvent():
                 items = []
                 while not isinstance(child := next(self._events), events.SequenceEndEvent):
                     items.append(self._node(child, depth + 1))
-                return Node(items, where)
+                self._last = child
+                return self._collection(event, items, where)
             case _:
-                return Node(self._scalar(event, where), where)
+                return Node(self._scalar(event, where), where, span=(event.start_mark.index, event.end_mark.index))
+
+    def _collection(self, event: Any, value: Any, where: str) -> Node:
+        """Return a list or mapping; one in block style ends with its last value, not where the next token begins."""
+        if event.flow_style:
+            end = self._last.end_mark.index
+        else:
+            end = max((child.span[1] for child in (value.values() if isinstance(value, dict) else value)), default=0)
+        return Node(value, where, span=(event.start_mark.index, end), is_flow=bool(event.flow_style))
 
     def _refuse(self, event: Any, depth: int, where: str) -> None:
         if isinstance(event, events.AliasEvent) or event.anchor is not None:
@@ -159,6 +175,7 @@ class _Reader:
             if node.value is None:  # an empty value stands where the next token begins
                 node.where = where
             found[key] = node
+        self._last = event
         return found
 
     def _scalar(self, event: Any, where: str) -> str | int | float | bool | None:
@@ -312,9 +329,21 @@ _TOP = _record(
         analyse=_duration("Of one analysis."),
         process=_duration("Of one job."),
         memory=_size("Of a worker."),
+        all_memory=_size("Of all jobs that run together; 0 is what the machine has left."),
     ),
     cache=_text("a path", "Where products and the asset database go.", pattern=_NAME),
     logs=_text("a path", "Where logs go; .aptui/logs in the cache unless said otherwise.", pattern=_NAME),
+)
+
+
+_ADJUSTED = _record("a mapping with params and platforms", params=_PARAMS, platforms=_BUILDER["properties"]["platforms"])
+_FOLDER = _record(
+    "a mapping of folder settings",
+    builders={
+        "type": "object",
+        "title": "a mapping from a builder's name to what is adjusted",
+        "additionalProperties": _ADJUSTED,
+    },
 )
 
 
@@ -340,9 +369,20 @@ def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
     if not isinstance(root.value, dict):
         return [UserError("a configuration is a mapping of settings", where=root.where, hint="see 'aptui init'")]
     found = [error for error in Draft202012Validator(schema()).iter_errors(root.plain()) if not (is_partial and _lacks_path(error))]
-    mistakes = {str(mistake): mistake for error in found for mistake in _mistakes(error, root)}
-    if not mistakes:
-        return list(_twins(root))
+    return _in_order(found, root) or list(_twins(root))
+
+
+def check_folder(root: Node) -> list[UserError]:
+    """Return every way in which a folder's `.aptui.yaml` breaks its schema, in its order."""
+    if not isinstance(root.value, dict):
+        return [
+            UserError("folder settings are a mapping", where=root.where, hint="for example builders: {textures: {params: {…}}}")
+        ]
+    return _in_order(list(Draft202012Validator(_FOLDER).iter_errors(root.plain())), root)
+
+
+def _in_order(errors: list[ValidationError], root: Node) -> list[UserError]:
+    mistakes = {str(mistake): mistake for error in errors for mistake in _mistakes(error, root)}
     return sorted(
         mistakes.values(), key=lambda mistake: [int(part) if part.isdigit() else 0 for part in mistake.where.rsplit(":", 2)[1:]]
     )

@@ -1,6 +1,6 @@
 """Writes the demo project: generated sources that show every kind of builder; processing it is the verb's work (cli), not ours.
 
-What comes out of it, `EXPECTED_PRODUCT_COUNT` products in all:
+What comes out of it, `expected_product_count()` products in all:
 
 | sources                        | builder                  | linux                  | server               | products |
 |--------------------------------|--------------------------|------------------------|----------------------|---------:|
@@ -10,12 +10,22 @@ What comes out of it, `EXPECTED_PRODUCT_COUNT` products in all:
 | 5 `sounds/*.wav`               | `sounds` (audio)         | FLAC, 44,100 Hz        | WAV, mono, 11,025 Hz |       10 |
 | 5 `data/*.json`, one warns     | `data` (json)            | minified               | indented             |       10 |
 | 1 `data/broken.json`           | `data` (json)            | fails                  | fails                |        0 |
-| 3 `scripts/*.lua`              | `texts` (copy)           | copied                 | copied               |        6 |
+| 2 `levels/*.yaml`              | `levels` (yaml)          | JSON, minified         | JSON, indented       |        4 |
+| 1 `dialogue/*.xml`             | `dialogue` (xml)         | minified               | as it is             |        2 |
+| 1 `models/*.gltf`              | `models` (gltf)          | GLB                    | GLB, no images       |        2 |
+| 3 `scripts/*.lua`              | `texts` (copy), or `scripts` (lua) | copied, or bytecode | copied       |        6 |
 | 3 `docs/*.txt`, one of `shared`| `texts` (copy)           | copied                 | copied               |        6 |
 | 2 `signs/*.up`                 | `upper` (command)        | in capitals            | in capitals          |        4 |
 | 2 `words/*.words`              | `wordlist` (the project's own) | indexed          | indexed              |        4 |
 | 1 `words/stopwords.list`       | none: read by `wordlist` |                        |                      |        0 |
-|                                |                          |                        |                      |   **82** |
+| 2 dependencies of the above    | none                     |                        |                      |        0 |
+|                                |                          |                        |                      |   **90** |
+| 1 `models/*.obj`               | `meshes` (mesh)          | GLB, half as large     | without normals      |        2 |
+| 1 `shaders/*.frag`             | `shaders` (shader)       | SPIR-V for Vulkan      | SPIR-V for OpenGL    |        2 |
+| 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
+|                                |                          |                        |                      |   **96** |
+
+The last three, and `scripts`, are there where they can be built (`demo_assets`).
 """
 
 from __future__ import annotations
@@ -31,6 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.core.errors import UserError
+from aptui.demo_assets import EXTRAS, FILES, Extra, moth_buffer, moth_model
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -44,7 +55,7 @@ INTENDED_FAILURES = ("data/broken.json",)
 INTENDED_WARNINGS = ("data/palette.json",)
 """Sources whose jobs complete with warnings, on every platform."""
 
-EXPECTED_PRODUCT_COUNT = 82
+_BASE_PRODUCT_COUNT = 90
 
 SAMPLE_RATE_HZ = 44100
 
@@ -86,8 +97,20 @@ builders:
     patterns: ["data/*.json"]
     platforms: {{server: {{indent: 2}}}}
 
+  - name: levels
+    uses: yaml
+    params: {{output: min, schema: levels/level.schema}}
+    platforms: {{server: {{output: json}}}}
+  - name: dialogue
+    uses: xml
+    params: {{output: min}}
+    platforms: {{server: {{output: copy}}}}
+  - name: models
+    uses: gltf
+    platforms: {{server: {{embed_images: false}}}}
+@EXTRAS@
   # Copied as they are.
-  - {{name: texts, copy: ["*.lua", "*.txt"]}}
+  - {{name: texts, copy: [@COPIED@]}}
 
   # Any program.
   - name: upper
@@ -177,26 +200,44 @@ def write_project(folder: Path) -> None:
     """
     _refuse_foreign(folder)
     # First of all, so that an interrupted demo is still known as one.
-    _write(folder / "aptui.yaml", _CONFIG.encode())
+    _write(folder / "aptui.yaml", _config().encode())
     for path, text in _TEXTS.items():
         _write(folder / path, text.encode())
+    for path, made in _assets():
+        _write(folder / "assets" / path, made)
     for path, picture in _pictures():
         _write(folder / path, _png(picture))
     for path, samples in _sounds():
         _write(folder / path, _wav(samples))
 
 
+def expected_product_count() -> int:
+    """Return how many products come out here."""
+    return _BASE_PRODUCT_COUNT + sum(extra.product_count for extra in possible_extras())
+
+
+def possible_extras() -> list[Extra]:
+    """Return the parts that not every host can build, and this one can."""
+    return [extra for extra in EXTRAS if extra.is_possible()]
+
+
 def explain() -> str:
     """Return what the demo shows, for people."""
+    possible = possible_extras()
+    told = "".join(f"  {extra.told}\n" for extra in possible)
+    copied = "docs/      are" if any(extra.name == "lua" for extra in possible) else "scripts/   and docs/ are"
     return f"""\
 The demo is a small project of generated pictures, sounds, scripts and data for two platforms, linux and server.
-Its aptui.yaml says, with comments, what is done with each file; {EXPECTED_PRODUCT_COUNT} products come out of it:
+Its aptui.yaml says, with comments, what is done with each file; {expected_product_count()} products come out of it:
 
   textures/  become WebP with all mip levels for linux; the server needs none
   icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server
   sounds/    become FLAC for linux, and small mono WAV for the server
   data/      is checked JSON, minified for linux, readable for the server
-  scripts/   and docs/ are copied; shared/docs/credits.txt is hidden by the file of that name in assets/
+  levels/    are checked YAML, held against a JSON Schema, and become JSON
+  dialogue/  is checked XML, without comments and blanks for linux
+  models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture
+{told}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/
   signs/     are put into capitals by a command, `tr a-z A-Z`
   words/     are indexed by the project's own builder, builders/wordlist.py; all again when stopwords.list changes
 
@@ -205,8 +246,37 @@ Two sources are wrong on purpose:
   {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where
   {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice
 
-Now try: edit a file and process again, and only its own jobs run; mend the comma, and the failure goes away.
+{_left_out(possible)}Now try: edit a file and process again, and only its own jobs run; mend the comma, and the failure goes away.
 """
+
+
+def _left_out(possible: list[Extra]) -> str:
+    """Return the line about what this host cannot build, "" for nothing."""
+    missing = [extra for extra in EXTRAS if extra not in possible]
+    if not missing:
+        return ""
+    names = ", ".join(f"'{extra.name}'" for extra in missing)
+    return (
+        f"Left out, as what they need is not installed: builders {names}; {', '.join(dict.fromkeys(e.needs for e in missing))}.\n\n"
+    )
+
+
+def _config() -> str:
+    possible = possible_extras()
+    sections = "".join(extra.config for extra in possible)
+    copied = '"*.txt"' if any(extra.name == "lua" for extra in possible) else '"*.lua", "*.txt"'
+    return _CONFIG.replace("@EXTRAS@\n", f"{sections}\n" if sections else "\n").replace("@COPIED@", copied)
+
+
+def _assets() -> Iterator[tuple[str, bytes]]:
+    """Yield (path below assets, bytes) of models, shaders, fonts and data."""
+    for path, text in FILES.items():
+        yield path, text.encode()
+    yield "models/moth.gltf", moth_model().encode()
+    yield "models/moth.bin", moth_buffer()
+    for extra in possible_extras():
+        for path, made in extra.files.items():
+            yield path, made.encode() if isinstance(made, str) else made()
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -190,7 +190,8 @@ class CreateJobsRequest:
     """Question to `create_jobs`. `scan_folder` is absolute, `source` relative to it in its real case.
 
     `builder_name` is the name of the configured builder; use it as job key unless there is a better one. `params` are the builder's
-    parameters common to all platforms; `platform_params` {platform id: what differs there}.
+    parameters common to all platforms; `platform_params` {platform id: what differs there}; both as the `.aptui.yaml` above the source
+    adjust them.
     """
 
     builder_name: str

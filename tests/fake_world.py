@@ -10,6 +10,9 @@ A source of the `script` builder says, line by line, what its builder shall do:
     read x                found while processing; `reprocess x` asks for the jobs of another source
     extra n               one more product, sub id n; `make name` one of that name
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
+
+A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. The parameters of `script` enter its products; `job` is a job
+more.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ from aptui.core.messages import (
     WriteLog,
 )
 from aptui.core.model import (
+    Builder,
     DependencyKind,
     Digest,
     EdgeKind,
@@ -71,7 +75,9 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
-from aptui.core.pipeline import SHOWN, Pipeline
+from aptui.core.pipeline import Pipeline
+from aptui.core.pipeline_moves import SHOWN
+from aptui.core.settings import merged
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Result = AnalyseResult | RunResult
@@ -576,7 +582,8 @@ class World:
         script = Script.parse(text)
         if "FAIL ANALYSIS" in text.splitlines():
             return AnalyseResult(order.run_key, Outcome.FAILED, "it cannot be analysed")
-        jobs = [("main", ""), *script.jobs]
+        params, _platforms = merged(self._builder_of(order), order.settings)
+        jobs = [("main", ""), *script.jobs, *([(str(params["job"]), "")] if "job" in params else [])]
         for rel in script.jobs_from:
             jobs += [(f"from-{line}", "") for line in (self.text(rel) or "").split()]
         plans = [
@@ -609,11 +616,13 @@ class World:
             return RunResult(
                 order.run_key, Outcome.FAILED, "it says FAIL", source_digest=digest, discovered=found, duration_ms=self.duration_ms
             )
-        builder = next(item for item in self.project.builders if item.name == order.builder)
+        builder = self._builder_of(order)
+        params, platforms = merged(builder, order.settings)
         content = repr(
             (order.platform, order.job_key, builder.version, order.additional_fingerprint, self._closure(order.rel, script))
             + (tuple((rel, self.text(rel)) for rel in script.reads),)
             + (self._products_before(order, script),)
+            + (sorted({**params, **platforms.get(order.platform, {})}.items()),)
         )
         stem = product_stem(order.rel, order.job_key)
         names = [(f"{stem}.out", 0, content), *((f"{stem}.{n}", n, f"{content}{n}") for n in script.extras)]
@@ -629,6 +638,9 @@ class World:
             order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=self.duration_ms,
             reprocess=tuple(script.reprocesses),
         )  # fmt: skip
+
+    def _builder_of(self, order: AnalyseOrder | ProcessOrder) -> Builder:
+        return next(item for item in self.project.builders if item.name == order.builder)
 
     def text(self, rel: str) -> str | None:
         """Return the text of the file that wins a path."""
@@ -660,6 +672,16 @@ class World:
             key for pattern in script.globs for key in keys if wildcard(pattern).fullmatch(key) and self.text(key) is not None
         ]
         return [*script.includes, *script.jobs_from, *matched]
+
+    def misled_jobs(self) -> set[str]:
+        """Return the jobs that depend on a source whose own dependencies nobody knows, for settings above it are broken."""
+        problem = self.pipeline.settings.problem
+        found = set()
+        for name, job in self.live_jobs().items():
+            closure = self._closure(job.source.rel, Script.parse(self.text(job.source.rel) or ""))
+            if any(problem(key_of(rel)) for rel, _text in closure):
+                found.add(name)
+        return found
 
     def _products_before(self, order: ProcessOrder, script: Script) -> list[tuple[str, Digest | None]]:
         found: list[tuple[str, Digest | None]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,7 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
+from aptui.core.settings import SETTINGS_STATE, file_key
 
 Row = tuple[object, ...]
 
@@ -378,6 +380,12 @@ class FakeArchive:
             }  # type: ignore[misc]
         )
 
+    def settings(self) -> dict[str, str]:
+        found = {
+            key.removeprefix(SETTINGS_STATE): text for key, text in self.tables.state.items() if key.startswith(SETTINGS_STATE)
+        }
+        return {folder: text for folder, text in found.items() if text}
+
     def has_edges(self) -> bool:
         return bool(self.tables.edges)
 
@@ -523,7 +531,19 @@ class FakeScanner:
         gone |= clashing_keys & was.keys()
         present = folder == "" or any(facts.values())
         lines = tuple((part, digests.get(part, b""), tuple(found)) for part, found in facts.items()) if present else ()
-        return FolderSeen(seq, folder, changed, tuple(sorted(gone)), tuple(clashing), lines)
+        fact = now.get(file_key(folder))
+        return FolderSeen(seq, folder, changed, tuple(sorted(gone)), tuple(clashing), lines, self._settings(fact) if fact else "")
+
+    def _settings(self, fact: FileFact) -> str:
+        """Return what a settings file says: {builder: {"params": ..., "platforms": ...}} in JSON, or nonsense."""
+        name = next(item.name for item in self._project.scan_folders if item.id == fact.scan_folder)
+        text = self._disk.files[name][fact.rel].text
+        try:
+            said = json.loads(text)
+        except ValueError:
+            return json.dumps({"file": fact.rel, "error": f"{fact.rel}:1:1: not valid YAML"})
+        sections = {name: {"params": {}, "platforms": {}, **section} for name, section in said.items()}
+        return json.dumps({"file": fact.rel, "builders": sections, "places": dict.fromkeys(sections, "2:3")})
 
     def _list(self, folder: str) -> dict[int, list[tuple[str, File]]]:
         return {

@@ -16,7 +16,7 @@ def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
 
     said = capsys.readouterr().out
     assert all(verb in said for verb in cli.VERBS)
-    assert "comes later" in said
+    assert "opens its screen" in said
 
 
 @pytest.mark.parametrize("verb", list(cli.VERBS))

@@ -42,7 +42,7 @@ SHAPES = {
     ),
     "unknown key far from all": (
         "limits: {xyzzy: 1}",
-        "2:10: unknown key 'xyzzy' in 'limits'; known here: analyse, memory, process",
+        "2:10: unknown key 'xyzzy' in 'limits'; known here: all_memory, analyse, memory, process",
     ),
     "merge key": ("<<: {workers: 1}", "2:1: unknown key '<<'; known here: "),
     "wrong type": ("workers: many", "2:10: 'workers' must be a whole number, 0 for one per core, not 'many'"),

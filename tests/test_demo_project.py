@@ -8,15 +8,35 @@ from uuid import UUID
 import pytest
 from ruamel.yaml import YAML
 
-from aptui import demo
+from aptui import demo, demo_assets
+from aptui.builders import lua_builder
 from aptui.builders.audio_builder import AudioBuilder
+from aptui.builders.font_builder import FontBuilder
+from aptui.builders.gltf_builder import GltfBuilder
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
+from aptui.builders.lua_builder import LuaBuilder
+from aptui.builders.mesh_builder import MeshBuilder
+from aptui.builders.shader_builder import ShaderBuilder
+from aptui.builders.xml_builder import XmlBuilder
+from aptui.builders.yaml_builder import YamlBuilder
 from aptui.core.errors import UserError
 from aptui.core.patterns import wildcard
 from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
 
 WARNING = 2
+SHIPPED = (
+    JsonBuilder,
+    ImageBuilder,
+    AudioBuilder,
+    GltfBuilder,
+    MeshBuilder,
+    ShaderBuilder,
+    LuaBuilder,
+    FontBuilder,
+    YamlBuilder,
+    XmlBuilder,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +71,13 @@ def sources(project, config):
 def python_builders(project):
     space = {}
     exec((project / "builders/wordlist.py").read_text(), space)
-    return {kind.name: kind() for kind in (JsonBuilder, ImageBuilder, AudioBuilder, space["WordListBuilder"])}
+    return {kind.name: kind() for kind in (*SHIPPED, space["WordListBuilder"])}
+
+
+def patterns_of(entry):
+    """Return the compiled patterns of a configured builder, its class's where it has none."""
+    shipped = {kind.name: kind.patterns for kind in SHIPPED}
+    return [wildcard(pattern) for pattern in entry.get("patterns") or entry.get("copy") or shipped[entry["uses"]]]
 
 
 def run(builder, entry, scan_folder, source, folder):
@@ -95,7 +121,7 @@ def processed(project, config, folder):
     builders = python_builders(project)
     products, errors, warnings = [], {}, {}
     for entry in config["builders"]:
-        patterns = [wildcard(pattern) for pattern in entry.get("patterns", entry.get("copy"))]
+        patterns = patterns_of(entry)
         for source, scan_folder in sources(project, config).items():
             if not any(pattern.fullmatch(source) for pattern in patterns):
                 continue
@@ -121,10 +147,9 @@ def outcome(project, config, tmp_path_factory):
 def test_as_many_products_come_out_as_promised_and_none_twice(outcome):
     products, _, _ = outcome
 
-    assert demo.EXPECTED_PRODUCT_COUNT >= 40
-    assert len(products) == demo.EXPECTED_PRODUCT_COUNT
+    assert len(products) == demo.expected_product_count() >= 90
     assert len({(platform, path.lower()) for platform, path in products}) == len(products)
-    assert f"**{len(products)}**" in demo.__doc__
+    assert f"**{demo.expected_product_count() - sum(extra.product_count for extra in demo.possible_extras())}**" in demo.__doc__
 
 
 def test_the_intended_sources_alone_fail_and_warn(outcome):
@@ -147,11 +172,37 @@ def test_the_server_skips_textures_and_gets_less_of_the_rest(outcome):
 
 
 def test_every_source_has_a_builder_or_is_a_dependency(project, config):
-    patterns = [wildcard(pattern) for entry in config["builders"] for pattern in entry.get("patterns", entry.get("copy"))]
+    patterns = [pattern for entry in config["builders"] for pattern in patterns_of(entry)]
 
     unwanted = [source for source in sources(project, config) if not any(pattern.fullmatch(source) for pattern in patterns)]
 
-    assert unwanted == ["words/stopwords.list"]
+    dependencies = {"words/stopwords.list", "models/moth.bin", "levels/level.schema"}
+    assert set(unwanted) - {"models/lantern.mtl", "shaders/light.glsl"} == dependencies
+
+
+def test_what_needs_a_package_or_a_program_that_is_not_there_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_assets, "has_library", lambda _name: False)
+    monkeypatch.setattr(lua_builder, "has_library", lambda _name: False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    folder = tmp_path / "project"
+    demo.write_project(folder)
+    config = YAML(typ="safe").load(folder / "aptui.yaml")
+
+    products, errors, _ = processed(folder, config, tmp_path / "products")
+
+    assert demo.possible_extras() == []
+    assert len(products) == demo.expected_product_count() == 90
+    assert tuple(errors) == demo.INTENDED_FAILURES
+    assert not {"shaders", "fonts"} & {path.name for path in (folder / "assets").iterdir()}
+    assert ("linux", "scripts/main.lua") in products
+    assert "'mesh', 'shader', 'font', 'lua'; pip install 'aptui[builders]', the package glslang-tools.\n" in demo.explain()
+
+
+def test_what_every_package_and_program_makes_is_built(config):
+    used = {entry.get("uses") for entry in config["builders"]}
+
+    assert used >= {"gltf", "yaml", "xml"}
+    assert used & {"mesh", "shader", "font", "lua"} == {extra.name for extra in demo.possible_extras()}
 
 
 def test_the_projects_own_builder_depends_on_the_stop_words(project):
@@ -224,10 +275,10 @@ def test_the_explanation_names_what_is_wrong_on_purpose():
     text = demo.explain()
 
     assert all(source in text for source in demo.INTENDED_FAILURES + demo.INTENDED_WARNINGS)
-    assert str(demo.EXPECTED_PRODUCT_COUNT) in text
+    assert str(demo.expected_product_count()) in text
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_importing_the_demo_does_not_import_pillow():
-    code = "import sys, aptui.demo; sys.exit('PIL' in sys.modules)"
+def test_importing_the_demo_imports_nothing_heavy():
+    code = "import sys, aptui.demo; sys.exit(bool({'PIL', 'fontTools', 'trimesh', 'numpy'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.cwd())

@@ -42,7 +42,22 @@ def test_the_architecture_stays_short_enough_to_read() -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    ["batch", "jobs", "log", "why", "reprocess", "rerun", "status", "builders", "verify", "doctor", "init", "demo", "schema"],
+    [
+        "batch",
+        "jobs",
+        "log",
+        "why",
+        "explain",
+        "reprocess",
+        "rerun",
+        "status",
+        "builders",
+        "verify",
+        "doctor",
+        "init",
+        "demo",
+        "schema",
+    ],
 )
 def test_every_verb_is_in_the_readme_and_explains_itself(verb: str) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8") if (REPOSITORY / "README.md").is_file() else f"aptui {verb}"

@@ -80,15 +80,15 @@ def test_jobs_as_json_have_the_promised_keys(run: Run, processed: Path) -> None:
         (["--status", "failed"], ["tables/bad.json"]),
         (["--status", "warnings"], ["tables/twice.json"]),
         (["--status", "warnings", "--status", "failed"], ["tables/bad.json", "tables/twice.json"]),
-        (["--filter", "TABLES/ !bad"], ["tables/twice.json"]),
-        (["--filter", "*.up"], ["sub/b.up"]),
+        (["--filter", "tables/ !bad"], ["tables/twice.json"]),
+        (["--filter", r"\.up$"], ["sub/b.up"]),
         (["--filter", "builder:upper"], ["sub/b.up"]),
-        (["--filter", "!builder:data !status:failed !source:tables/*"], ["sub/b.up", "x.words"]),
+        (["--filter", "!builder:data !failed !source:^tables/"], ["sub/b.up", "x.words"]),
         (["--filter", "folder:shared"], ["c.txt"]),
         (["--filter", "platform:server key:tables"], ["tables/bad.json", "tables/twice.json"]),
         (["--filter", "reason:nonsense"], []),
         (["--filter", "(a+)+$"], []),
-        (["--platform", "server", "--filter", "*.up"], []),
+        (["--platform", "server", "--filter", r"\.up$"], []),
     ],
 )
 def test_jobs_are_filtered(run: Run, words: list[str], expected: list[str]) -> None:
@@ -98,8 +98,15 @@ def test_jobs_are_filtered(run: Run, words: list[str], expected: list[str]) -> N
     assert sources(out) == expected
 
 
-def test_a_filter_that_is_not_well_formed_is_a_mistake(run: Run) -> None:
-    assert run("jobs", "--filter", "'open")[0] == 3
+@pytest.mark.parametrize(
+    ("text", "column"), [('"open', 1), ("tables/ b[ad", 10), ("!*.up", 2), ("statsu:failed", 1), ("slower:1.5x", 8)]
+)
+def test_a_filter_that_cannot_be_understood_is_a_mistake_with_its_column(run: Run, text: str, column: int) -> None:
+    code, _, err = run("jobs", "--filter", text)
+
+    assert code == 3
+    assert f"--filter:{column}: " in err
+    assert f", at '{text[column - 1 :]}'" in err
 
 
 def test_a_table_is_aligned_and_fits_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

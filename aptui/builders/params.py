@@ -7,6 +7,7 @@ messages do not name the nearest known key.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
@@ -99,6 +100,12 @@ def _fits(rule: Schema, value: object) -> bool:
             return isinstance(value, bool)
         case "null":
             return value is None
+        case "string":
+            return isinstance(value, str) and re.fullmatch(rule.get("pattern", ".*"), value, re.DOTALL) is not None
+        case "array":
+            return isinstance(value, list) and all(_fits(rule["items"], each) for each in value)
+        case "object":
+            return isinstance(value, Mapping) and all(_fits(rule["additionalProperties"], each) for each in value.values())
         case "integer":
             is_number = isinstance(value, int) and not isinstance(value, bool)
         case _:
@@ -116,6 +123,12 @@ def _expected(rule: Schema) -> str:
             return "true or false"
         case "null":
             return "null"
+        case "string":
+            return str(rule.get("title", "text"))
+        case "array":
+            return f"a list, each {_expected(rule['items'])}"
+        case "object":
+            return f"a mapping, each value {_expected(rule['additionalProperties'])}"
         case kind:
             return f"{'an integer' if kind == 'integer' else 'a number'} from {rule['minimum']} to {rule['maximum']}"
 

@@ -103,6 +103,10 @@ class Archive(Protocol):
         """Return the value of `key` in aptui_state."""
         ...
 
+    def settings(self) -> dict[str, str]:
+        """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
+        ...
+
     def has_edges(self) -> bool:
         """Return whether any source depends on anything."""
         ...

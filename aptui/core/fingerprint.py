@@ -1,7 +1,7 @@
 """Fingerprints: what a job is made of, as a manifest of named digests, and one number over it. It reads no files.
 
 A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
-`rule_entries`), the plan, the source, its dependencies and companions, the jobs it depends on. Equal manifests, equal fingerprints;
+`rule_entries`), what `.aptui.yaml` files adjust, the plan, the source, its dependencies and companions, the jobs it depends on. Equal manifests, equal fingerprints;
 and where two differ, the difference names the very input that changed (`explain`).
 """
 
@@ -39,7 +39,7 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
         ("builder", builder.name, short(builder.uuid + builder.kind.encode())),
         ("version", builder.version, short(builder.version.encode())),
         ("analysis fingerprint", builder.analysis_fingerprint, short(builder.analysis_fingerprint.encode())),
-        ("code", builder.origin or builder.name, builder.code_digest.hex()[:_DIGEST_HEX]),
+        ("code", _code_name(builder), builder.code_digest.hex()[:_DIGEST_HEX]),
         ("parameters", builder.params, short(builder.params.encode())),
         ("platform parameters", params, short(params.encode())),
         ("platform", platform.id, short("\0".join((platform.id, *sorted(platform.tags))).encode())),
@@ -50,6 +50,11 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
     if debug_output:
         entries.append(("debug output", "on", short(b"on")))
     return tuple(entries)
+
+
+def _code_name(builder: Builder) -> str:
+    """Return what the builder's code is called wherever the project lies."""
+    return (builder.origin.rpartition("/")[2] if builder.origin.startswith("file:") else builder.origin) or builder.name
 
 
 def combine(entries: Iterable[Entry]) -> str:
@@ -96,6 +101,7 @@ _PHRASES = {
     "debug output": "debug output",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
+    "setting": "folder setting '{name}'",
     "source": "source '{name}'",
     "dependency": "dependency '{name}'",
     "discovered": "dependency '{name}' (found while processing)",

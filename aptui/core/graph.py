@@ -30,6 +30,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.paths import key_of, normalize
+from aptui.core.settings import Settings
 
 Identity = tuple[PathKey, bytes, str, str]
 Ring = tuple[frozenset[Identity], tuple[str, ...]]
@@ -51,9 +52,10 @@ class Assembly:
 class Graph:
     """Answers "what is this job made of?" over a project's memory."""
 
-    def __init__(self, project: Project, memory: Memory) -> None:
+    def __init__(self, project: Project, memory: Memory, settings: Settings | None = None) -> None:
         self._project = project
         self._memory = memory
+        self._settings = settings or Settings(project)
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.id) for folder in project.scan_folders]
@@ -80,7 +82,7 @@ class Graph:
         """Return the keys of the metadata companions that `rel` may have, existing or not."""
         if not self._companions or not self._may_have_companions(rel):
             return []
-        return [_companion_key(companion, rel) for companion, regex in self._companions if regex.fullmatch(rel)]
+        return [companion_key(companion, rel) for companion, regex in self._companions if regex.fullmatch(rel)]
 
     def owners_of(self, rel: RelPath) -> list[PathKey]:
         """Return the keys that `rel` may be a companion of."""
@@ -103,6 +105,7 @@ class Graph:
         """Assemble the manifest of an analysis: builder, platforms, source, and all its builder was told to depend on last time."""
         builder = self._builders[job.builder]
         entries = [self.rule(builder, platform)[0] for platform in platforms]
+        entries += self._settings.adjustment(job.source.key, builder).entries
         entries.append(("source", job.source.rel, fingerprint.file_digest(job.source.fact.digest if job.source.fact else None)))
         assembly = Assembly((), set(), {}, [])
         entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
@@ -112,8 +115,10 @@ class Graph:
     def job(self, job: Job) -> Assembly:
         """Assemble the manifest of a job."""
         assert job.plan is not None
-        source = job.source
-        entries = [self.rule(self._builders[job.builder], job.platform)[0], *fingerprint.plan_entries(job.plan)]
+        source, builder = job.source, self._builders[job.builder]
+        entries = [self.rule(builder, job.platform)[0]]
+        entries += self._settings.adjustment(source.key, builder).platform_entries.get(job.platform, ())
+        entries += fingerprint.plan_entries(job.plan)
         entries.append(("source", source.rel, fingerprint.file_digest(source.fact.digest if source.fact else None)))
         assembly = Assembly((), set(), {}, [])
         siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
@@ -344,7 +349,8 @@ def _name(job: Job) -> str:
     return f"{job.source.rel}@{job.platform}:{job.key}"
 
 
-def _companion_key(companion: Companion, rel: RelPath) -> PathKey:
+def companion_key(companion: Companion, rel: RelPath) -> PathKey:
+    """Return the key of the companion that `rel`, which matches, may have."""
     stem, dot, extension = rel.rpartition(".")
     if companion.replaces and dot and extension.lower() == companion.replaces.lower():
         return key_of(RelPath(f"{stem}.{companion.suffix}"))

@@ -15,7 +15,7 @@ from typing import Final
 
 from aptui.core.archive import Archive
 from aptui.core.model import SETTLED, EdgeKind, FileFact, PathKey, RelPath, Source, SourceUuid
-from aptui.core.paths import key_of, parent
+from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
 
 
@@ -55,6 +55,7 @@ class Memory:
         self.extra: dict[PathKey, FileFact] = {}
         self.has_edges = archive.has_edges()
         self.scan_is_done = True
+        self._scanned = ""
         self._kept: set[str] = set()
         self._shelf: OrderedDict[PathKey, Source | None] = OrderedDict()
         self._acknowledged = 0
@@ -183,9 +184,10 @@ class Memory:
 
     # --------------------------------------------------------------------------------------------------------------- files
 
-    def begin_scan(self) -> None:
-        """A scan starts: nothing is known of any folder until it is reported."""
+    def begin_scan(self, below: str = "") -> None:
+        """A scan of `below` starts: nothing is known of any folder there until it is reported."""
         self.scan_is_done = False
+        self._scanned = below
         self._kept.clear()
 
     def end_scan(self) -> None:
@@ -222,7 +224,7 @@ class Memory:
         pending = self.folders.get(folder)
         if pending is not None:
             return self.extra.get(key) or pending.winners.get(key)
-        if not self.scan_is_done and folder not in self._kept:
+        if not self.scan_is_done and folder not in self._kept and (folder == self._scanned or is_below(folder, self._scanned)):
             return UNSETTLED
         return self.extra.get(key) or self.archive.files((key,)).get(key)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from aptui.core.health import Connection, Health
 from aptui.core.model import FileFact, JobPlan, PathKey, Product, RelPath, RunKey, SourceEdge
 
 # ---------------------------------------------------------------------------------------------------- to and from workers
@@ -36,7 +37,10 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class AnalyseOrder:
-    """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path; platforms are ids it works for."""
+    """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path; platforms are ids it works for.
+
+    `settings` is what folders adjust (`core.settings.Adjustment.order`), "" for nothing.
+    """
 
     run_key: int
     builder: str
@@ -45,6 +49,7 @@ class AnalyseOrder:
     source_uuid: bytes
     platforms: tuple[str, ...]
     limit_s: float
+    settings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class ProcessOrder:
     """Do one job. `params` is the canonical JSON of the plan's parameters; `staging` an absolute folder that the run may fill alone.
 
     `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the outcome is STALE.
-    `source_digest` is the digest those bytes had.
+    `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in `AnalyseOrder`.
     """
 
     run_key: int
@@ -73,6 +78,7 @@ class ProcessOrder:
     memory_limit_bytes: int
     debug_output: bool = False
     keeps_temp: bool = False
+    settings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +180,15 @@ class HashResult:
 
 @dataclass(frozen=True, slots=True)
 class ScanStarted:
-    """A scan began. `is_full`: every file's bytes are read again. `epoch_is_new`: the first scan of this engine."""
+    """A scan of the relative folder `below` (lower case, "" = everything) began.
+
+    `is_full`: every file's bytes are read again. `retries`: what is not finished, or failed, is tried again on the way.
+    """
 
     seq: int
     is_full: bool = False
+    below: str = ""
+    retries: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +203,7 @@ class FolderSeen:
         clashes: {key of each clashing file: the other names} for files of one scan folder that differ only in case; their facts are not
             in `facts` but here: (fact, others).
         rows: what the folder table will hold: (scan folder id, folder digest, all files of that part) for each scan folder that has it.
+        settings: the text of its settings (`core.settings`), "" = there are none, None = they are as they were.
     """
 
     seq: int
@@ -200,6 +212,7 @@ class FolderSeen:
     gone: tuple[PathKey, ...]
     clashes: tuple[tuple[FileFact, tuple[str, ...]], ...]
     rows: tuple[tuple[int, bytes, tuple[FileFact, ...]], ...]
+    settings: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +225,16 @@ class FoldersKept:
 
 @dataclass(frozen=True, slots=True)
 class SlotsFree:
-    """So many messages may be sent to workers now."""
+    """So many messages may be sent to workers now, and up to `critical` while the best job is critical.
+
+    `jobs` > 0: no more than so many jobs, the one called `job_id` first.
+    """
 
     seq: int
     count: int
+    jobs: int = 0
+    job_id: int = 0
+    critical: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +442,7 @@ class JobChanged:
     duration_ms: int
     log_file: str
     run_key: RunKey
+    completed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +472,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts, made by the loop at most 10 times a second."""
+    """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
+
+    `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
+    """
 
     cause: int
     files_scanned: int
@@ -463,6 +486,26 @@ class Progress:
     jobs_done: int
     jobs_failed: int
     is_scanning: bool
+    scan_ms: int = 0
+    analysis_ms: int = 0
+    processing_ms: int = 0
+    eta_ms: int = -1
 
 
-Notice = JobChanged | ProductsChanged | SourcesChanged | Said | Progress
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """The engine itself is not as it was: all of its health."""
+
+    cause: int
+    health: Health
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsChanged:
+    """Clients came or went: all that are connected."""
+
+    cause: int
+    connections: tuple[Connection, ...]
+
+
+Notice = JobChanged | ProductsChanged | SourcesChanged | Said | Progress | HealthChanged | ConnectionsChanged

@@ -135,6 +135,7 @@ class Project:
     `builders` in the order of the configuration; `signature` changes whenever anything in here that decides about jobs changes;
     `scan_signature` whenever scan folders or ignore rules do. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths of files and
     folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time: their jobs are left alone.
+    `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
     """
 
     platforms: tuple[Platform, ...]
@@ -148,6 +149,8 @@ class Project:
     workers: int = 2
     debug_output: bool = False
     resting_platforms: tuple[str, ...] = ()
+    declared_builders: tuple[str, ...] = ()
+    declared_platforms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,7 @@ class Job:
     `inputs` is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...).
     `reason` says why the last plan was owed. `discovered` are source dependencies found while processing (depfile).
     For an analysis `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said.
-    `lost_count` counts LOST of the present plan. `is_doubted`: it rests, but its row says that it is owed work until it has been looked
+    `lost_count` counts LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its row says that it is owed work until it has been looked
     at, for something it is made of is about to be saved.
     """
 
@@ -280,6 +283,7 @@ class Job:
     is_forced: bool = False
     is_doubted: bool = False
     lost_count: int = 0
+    stale_count: int = 0
     reason: str = ""
     error: str = ""
     inputs: tuple[tuple[str, str, str], ...] = ()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from aptui.core.model import Builder, BuilderKind, JobPlan, Project, RelPath
+from aptui.core.model import Builder, BuilderKind, JobPlan, Project, RelPath, Source
 from aptui.core.patterns import PatternSet
+from aptui.core.settings import Settings, is_settings
 
 _ASKED_SIZE = 8192
 """A path is asked about several times within a short while, and then never again."""
 
 
 class Planner:
-    """Answers from the configuration alone."""
+    """Answers from the configuration and the settings of folders alone."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, settings: Settings | None = None) -> None:
         self._builders = project.builders
+        self._settings = settings or Settings(project)
         self._patterns = PatternSet([builder.patterns for builder in project.builders])
         self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
         self._asked: dict[tuple[str, int], tuple[Builder, ...]] = {}
-        self._inline: dict[tuple[bytes, int], tuple[JobPlan, ...]] = {}
+        self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
+        self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
         self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}
 
     def builders_for(self, rel: RelPath, scan_folder: int) -> tuple[Builder, ...]:
@@ -25,7 +28,7 @@ class Planner:
         found = self._asked.get((rel, scan_folder))
         if found is None:
             enabled = self._platforms.get(scan_folder, frozenset())
-            wanted = [self._builders[index] for index in self._patterns.builders_for(rel)]
+            wanted = [] if is_settings(rel) else [self._builders[index] for index in self._patterns.builders_for(rel)]
             found = tuple(builder for builder in wanted if any(platform in enabled for platform in builder.platforms))
             if len(self._asked) >= _ASKED_SIZE:
                 self._asked.clear()
@@ -36,20 +39,23 @@ class Planner:
         """Whether any builder wants `rel`."""
         return bool(self.builders_for(rel, scan_folder))
 
-    def platforms_of(self, builder: Builder, scan_folder: int) -> tuple[str, ...]:
-        """Return the platforms that `builder` works for in this scan folder, in the order of the configuration."""
-        enabled = self._platforms.get(scan_folder, frozenset())
-        return tuple(platform for platform in builder.platforms if platform in enabled)
+    def platforms_of(self, builder: Builder, source: Source) -> tuple[str, ...]:
+        """Return the platforms that `builder` works for at this source, in the order of the configuration."""
+        platforms = self._enabled.get((builder.uuid, source.scan_folder))
+        if platforms is None:
+            enabled = self._platforms.get(source.scan_folder, frozenset())
+            platforms = tuple(platform for platform in builder.platforms if platform in enabled)
+            self._enabled[builder.uuid, source.scan_folder] = platforms
+        skips = self._settings.adjustment(source.key, builder).skips
+        return tuple(platform for platform in platforms if platform not in skips) if skips else platforms
 
-    def inline_plans(self, builder: Builder, scan_folder: int) -> tuple[JobPlan, ...]:
+    def inline_plans(self, builder: Builder, source: Source) -> tuple[JobPlan, ...]:
         """Return the jobs of a rule that needs no analysis: one for each platform, its key the builder's name."""
-        plans = self._inline.get((builder.uuid, scan_folder))
+        platforms = self.platforms_of(builder, source)
+        plans = self._inline.get((builder.uuid, platforms))
         if plans is None:
-            plans = tuple(
-                JobPlan(builder.name, platform, _priority(builder), builder.is_critical)
-                for platform in self.platforms_of(builder, scan_folder)
-            )
-            self._inline[builder.uuid, scan_folder] = plans
+            plans = tuple(JobPlan(builder.name, platform, _priority(builder), builder.is_critical) for platform in platforms)
+            self._inline[builder.uuid, platforms] = plans
         return plans
 
     def order_of(self, builder: bytes) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aptui.core.model import Job, JobState
 
@@ -24,9 +24,13 @@ class ReadyQueue:
         self._heap: list[tuple[Rank, int, Job]] = []
         self._live: dict[Job, int] = {}
         self._serial = 0
+        self.analysis_count = 0
 
     def __len__(self) -> int:
         return len(self._live)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._live)
 
     def rank(self, job: Job) -> Rank:
         """Return where `job` stands; lower starts first."""
@@ -44,13 +48,22 @@ class ReadyQueue:
 
     def push(self, job: Job) -> None:
         """Add `job`, or move it to where it now belongs."""
+        self._put(job, self.rank(job))
+
+    def put_first(self, job: Job) -> None:
+        """Let `job` be the next one, whatever its rank."""
+        self._put(job, (False, -(1 << 62), *self.rank(job)[2:]))
+
+    def _put(self, job: Job, rank: Rank) -> None:
         self._serial += 1
+        self.analysis_count += job.is_analysis and job not in self._live
         self._live[job] = self._serial
-        heapq.heappush(self._heap, (self.rank(job), self._serial, job))
+        heapq.heappush(self._heap, (rank, self._serial, job))
 
     def discard(self, job: Job) -> None:
         """Forget `job` if it is here."""
-        self._live.pop(job, None)
+        if self._live.pop(job, None) is not None:
+            self.analysis_count -= job.is_analysis
 
     def peek(self) -> Job | None:
         """Return the best job without taking it; None when empty."""
@@ -60,7 +73,7 @@ class ReadyQueue:
                 return job
             heapq.heappop(self._heap)
             if self._live.get(job) == serial:
-                del self._live[job]
+                self.discard(job)
         return None
 
     def pop(self) -> Job | None:
@@ -68,5 +81,5 @@ class ReadyQueue:
         job = self.peek()
         if job is not None:
             heapq.heappop(self._heap)
-            del self._live[job]
+            self.discard(job)
         return job

@@ -50,6 +50,9 @@ class ProductIndex(Protocol):
         ...
 
 
+_DELETED_KEPT = 10_000
+
+
 class Cache:
     """The cache folder of one project, held by one engine at a time.
 
@@ -70,6 +73,8 @@ class Cache:
         self._doubted: set[str] = set()
         self._suspect: set[str] = set()
         """Folders with a file that no row knows any more: the next start looks into them, whatever their times."""
+        self.deleted: dict[str, None] = {}
+        """The last products that we deleted ourselves: whoever watches the cache need not wonder."""
         self._lock = -1
 
     # ---------------------------------------------------------------------------------------------------------- open, close
@@ -159,8 +164,10 @@ class Cache:
 
     # --------------------------------------------------------------------------------------------------------------- commit
 
-    def commit(self, order: CommitProducts, writer: Writer) -> tuple[list[int], list[tuple[int, str]]]:
+    def commit(self, order: CommitProducts, writer: Writer, mark: Rows | None = None) -> tuple[list[int], list[tuple[int, str]]]:
         """Perform a commit; return the run keys that are in place and recorded, and (run key, error text) of the others.
+
+        `mark` are rows to save with it.
 
         Raises:
             HostError: the database cannot be written; nothing was recorded, and the next start settles it.
@@ -182,7 +189,7 @@ class Cache:
             else:
                 done.append(commit)
         self._sync(touched)
-        rows = self._doubt_rows(touched)
+        rows = {**(mark or {}), **self._doubt_rows(touched)}
         for commit in done:
             for operation, row in commit.rows:
                 rows.setdefault(operation, []).append(row)
@@ -209,16 +216,23 @@ class Cache:
         for staged, product in commit.products:
             folder = parent(product.name)
             try:
-                if folder not in self._known_folders:
-                    self._make_folder(folder, touched)
-                os.replace(from_text(staged), self._path(product.name))
-            except FileNotFoundError as error:
-                self._known_folders.discard(folder)
-                return f"product '{product.name}' cannot be placed: {error.strerror}"
+                try:
+                    self._move_in(staged, product.name, folder, touched)
+                except FileNotFoundError:
+                    if folder not in self._known_folders:
+                        raise
+                    self._known_folders.discard(folder)  # somebody deleted the folder meanwhile
+                    self._move_in(staged, product.name, folder, touched)
             except OSError as error:
+                self._known_folders.discard(folder)
                 return f"product '{product.name}' cannot be placed: {error.strerror}"
             touched.add(folder)
         return ""
+
+    def _move_in(self, staged: str, name: str, folder: str, touched: set[str]) -> None:
+        if folder not in self._known_folders:
+            self._make_folder(folder, touched)
+        os.replace(from_text(staged), self._path(name))
 
     def _make_folder(self, folder: str, touched: set[str]) -> None:
         path = self._path(folder)
@@ -257,6 +271,7 @@ class Cache:
         problems: list[str] = []
         emptied: set[str] = set()
         for name in names:
+            self.deleted[name] = None
             try:
                 os.unlink(self._path(name))
             except FileNotFoundError:
@@ -266,6 +281,8 @@ class Cache:
                 self._suspect.add(parent(name))
                 continue
             emptied.add(parent(name))
+        while len(self.deleted) > _DELETED_KEPT:
+            del self.deleted[next(iter(self.deleted))]
         for folder in sorted(emptied, key=len, reverse=True):
             self._dirty.add(folder)
             self._remove_empty(folder)

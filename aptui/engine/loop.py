@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
+import math
 import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aptui.config import Config
 from aptui.core.errors import HostError, InternalError, KnownError
@@ -28,18 +30,13 @@ from aptui.core.messages import (
     DiscardStaging,
     DropLogs,
     Event,
-    FilesHashed,
     FolderSeen,
     FoldersKept,
     HashFiles,
-    HashOrder,
     HashResult,
-    JobChanged,
     KillRuns,
-    LogLevel,
-    LogRecord,
     LookAgain,
-    Notice,
+    Outcome,
     ProductsCommitted,
     ProductsLost,
     Progress,
@@ -47,7 +44,6 @@ from aptui.core.messages import (
     RowsSaved,
     RunResult,
     RunsFinished,
-    Said,
     SaveRows,
     ScanFinished,
     ScanStarted,
@@ -55,9 +51,11 @@ from aptui.core.messages import (
     StartRuns,
     WriteLog,
 )
-from aptui.core.model import Digest, FileFact, Job, PathKey
-from aptui.core.paths import from_text, key_of, parent
+from aptui.core.model import FileFact, Job, PathKey
+from aptui.core.paths import from_text, parent
 from aptui.core.pipeline import Pipeline
+from aptui.engine.digests import Digests
+from aptui.engine.news import Listener, News
 from aptui.engine.opening import Opening
 from aptui.engine.scanner import RACY_NS, Scanner
 from aptui.engine.walk import Walk
@@ -70,8 +68,6 @@ if TYPE_CHECKING:
 
 _BACKLOG = 4096
 """The scan pauses while more than this is owed: memory stays flat however large the tree."""
-_HASHES_PER_ORDER = 128
-_PROGRESS_S = 0.1
 _LOOK_AGAIN_S = 0.05
 _GRACE_S = 2.0
 _GC_THRESHOLDS = (50_000, 20, 50)
@@ -79,7 +75,16 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 _RESULTS_PER_COMMIT = 256
 _HOLD_S = 0.02
 
-Listener = Callable[[Notice], None]
+
+class Live(Protocol):
+    """What an engine that stays up asks of the half that watches (`watching`)."""
+
+    unfinished: dict[PathKey, FileFact | None]
+    """Files that somebody is writing just now, as they were before."""
+
+    def is_being_written(self, path: str) -> bool:
+        """Whether another process holds this source (absolute path in text form) open for writing."""
+        ...
 
 
 class Engine:
@@ -91,6 +96,8 @@ class Engine:
         wants_all_news: also tell what is pending and starting, not only what settled.
         is_full_scan: read every file's bytes, whatever the times say.
         opening: the first half, when somebody has done it already.
+        selector: whoever stays up longer than one engine brings its own.
+        live: the other half of an engine that stays up.
     """
 
     def __init__(
@@ -101,41 +108,46 @@ class Engine:
         wants_all_news: bool = False,
         is_full_scan: bool = False,
         opening: Opening | None = None,
+        selector: selectors.BaseSelector | None = None,
+        live: Live | None = None,
     ) -> None:
         self.config = config
-        self._listeners = list(listeners)
+        self.news = News(listeners)
+        self._live = live
         self._wants_all_news = wants_all_news
         self._is_full_scan = is_full_scan
         self._opening = opening
         self._inbox: deque[Event] = deque()
         self._seq = 0
-        self._selector = selectors.DefaultSelector()
+        self._selector = selector or selectors.DefaultSelector()
+        self._owns_selector = selector is None
         self._wake = -1
         self._saved_ticket = 0
         self._told_ticket = 0
         self._failure: KnownError | None = None
-        self._hash_orders: dict[int, tuple[FileFact, ...]] = {}
-        self._hash_waiting: deque[tuple[FileFact, ...]] = deque()
         self._results: list[RunResult] = []
         self._results_since = 0.0
         self._analyses: list[AnalyseResult] = []
         self._again: dict[PathKey, float] = {}
         self._scan: Iterator[list[FolderSeen | FoldersKept]] | None = None
         self._scanner: Scanner | None = None
+        self._scan_is_partial = False
+        self._looked_ns: dict[str, int] = {}
         self._racy_ns = 0
-        self._last_progress = 0.0
         self._is_dirty = False
-        self._said: set[str] = set()
+        self.epoch = 0
         self.is_stopping = False
+        self.is_paused = False
+        self._run_next: deque[int] = deque()
         self._closing = contextlib.ExitStack()
         self._pool: Pool | None = None
-        self._log: joblog.EngineLog | None = None
 
     # ---------------------------------------------------------------------------------------------------------- open, close
 
     def open(self) -> None:
         """Take the cache, settle what a dead engine left, and get ready to scan."""
-        self._closing.callback(self._selector.close)
+        if self._owns_selector:
+            self._closing.callback(self._selector.close)
         if self._opening is None:
             self._opening = Opening(self.config, trusts_times=not self._is_full_scan)
             self._opening.take()
@@ -150,9 +162,10 @@ class Engine:
 
     def _open(self, opening: Opening) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
-        self._open_log()
+        self.news.open_log(self.config.log_dir)
+        self._closing.callback(self.news.close)
         for sentence in opening.sentences:
-            self._say_once(sentence)
+            self.news.say_once(sentence)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
         self._closing.callback(self._close_wake)
@@ -164,12 +177,16 @@ class Engine:
         folders = tuple(replace(folder, id=ids[folder.name]) for folder in self.config.project.scan_folders)
         self.project = replace(self.config.project, builders=opening.builders, scan_folders=folders, workers=self.config.workers)
         self._roots = {folder.id: folder.path for folder in folders}
+        self._digests = Digests(self._roots, self._next_seq, self._post, reads_few_here=self._live is not None)
         self._dropped_folders = dropped
         self.archive = DatabaseArchive(opening.database, {folder.id: rank for rank, folder in enumerate(folders)})
         self._closing.callback(self.archive.close)
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
+        if self._live is not None:
+            self.epoch = int(self.archive.state("epoch") or 0) + 1
+            self.writer.run({"put_state": [("epoch", str(self.epoch)), ("seq", "0")]}, durable=False)
 
     def close(self) -> None:
         """Stop the workers, save what is owed to the database, let go of the cache."""
@@ -181,50 +198,124 @@ class Engine:
         self._wake = -1
 
     @property
+    def pool_if_any(self) -> Pool | None:
+        """The workers, if any were needed yet."""
+        return self._pool
+
+    @property
+    def ordered_ticket(self) -> int:
+        """The last rows that were ordered saved."""
+        return self.pipeline.ledger.ticket - 1
+
+    @property
+    def saved_ticket(self) -> int:
+        """The last rows that rest in the database."""
+        return self._saved_ticket
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+        return self._seq
+
+    @property
     def pool(self) -> Pool:
         """The workers; a run that finds nothing to do never pays for them."""
         if self._pool is None:
             from aptui.engine.pool import Pool
+            from aptui.engine.pool_crew import Settings
 
             self._pool = Pool(
-                self.project.builders, self.project.platforms, self.config.workers, self._selector, self._pool_results
+                self.project.builders,
+                self.project.platforms,
+                self.config.workers,
+                self._selector,
+                self._pool_results,
+                settings=Settings(memory_budget_bytes=self.config.limits.all_memory_bytes),
+                learned_memory=json.loads(self.archive.state("learned_memory") or "{}"),
             )
             self._closing.callback(self._pool.close, _GRACE_S)
         return self._pool
 
     # ---------------------------------------------------------------------------------------------------------------- scans
 
-    def start_scan(self) -> None:
-        """Begin to look at all scan folders; `run_until_idle` carries it through."""
+    def start_scan(self, *, retries: bool = True, is_full: bool | None = None) -> None:
+        """Begin to look at all scan folders; turning the crank carries it through.
+
+        Args:
+            retries: whether what failed is tried again.
+            is_full: read every file's bytes; None = as the engine was told.
+        """
         opening = self._opening
         assert opening is not None
         with schema.told(opening.database):
-            self._start_scan(opening)
+            self._start_scan(opening, retries=retries, is_full=self._is_full_scan if is_full is None else is_full)
 
-    def _start_scan(self, opening: Opening) -> None:
+    def _start_scan(self, opening: Opening, *, retries: bool, is_full: bool) -> None:
         is_known = self.archive.state("signature") == opening.signature
-        self._post(ScanStarted(self._next_seq(), self._is_full_scan))
+        self._post(ScanStarted(self._next_seq(), is_full, retries=retries))
         self._racy_ns = time.time_ns() - RACY_NS
-        walk = opening.walk or Walk(self.project, opening.never)
-        glance, opening.glance, opening.walk = opening.glance, None, None
-        self._walk = walk
-        self._scanner = Scanner(
-            self.project, walk, self.archive, self._next_seq, glance=glance, is_full=self._is_full_scan, reassess=not is_known
-        )
-        self._scan = self._scanner.steps()
+        self._looked_ns.clear()
+        glance, opening.glance = opening.glance, None
+        self._scanner = self._make_scanner(opening, glance=glance, is_full=is_full, reassess=not is_known)
+        self._scan, self._scan_is_partial = self._scanner.steps(), False
         if not is_known:
             self._is_dirty = True
-        lost = self.cache.lost(self.archive, self._say_once)
+        self.look_at_products()
+
+    def look_at_products(self) -> None:
+        """Look into every cache folder that is not as it was recorded."""
+        lost = self.cache.lost(self.archive, self.news.say_once)
         if lost:
             self._is_dirty = True
-            self._post(ProductsLost(self._next_seq(), tuple(lost)))
+            self.lose(lost)
+
+    def _make_scanner(self, opening: Opening, **how: Any) -> Scanner:
+        self._walk, opening.walk = opening.walk or Walk(self.project, opening.never), None
+        return Scanner(self.project, self._walk, self.archive, self._next_seq, unfinished=self._unfinished, **how)
+
+    @property
+    def _unfinished(self) -> Mapping[PathKey, FileFact | None]:
+        return self._live.unfinished if self._live is not None else {}
+
+    @property
+    def is_scanning(self) -> bool:
+        """Whether a scan is under way."""
+        return self._scan is not None
+
+    def scan_below(self, folder: str) -> None:
+        """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
+        self._post(ScanStarted(self._next_seq(), below=folder, retries=False))
+        self._racy_ns = time.time_ns() - RACY_NS
+        self._scan, self._scan_is_partial = self._scanner_at_hand().steps(folder), True
+
+    def look_at(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
+        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
+        self._looked_ns[folder] = time.time_ns() - RACY_NS
+        event = self._scanner_at_hand().look_at(folder, again)
+        self._tell_walk()
+        if event is not None:
+            self._is_dirty = True
+            self._post(event)
+
+    def _scanner_at_hand(self) -> Scanner:
+        """Return a scanner without the first scan's ways: it trusts what is remembered."""
+        assert self._opening is not None
+        self._scanner = self._make_scanner(self._opening)
+        return self._scanner
+
+    def lose(self, names: Sequence[str]) -> None:
+        """Take note that products are not in the cache any more."""
+        self._post(ProductsLost(self._next_seq(), tuple(names)))
+
+    def _tell_walk(self) -> None:
+        while self._walk.sentences:
+            self.news.say_once(self._walk.sentences.pop(0))
 
     def _advance_scan(self) -> None:
         if self._scan is None or self.pipeline.backlog >= _BACKLOG:
             return
         events = next(self._scan, None)
-        while self._walk.sentences:
-            self._say_once(self._walk.sentences.pop(0))
+        self._tell_walk()
         if events is None:
             self._scan = None
             self._post(ScanFinished(self._next_seq()))
@@ -246,30 +337,33 @@ class Engine:
 
     def _run_until_idle(self) -> None:
         while not self.is_stopping:
-            self._turn(wait_s=0.0 if self._has_work() else self._patience_s())
-            if not self._has_work() and self._is_idle():
-                if not self.pipeline.stuck():
-                    break
-                self._force_stuck()
-        self._settle()
+            self.turn(self.patience_s())
+            if self.is_idle:
+                self.refuse_stuck()
+                break
+        self.settle()
 
     def stop(self) -> None:
         """Kill what runs and end the loop; what was running is owed again at the next start."""
         self.is_stopping = True
-        self._kick()
+        self.wake()
 
     def _has_work(self) -> bool:
         can_scan = self._scan is not None and self.pipeline.backlog < _BACKLOG
         are_results_due = bool(self._results) and self._hold_s(time.monotonic()) <= 0
         return bool(self._inbox or self._analyses or are_results_due or can_scan or self._told_ticket < self._saved_ticket)
 
-    def _is_idle(self) -> bool:
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is owed, in memory or to the database."""
         is_saved = self._saved_ticket >= self.pipeline.ledger.ticket - 1
         return (
             self._scan is None
             and self.pipeline.is_idle
             and is_saved
-            and not (self._again or self._hash_orders or self._hash_waiting or self._results)
+            and self._digests.is_idle
+            and not (self._again or self._results)
+            and not self._has_work()
         )
 
     def _hold_s(self, now: float) -> float:
@@ -281,16 +375,23 @@ class Engine:
             return 0.0
         return self._results_since + _HOLD_S - now
 
-    def _patience_s(self) -> float:
+    def patience_s(self) -> float:
+        """Return how long the next turn may sleep, in seconds; infinite when only events matter."""
+        if self._has_work():
+            return 0.0
         now = time.monotonic()
         if self._results:
             return max(0.0, self._hold_s(now))
-        pool_deadline = self._pool.next_deadline() if self._pool else None
-        deadlines = [item for item in (pool_deadline, *self._again.values()) if item is not None]
-        return max(0.0, min([1.0, *(deadline - now for deadline in deadlines)]))
+        deadlines = [*self._again.values()]
+        if self._pool is not None and (due := self._pool.next_deadline()) is not None:
+            deadlines.append(due)
+        if not self.is_idle:
+            deadlines.append(now + 0.1)  # progress
+        return max(0.0, min(deadlines, default=math.inf) - now)
 
-    def _turn(self, wait_s: float) -> None:
-        for key, mask in self._selector.select(wait_s):
+    def turn(self, wait_s: float) -> None:
+        """Sleep until something happens, `wait_s` at most; then deal with all that did."""
+        for key, mask in self._selector.select(None if wait_s == math.inf else wait_s):
             key.data(mask)
         now = time.monotonic()
         if self._pool:
@@ -302,28 +403,57 @@ class Engine:
             self._post(RowsSaved(self._next_seq(), self._told_ticket))
         if self._again:
             self._look_again(now)
+        self._take_results(now)
+        while self._inbox:
+            self._handle(self._inbox.popleft())
+        self._digests.read_few()
+        if self._digests.are_waiting:
+            self._digests.send(self.pool)
+        if len(self.pipeline.ready):
+            self._offer_slots()
+        self._advance_scan()
+        if self.news.progress_is_due(now):
+            self.news.tell_progress(self._counts(), now)
+
+    def _take_results(self, now: float) -> None:
         if self._analyses:
             analyses, self._analyses = self._analyses, []
             self._post(RunsFinished(self._next_seq(), tuple(analyses), time.time_ns() // 1_000_000))
         if self._results and self._hold_s(now) <= 0:
             results, self._results = self._results, []
+            if self._live is not None:
+                results = [self._checked(result) for result in results]
             self._post(RunsFinished(self._next_seq(), tuple(results), time.time_ns() // 1_000_000))
-        while self._inbox:
-            self._handle(self._inbox.popleft())
-        self._send_hashes()
-        if len(self.pipeline.ready):
-            free = self.pool.free
-            if free > 0:
-                self._handle(SlotsFree(self._next_seq(), free))
-        self._advance_scan()
-        self._tell_progress(now)
+
+    def _offer_slots(self) -> None:
+        free, critical = self.pool.free, self.pool.free_for_critical
+        if not self.is_paused and (free > 0 or critical > 0):
+            self._handle(SlotsFree(self._next_seq(), max(0, free), critical=critical))
+        elif self._run_next and free > 0:
+            self._handle(SlotsFree(self._next_seq(), 1, 1, self._run_next.popleft()))
+
+    def run_next(self, job_id: int = 0) -> None:
+        """While paused: start one job more, the one with this id if it is owed."""
+        self._run_next.append(job_id)
+
+    def _checked(self, result: RunResult) -> RunResult:
+        """A result of a source that somebody is writing just now is worth nothing: it is thrown away and the source looked at again."""
+        job = self.pipeline.running.get(result.run_key)
+        if job is None or self._live is None or result.outcome != Outcome.SUCCEEDED:
+            return result
+        path = f"{self._roots[job.source.scan_folder]}/{job.source.rel}"
+        return RunResult(result.run_key, Outcome.STALE) if self._live.is_being_written(path) else result
 
     def _handle(self, event: Event) -> None:
         commands, notices = self.pipeline.handle(event)
         for command in commands:
             self._perform(command)
         for notice in notices:
-            self.tell(notice)
+            self.news.tell(notice)
+
+    def _mark(self, cause: int) -> Rows:
+        """Return rows that tell readers up to which event the database knows everything; without clients nobody asks."""
+        return {"put_state": [("seq", str(cause))]} if self._live is not None else {}
 
     def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
         match command:
@@ -331,20 +461,20 @@ class Engine:
                 self._is_dirty = True
                 self.pool.send(command.orders)
             case CommitProducts():
-                committed, failed = self.cache.commit(command, self.writer)
+                committed, failed = self.cache.commit(command, self.writer, self._mark(command.cause))
                 now_ms = time.time_ns() // 1_000_000
                 self._handle(ProductsCommitted(self._next_seq(), tuple(committed), tuple(failed), now_ms))
             case SaveRows():
                 self._is_dirty = True
-                self.writer.save(command.ticket, self._packed(command.rows))
+                self.writer.save(command.ticket, self._packed(command.rows, self._mark(command.cause)))
             case HashFiles():
-                self._queue_hashes(command.files)
+                self._digests.want(command.files)
             case KillRuns():
                 if self._pool:
                     self._pool.kill(command.run_keys)
             case DeleteProducts():
                 for problem in self.cache.delete(command.names):
-                    self._say(problem)
+                    self.news.say(problem)
             case DiscardStaging():
                 self.cache.discard(command.run_keys)
             case WriteLog():
@@ -355,16 +485,19 @@ class Engine:
                 soon = time.monotonic() + _LOOK_AGAIN_S
                 self._again.update((key, soon) for key in command.keys)
 
-    def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = ()) -> None:
+    def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
         """Put a person's wish into the inbox."""
-        self._post(Asked(self._next_seq(), verb, tuple(keys), tuple(job_ids)))
+        self._post(Asked(self._next_seq(), verb, tuple(keys), tuple(job_ids), value))
 
-    def _force_stuck(self) -> None:
+    def refuse_stuck(self) -> None:
+        """Raise when jobs wait although nothing moves any more, which is a bug."""
         jobs = self.pipeline.stuck()
+        if not jobs:
+            return
         names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
         raise InternalError(f"{len(jobs)} jobs wait for something that never comes: {names}", hint="please report this")
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Nothing is owed: record what the next start compares with."""
         if self.is_stopping:
             self._handle(Asked(self._next_seq(), "stop"))
@@ -377,40 +510,13 @@ class Engine:
             for scan_folder in self._dropped_folders:
                 self.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []
+        if self._pool is not None:
+            rows.setdefault("put_state", []).append(("learned_memory", json.dumps(self._pool.learned_memory(), sort_keys=True)))
         self.writer.run(rows, durable=True)
         self.writer.checkpoint()
         self._is_dirty = False
 
     # ---------------------------------------------------------------------------------------------------------------- files
-
-    def _queue_hashes(self, files: Sequence[FileFact]) -> None:
-        for start in range(0, len(files), _HASHES_PER_ORDER):
-            self._hash_waiting.append(tuple(files[start : start + _HASHES_PER_ORDER]))
-
-    def _send_hashes(self) -> None:
-        while self._hash_waiting and self.pool.free > 0:
-            files = self._hash_waiting.popleft()
-            order = self._next_seq()
-            self._hash_orders[order] = files
-            self.pool.send_hash(HashOrder(order, tuple(f"{self._roots[fact.scan_folder]}/{fact.rel}" for fact in files)))
-
-    def _hashed(self, result: HashResult) -> None:
-        files = self._hash_orders.pop(result.order, None)
-        if files is None:
-            return
-        errors = dict(result.errors)
-        facts: list[FileFact] = []
-        unreadable: list[tuple[PathKey, str]] = []
-        unstable: list[PathKey] = []
-        for index, (fact, found) in enumerate(zip(files, result.files, strict=True)):
-            if index in errors:
-                unreadable.append((key_of(fact.rel), errors[index]))
-            elif found is None:
-                unstable.append(key_of(fact.rel))
-            else:
-                digest, hash64, size, mtime_ns, ctime_ns, inode = found
-                facts.append(FileFact(fact.scan_folder, fact.rel, size, mtime_ns, ctime_ns, inode, Digest(digest), hash64))
-        self._post(FilesHashed(self._next_seq(), tuple(facts), tuple(unreadable), tuple(unstable)))
 
     def _look_again(self, now: float) -> None:
         """Files that changed while they were read: look at their folders as the scan does."""
@@ -419,13 +525,14 @@ class Engine:
             return
         for key in due:
             del self._again[key]
-        assert self._scanner is not None
         for folder in sorted({parent(key) for key in due}):
-            self._post(self._scanner.look_at(folder, frozenset(due)))
+            self.look_at(folder, frozenset(key for key in due if parent(key) == folder))
 
     # ----------------------------------------------------------------------------------------------------- rows, logs, news
 
-    def _packed(self, rows: Rows) -> Rows:
+    def _packed(self, rows: Rows, mark: Rows) -> Rows:
+        for operation, listed in mark.items():
+            rows.setdefault(operation, []).extend(listed)
         folders = rows.get("put_folder")
         if folders:
             rows["put_folder"] = [self._distrusted(*row) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
@@ -433,8 +540,9 @@ class Engine:
 
     def _distrusted(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[object, ...]:
         """Return a folder's row; a file too fresh to be trusted is remembered so that the next scan reads it again."""
-        if any(max(fact.mtime_ns, fact.ctime_ns) >= self._racy_ns for fact in facts):
-            facts = [replace(fact, mtime_ns=0) if max(fact.mtime_ns, fact.ctime_ns) >= self._racy_ns else fact for fact in facts]
+        racy_ns = self._looked_ns.get(folder, self._racy_ns)
+        if any(max(fact.mtime_ns, fact.ctime_ns) >= racy_ns for fact in facts):
+            facts = [replace(fact, mtime_ns=0) if max(fact.mtime_ns, fact.ctime_ns) >= racy_ns else fact for fact in facts]
             digest = b""
         return scan_folder, folder, digest, tuple(facts)
 
@@ -449,7 +557,7 @@ class Engine:
             path = self.config.log_dir / os.fsdecode(from_text(command.file))
             joblog.write(path, command.records, command.warnings, command.errors)
         except HostError as error:
-            self._say_once(str(error))
+            self.news.say_once(str(error))
 
     def _drop_logs(self, files: Iterable[str]) -> None:
         for file in files:
@@ -458,56 +566,20 @@ class Engine:
             except OSError:
                 continue
 
-    def tell(self, notice: Notice) -> None:
-        """Tell every listener, and the engine's log what somebody may look for tomorrow."""
-        if isinstance(notice, Said):
-            self._note(notice.level, notice.text)
-        elif isinstance(notice, JobChanged) and notice.status == "failed":
-            self._note(LogLevel.ERROR, f"failed {notice.source} ({notice.platform}, {notice.job_key}): {notice.error}")
-        for listener in self._listeners:
-            listener(notice)
-
-    def _open_log(self) -> None:
-        try:
-            self._log = joblog.EngineLog(self.config.log_dir, "aptui", time.time_ns() // 1_000_000)
-        except HostError as error:
-            self._say_once(str(error))
-        else:
-            self._closing.callback(self._log.close)
-
-    def _note(self, level: int, text: str) -> None:
-        if self._log is not None:
-            try:
-                self._log.append(LogRecord(level, "aptui", text, time.time_ns() // 1_000_000))
-            except HostError as error:
-                self._log = None
-                self._say_once(str(error))
-
-    def _say(self, text: str) -> None:
-        self.tell(Said(self._seq, LogLevel.WARNING, text))
-
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text)
-
-    def _tell_progress(self, now: float) -> None:
-        if now - self._last_progress < _PROGRESS_S or not self._listeners:
-            return
-        self._last_progress = now
+    def _counts(self) -> Progress:
         counts, pipeline = self.pipeline.counts, self.pipeline
-        self.tell(
-            Progress(
-                self._seq,
-                self._scanner.files_seen if self._scanner else 0,
-                0,
-                0,
-                len(pipeline.ready),
-                len(pipeline.running),
-                counts["done"],
-                counts["failed"],
-                self._scan is not None,
-            )
+        analysing = sum(1 for job in pipeline.running.values() if job.is_analysis)
+        waiting = len(pipeline.ready) - pipeline.ready.analysis_count
+        return Progress(
+            self._seq,
+            self._scanner.files_seen if self._scanner else 0,
+            pipeline.ready.analysis_count,
+            analysing,
+            waiting,
+            len(pipeline.running) - analysing,
+            counts["done"],
+            counts["failed"],
+            self._scan is not None,
         )
 
     # ---------------------------------------------------------------------------------------------------------------- inbox
@@ -522,7 +594,7 @@ class Engine:
     def _pool_results(self, results: Sequence[AnalyseResult | RunResult | HashResult]) -> None:
         for result in results:
             if isinstance(result, HashResult):
-                self._hashed(result)
+                self._digests.take(result)
             elif isinstance(result, AnalyseResult):
                 self._analyses.append(result)
             else:
@@ -533,14 +605,15 @@ class Engine:
     def _rows_saved(self, ticket: int) -> None:
         """Called from the writer's thread."""
         self._saved_ticket = ticket
-        self._kick()
+        self.wake()
 
     def _writer_failed(self, error: KnownError) -> None:
         """Called from the writer's thread."""
         self._failure = error
-        self._kick()
+        self.wake()
 
-    def _kick(self) -> None:
+    def wake(self) -> None:
+        """End the loop's sleep; any thread may call this."""
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
 

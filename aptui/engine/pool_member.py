@@ -66,12 +66,17 @@ def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]
     return {**kept, **(extra or {})}
 
 
+def mark_prefix() -> str:
+    """Return the beginning of what all processes of this engine's workers have in their environment."""
+    return f"{MARK_VARIABLE}={os.getpid()}-"
+
+
 class Member:
     """A worker process and its three descriptors."""
 
     def __init__(self, start: Start, selector: selectors.BaseSelector, listener: Listener) -> None:
         self._selector, self._listener = selector, listener
-        self.mark = f"{MARK_VARIABLE}={os.getpid()}-{os.urandom(8).hex()}"
+        self.mark = f"{mark_prefix()}{os.urandom(8).hex()}"
         self._nonce = os.urandom(8).hex()
         self._reader = wire.FrameReader()
         self._stream = MarkedStream(self._nonce)
@@ -263,6 +268,11 @@ class Member:
         self.drain()
         self._listener.on_exit(self)
         self.close()
+
+    @property
+    def is_killed_by_others(self) -> bool:
+        """Whether it ended by a SIGKILL that was not ours: most likely, memory ran out."""
+        return self._process.returncode == -signal.SIGKILL and not self.fault
 
     @property
     def exit_text(self) -> str:

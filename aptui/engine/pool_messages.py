@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from aptui.core.messages import (
@@ -23,13 +23,16 @@ from aptui.engine.runner_output import BoundedText, count_levels, records_of
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Result = AnalyseResult | RunResult | HashResult
+Identity = tuple[str, str, str, str, str]
 
 
 @dataclass(slots=True)
 class Message:
     """Orders of one kind that travel together. `done` of them are answered; the next one is what the worker is at.
 
-    `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order.
+    `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order. `is_alone`: no other
+    job may run beside it. `held_since_s` and `passed` are of a message for which there is no room in memory: since when, and how many others
+    went before it.
     """
 
     kind: wire.Kind
@@ -39,6 +42,19 @@ class Message:
     began_s: float = 0.0
     cancelled: set[int] = field(default_factory=set)
     tries: int = 0
+    is_alone: bool = False
+    held_since_s: float | None = None
+    passed: int = 0
+
+    @property
+    def is_job(self) -> bool:
+        """Whether builders process sources: what takes memory."""
+        return self.kind is wire.Kind.PROCESS
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether somebody waits for it: critical orders travel without others, so the first one tells."""
+        return bool(self.orders) and is_critical(self.orders[0])
 
     @property
     def is_short(self) -> bool:
@@ -63,21 +79,54 @@ class Message:
         return wire.encode(self.kind, self.hash_order or self.rest)
 
 
-def message_of(orders: Sequence[Order]) -> Message:
-    """Return the message for orders, which must be of one kind."""
-    match orders[0]:
+def messages_of(orders: Sequence[Order], needs_alone: Container[Identity] = ()) -> list[Message]:
+    """Return the messages for orders, which must be of one kind: critical ones first and by themselves, lonely ones each by itself."""
+    together: dict[tuple[bool, Identity | None], list[Order]] = {}
+    for order in orders:
+        lonely = identity_of(order) if needs_alone else None
+        together.setdefault((not is_critical(order), lonely if lonely in needs_alone else None), []).append(order)
+    parts = sorted(together.items(), key=lambda part: part[0][0])
+    return [Message(_kind_of(part[0]), part, is_alone=lonely is not None) for (_, lonely), part in parts]
+
+
+def _kind_of(order: Order) -> wire.Kind:
+    match order:
         case AnalyseOrder():
-            kind = wire.Kind.ANALYSE
+            return wire.Kind.ANALYSE
         case ProcessOrder():
-            kind = wire.Kind.PROCESS
+            return wire.Kind.PROCESS
         case CopyOrder():
-            kind = wire.Kind.COPY
-    return Message(kind, list(orders))
+            return wire.Kind.COPY
+
+
+def is_critical(order: Order) -> bool:
+    """Whether somebody waits for this very job."""
+    return isinstance(order, ProcessOrder) and order.is_critical
+
+
+def identity_of(order: Order) -> Identity | None:
+    """Return what stays the same of a job from run to run; None for what is not a job of a builder."""
+    return (order.builder, order.root, order.rel, order.platform, order.job_key) if isinstance(order, ProcessOrder) else None
 
 
 def builder_of(order: Order) -> str:
     """Return the name of an order's builder; copy orders have none."""
     return "" if isinstance(order, CopyOrder) else order.builder
+
+
+def describe(message: Message) -> str:
+    """Return what a worker is at, for people: `images: textures/a.png (linux, image)`."""
+    order = message.current
+    if message.hash_order is not None:
+        return f"reading {_count(len(message.hash_order.paths), 'file')}"
+    if order is None:
+        return f"copying {_count(len(message.orders), 'file')}"
+    detail = "analysis" if isinstance(order, AnalyseOrder) else f"{order.platform}, {order.job_key}"
+    return f"{order.builder}: {order.rel} ({detail})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # ------------------------------------------------------------------------------------------------------------------- results

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from aptui.engine.runner_output import KEPT_BYTES, BoundedText
-from aptui.engine.runner_processes import kill_group, signal_name
+from aptui.engine.runner_processes import KILLED, kill_group, signal_name
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}")
 _SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
@@ -242,8 +242,7 @@ def _status_text(status: int) -> str:
     if code == 0:
         return ""
     if code < 0:
-        hint = ": likely out of memory" if -code == signal.SIGKILL else ""
-        return f"command killed by {signal_name(-code)}{hint}"
+        return KILLED if -code == signal.SIGKILL else f"command killed by {signal_name(-code)}"
     return f"command exited with status {code}"
 
 

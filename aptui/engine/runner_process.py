@@ -19,6 +19,7 @@ from uuid import UUID
 from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge
 from aptui.core.paths import to_text
+from aptui.core.settings import merged
 from aptui.engine import runner_files as files
 from aptui.engine.runner_answers import Refused, plans_and_edges
 from aptui.engine.runner_command_job import run_command
@@ -53,14 +54,15 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
     started_ns = time.perf_counter_ns()
     log = RunLog(builder.name)
     root = files.os_path(order.root)
+    params, platform_params = merged(builder, order.settings)
     request = CreateJobsRequest(
         builder_name=builder.name,
         scan_folder=root,
         source=files.os_path(order.rel),
         source_uuid=UUID(bytes=order.source_uuid) if order.source_uuid else UUID(int=0),
         platforms=tuple(_platform_info(name, platforms) for name in order.platforms),
-        params=_json(builder.params),
-        platform_params={name: _json(text) for name, text in builder.platform_params},
+        params=params,
+        platform_params=platform_params,
         log=log.for_builder(),
     )
     answers: list[CreateJobsResponse] = []
@@ -190,7 +192,9 @@ class _Run:
             log=self.log.for_builder(),
             debug_output=self.order.debug_output,
         )
+        peak = _Peak()
         response = instance.process_job(request)
+        self.peak_rss_bytes = peak.reached_bytes()
         if not isinstance(response, ProcessJobResponse):
             raise Refused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
         self.keeps_temp = self.keeps_temp or response.keep_temp
@@ -199,16 +203,12 @@ class _Run:
         if request.read_digest:
             self.read_digest = bytes.fromhex(request.read_digest)
         _check_result(response.result, response.error, self.log)
-        self.peak_rss_bytes = _peak_rss_bytes()
         if self.read_digest and self.order.source_digest and self.read_digest != self.order.source_digest:
             raise Stale("the source changed before it was read")
 
     def _params(self) -> dict[str, Any]:
-        merged = _json(self.builder.params)
-        for name, text in self.builder.platform_params:
-            if name == self.order.platform:
-                merged = {**merged, **_json(text)}
-        return merged
+        params, platform_params = merged(self.builder, self.order.settings)
+        return {**params, **platform_params.get(self.order.platform, {})}
 
     def _check_source(self) -> None:
         try:
@@ -303,11 +303,24 @@ def _check_result(result: object, error: object, log: RunLog) -> None:
     raise Refused(str(error) if error else log.first_error or "builder reported failure")
 
 
-def _peak_rss_bytes() -> int:
-    # Not `ru_maxrss`: that survives exec, so a worker would report what the engine had when it started it.
-    with open("/proc/self/status", "rb", buffering=0) as file:
-        _, _, rest = file.read().partition(b"VmHWM:")
-    return int(rest.split(None, 1)[0]) * 1024 if rest else 0
+class _Peak:
+    """The most memory that this process, or a child of it that has ended, takes from now on."""
+
+    def __init__(self) -> None:
+        self._children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        try:
+            with open("/proc/self/clear_refs", "wb", buffering=0) as file:
+                file.write(b"5")  # proc_pid_clear_refs(5): else the peak would be that of the hungriest run this worker ever did
+        except OSError:
+            pass
+
+    def reached_bytes(self) -> int:
+        # Not `ru_maxrss` of ourselves: that survives exec, so a worker would report what the engine had when it started it.
+        with open("/proc/self/status", "rb", buffering=0) as file:
+            _, _, rest = file.read().partition(b"VmHWM:")
+        own_kib = int(rest.split(None, 1)[0]) if rest else 0
+        children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        return max(own_kib, children_kib if children_kib > self._children_kib else 0) * 1024
 
 
 def _memory_limit() -> str:

@@ -8,6 +8,8 @@ import time
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+KILLED = "command killed by SIGKILL: likely out of memory"
+"""How the error of a run begins that the pool gives another try."""
 _SETTLE_S = 0.05
 """Children that are just ending (the last of a shell's pipeline) get this long before they count as left behind."""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")

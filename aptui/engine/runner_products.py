@@ -1,11 +1,12 @@
 """What a run may leave behind: its folders, and the check of each product a builder claims to have made.
 
-A builder is not believed. A product must exist, be a regular file and no link, have a name of its own and a sub id of its own; it is hashed
-and synced here, and from here on only the file in the staging folder counts.
+A builder is not believed. A product must exist, be a regular file and no link, have a name of its own and a sub id of its own, and nobody
+may have it open for writing any more; it is hashed and synced here, and from here on only the file in the staging folder counts.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
@@ -135,8 +136,22 @@ def _stage(product: JobProduct, name: str, index: int, folders: Folders) -> Stag
         if not path.startswith(f"{folders.products}/"):
             staged = f"{folders.staging}/moved-{index}"
             os.rename(path, staged)
+        _check_closed(staged, product.path)
         hashes = files.hash_file(staged)[0]
     return StagedProduct(to_text(os.fsencode(staged)), name, product.sub_id, product.asset_type.bytes, int(product.flags), *hashes)
+
+
+def _check_closed(path: str, shown: str) -> None:
+    """Refuse a file that somebody still writes, a thread of the builder perhaps: it would change after it was committed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # fcntl(2): not granted while the file is open for writing
+    except BlockingIOError:
+        raise Refused(f"product {shown!r} is still open for writing") from None
+    except OSError:
+        pass  # a file system without leases
+    finally:
+        os.close(descriptor)
 
 
 def _lstat(path: str, shown: str) -> os.stat_result:

@@ -7,12 +7,15 @@ comparison and no object per file. What `glance` has walked already is not walke
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import FileFact, PathKey, Project, RelPath
-from aptui.core.paths import key_of, merge_folder
+from aptui.core.paths import from_text, is_below, key_of, merge_folder
+from aptui.core.settings import file_key
 from aptui.engine.glance import Glance
 from aptui.engine.walk import Digests, Entry, Part, Walk, digests_of, text_of
 
@@ -46,6 +49,7 @@ class Scanner:
         glance: what was walked already, if anything was.
         is_full: trust no remembered digest.
         reassess: report every file, changed or not (the configuration changed).
+        unfinished: files that somebody is writing just now, as they were before; so they count until they are not in here any more.
     """
 
     def __init__(
@@ -58,31 +62,39 @@ class Scanner:
         glance: Glance | None = None,
         is_full: bool = False,
         reassess: bool = False,
+        unfinished: Mapping[PathKey, FileFact | None] = MappingProxyType({}),
     ) -> None:
         self._rank = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
+        self._roots = {folder.id: folder.path for folder in project.scan_folders}
         self._walk = walk
         self._remembered = remembered
         self._next_seq = next_seq
         self._glance = None if is_full or reassess else glance
         self._is_full = is_full
         self._reassess = reassess
+        self._unfinished = unfinished
 
     @property
     def files_seen(self) -> int:
         """How many files were met."""
         return self._walk.files_seen
 
-    def steps(self) -> Iterator[list[FolderSeen | FoldersKept]]:
-        """Walk; yield the events of one slice after the other, and at the end those of folders that are no more."""
+    def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersKept]]:
+        """Walk; yield the events of one slice after the other, and at the end those of folders that are no more.
+
+        Args:
+            below: the relative folder (lower case) to walk with everything under it; "" = all.
+        """
         digests = self._remembered.folder_digests()
+        if below:
+            digests = {folder: known for folder, known in digests.items() if folder == below or is_below(folder, below)}
         seen: set[str] = set()
         events: list[FolderSeen | FoldersKept] = []
         kept: list[str] = []
         changed_count = 0
         if self._glance is not None:
             seen.update(self._glance.kept)
-            kept.extend(self._glance.kept)
-        for folder, entries in self._met():
+        for folder, entries in self._met(below):
             seen.add(folder)
             event = self._compare(folder, entries, digests.get(folder, ()))
             if event is None:
@@ -95,17 +107,21 @@ class Scanner:
                 events, kept, changed_count = [], [], 0
         for folder in sorted(digests.keys() - seen):
             events.append(self._vanished(folder))
+        if self._glance is not None:
+            kept.extend(self._glance.kept)
         yield self._slice(events, kept)
 
-    def _met(self) -> Iterator[tuple[str, list[tuple[Part, list[Entry]]]]]:
-        if self._glance is None:
-            yield from self._walk.folders([("", self._walk.roots())])
+    def _met(self, below: str) -> Iterator[tuple[str, list[tuple[Part, list[Entry]]]]]:
+        if self._glance is None or below:
+            parts = self._parts_of(below)
+            yield from self._walk.folders([(below, parts)] if parts else [])
             return
         for folder, parts in self._glance.differing:
             yield folder, self._walk.look(parts)[0]
 
     def _slice(self, events: list[FolderSeen | FoldersKept], kept: list[str]) -> list[FolderSeen | FoldersKept]:
-        return [FoldersKept(self._next_seq(), tuple(kept)), *events] if kept else events
+        """Return what changed first: settings are known before anything below them is tried again."""
+        return [*events, FoldersKept(self._next_seq(), tuple(kept))] if kept else events
 
     # ------------------------------------------------------------------------------------------------------------- compare
 
@@ -135,6 +151,8 @@ class Scanner:
         facts_of: dict[int, list[FileFact]] = {}
         for part, files in entries:
             facts_of.setdefault(part.scan_folder.id, []).extend(self._facts(part, files, old))
+            if self._unfinished and any(self._key(part, name) in self._unfinished for name, *_stat in files):
+                digests = {**digests, part.scan_folder.id: b""}
         if again is None and not before and not digests:
             return None
         was, was_clashing = self._merge(before)
@@ -144,7 +162,26 @@ class Scanner:
         gone -= {*now.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
         rows = tuple((scan_folder, digests.get(scan_folder, b""), tuple(facts)) for scan_folder, facts in facts_of.items())
-        return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows)
+        settings = self._settings(folder, now, clashing)
+        return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows, settings)
+
+    def _settings(
+        self, folder: str, winners: Mapping[PathKey, FileFact], clashes: Sequence[tuple[FileFact, tuple[RelPath, ...]]]
+    ) -> str | None:
+        """Return what the folder's own settings file says (`core.settings`)."""
+        key = file_key(folder)
+        if key in self._unfinished:
+            return None
+        fact = winners.get(key)
+        if fact is None:
+            names = sorted(item.rel for item, _others in clashes if key_of(item.rel) == key)
+            if names:
+                self._walk.sentences.append(f"{', '.join(map(repr, names))} differ only in case: none of them counts")
+            return ""
+        from aptui import config_folder  # YAML is paid for only by those who have such files
+
+        path = f"{self._roots[fact.scan_folder]}/{fact.rel}"
+        return config_folder.read(os.fsdecode(from_text(path)), fact.rel)
 
     def _merge(
         self, parts: Mapping[int, Sequence[FileFact]]
@@ -159,6 +196,11 @@ class Scanner:
             if self._walk.is_ignored(rel):
                 continue
             known = old.get((scan_folder, rel))
+            if self._unfinished and key_of(rel) in self._unfinished:
+                known = self._unfinished[key_of(rel)] or known
+                if known is not None:
+                    yield known
+                continue
             is_same = known is not None and (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
                 size,
                 mtime_ns,
@@ -170,28 +212,39 @@ class Scanner:
             else:
                 yield FileFact(scan_folder, rel, size, mtime_ns, ctime_ns, inode)
 
+    @staticmethod
+    def _key(part: Part, name: str) -> PathKey:
+        return key_of(f"{part.rel}/{text_of(name)}" if part.rel else text_of(name))
+
     def _is_reported(self, old: FileFact | None, new: FileFact, again: frozenset[PathKey] | None, key: PathKey) -> bool:
         return self._reassess or self._is_full or _differs(old, new) or (again is not None and key in again)
 
-    def look_at(self, folder: str, again: frozenset[PathKey]) -> FolderSeen:
-        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
+    def look_at(self, folder: str, again: frozenset[PathKey]) -> FolderSeen | None:
+        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them.
+
+        Return None when it is as it was remembered.
+        """
+        entries, _below = self._walk.look(self._parts_of(folder))
+        digests = digests_of(entries)
+        if not again and {part: digest for part, (digest, _facts) in self._remembered.folder_parts(folder).items()} == digests:
+            return None
+        return self._report(folder, entries, digests, again)
+
+    def _parts_of(self, folder: str) -> list[Part]:
+        """Return the real folders that make up a relative one (lower case)."""
         parts = self._walk.roots()
         for name in folder.split("/") if folder else ():
             parts = [part for part in self._below(parts) if part.rel.rpartition("/")[2].lower() == name]
-        entries, _below = self._walk.look(parts)
-        event = self._report(folder, entries, digests_of(entries), again)
-        assert event is not None
-        return event
+        return parts
 
     def _below(self, parts: Iterable[Part]) -> list[Part]:
-        _entries, below = self._walk.look(parts)
-        return [part for found in below.values() for part in found]
+        return [part for found in self._walk.folders_in(parts).values() for part in found]
 
     def _vanished(self, folder: str) -> FolderSeen:
         before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
         was, clashing = self._merge(before)
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
-        return FolderSeen(self._next_seq(), folder, (), tuple(sorted(gone)), (), ())
+        return FolderSeen(self._next_seq(), folder, (), tuple(sorted(gone)), (), (), "")
 
 
 def _differs(old: FileFact | None, new: FileFact) -> bool:

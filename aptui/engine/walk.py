@@ -115,6 +115,19 @@ class Walk:
             entries.append((part, files))
         return entries, below
 
+    def folders_in(self, parts: Iterable[Part]) -> Below:
+        """Return the folders directly below these parts, and look at no file."""
+        below: Below = {}
+        for part in parts:
+            try:
+                with os.scandir(part.path) as found:
+                    for entry in found:
+                        if entry.is_dir(follow_symlinks=False):
+                            self._enter(part, entry.name, entry.path, below)
+            except OSError:
+                continue  # `look` says so
+        return below
+
     def _enter(self, part: Part, name: str, path: str, below: Below) -> None:
         if not part.scan_folder.recursive or path in self._never or path in self._owned_elsewhere[part.scan_folder.id]:
             return

@@ -29,6 +29,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.paths import merge_folder
+from aptui.core.settings import SETTINGS_STATE
 from aptui.store.packing import unpack_files
 from aptui.store.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
 
@@ -166,6 +167,12 @@ class DatabaseArchive:
             JOIN aptui_sources o ON o.source_id = j.SourcePK"""
         return dict(self._ask_all(sql, job_ids))
 
+    def keys_like(self, glob: str) -> list[PathKey]:
+        """Return the keys of the sources that a glob (lower case; `*` also stands for `/`) matches."""
+        return [
+            PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))
+        ]
+
     def unfinished(self) -> list[PathKey]:
         """Return keys of sources with a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without fingerprint."""
         return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
@@ -216,6 +223,16 @@ class DatabaseArchive:
         sql = "SELECT scan_folder_id, digest, files FROM aptui_folders WHERE folder = ?"
         return {part: (digest, unpack_files(files, part)) for part, digest, files in self._database.execute(sql, (folder,))}
 
+    def has_folder(self, folder: str) -> bool:
+        """Return whether anything is remembered of this relative folder (lower case) or one below it."""
+        sql = "SELECT 1 FROM aptui_folders WHERE folder = ? OR (folder >= ? AND folder < ?) LIMIT 1"
+        return self._database.execute(sql, (folder, f"{folder}/", f"{folder}0")).fetchone() is not None
+
+    def distrusted_folders(self) -> list[str]:
+        """Return the relative folders that are remembered with files too fresh to be trusted."""
+        sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
+        return [folder for (folder,) in self._database.execute(sql)]
+
     def forget(self, folder: str) -> None:
         """Drop the unpacked copy of a folder whose row was saved anew."""
         self._folders.pop(folder, None)
@@ -258,6 +275,12 @@ class DatabaseArchive:
         sql = f"""SELECT DISTINCT e.target, o.path_key FROM aptui_edges e JOIN aptui_sources o ON o.source_id = e.source_id
             WHERE e.kind = {int(EdgeKind.WILDCARD)} ORDER BY e.target, o.path_key"""
         return [(pattern, PathKey(key)) for pattern, key in self._database.execute(sql)]
+
+    def settings(self) -> dict[str, str]:
+        """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
+        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
+        start = len(SETTINGS_STATE)
+        return dict(self._database.execute(sql, (start + 1, SETTINGS_STATE, f"{SETTINGS_STATE[:-1]};")).fetchall())
 
     def has_edges(self) -> bool:
         """Return whether any source depends on anything."""
@@ -307,6 +330,11 @@ class DatabaseArchive:
         sql = """SELECT p.ProductName, o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID
             WHERE p.ProductName > ?1 || '/' AND p.ProductName < ?1 || '0' AND instr(substr(p.ProductName, length(?1) + 2), '/') = 0"""
         return dict(self._database.execute(sql, (folder,)).fetchall())
+
+    def products_below(self, folder: str) -> list[str]:
+        """Return the names of the products anywhere below a cache folder."""
+        sql = "SELECT ProductName FROM Products WHERE ProductName > ?1 || '/' AND ProductName < ?1 || '0'"
+        return [name for (name,) in self._database.execute(sql, (folder,))]
 
     def scan_folder_ids(self) -> dict[str, int]:
         """Return {name in lower case: ScanFolderID}."""

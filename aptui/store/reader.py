@@ -5,9 +5,8 @@ It reads ours and those of O3DE itself: a database without tables of ours gets e
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from aptui.store.statements import job_stat_sql
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 """What people see of a state; "completed" with warnings or errors is told by the counts."""
-_SHOWN = {
+SHOWN = {
     JobState.WAITING.value: "pending",
     JobState.QUEUED.value: "pending",
     JobState.RUNNING.value: "processing",
@@ -31,6 +30,7 @@ _SHOWN = {
     JobState.FAILED.value: "failed",
     JobState.CANCELLED.value: "cancelled",
 }
+"""{state of the machine: what people see of it}."""
 
 _STATE_SQL = (
     "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
@@ -195,15 +195,13 @@ class Reader:
 
     # ---------------------------------------------------------------------------------------------------------------- jobs
 
-    def jobs(self, *, statuses: Collection[str] = (), platform: str = "", text: str = "") -> Iterator[JobRow]:
+    def jobs(self, *, statuses: Collection[str] = (), platform: str = "") -> Iterator[JobRow]:
         """Yield jobs by source path, failed analyses last.
 
         Args:
             statuses: those of `STATUSES` that are wanted; empty = all.
             platform: a platform id, "" = all.
-            text: regular expression searched in the source path without case; one that does not compile is searched as it stands.
         """
-        matches = _searcher(text)
         conditions = ["j.Platform = ?"] if platform else []
         if statuses and "completed" not in statuses:
             conditions.append("j.Status <> 4")
@@ -213,7 +211,7 @@ class Reader:
             questions.append((f"{_ANALYSES_SQL} ORDER BY s.SourceName", ()))
         for sql, parameters in questions:
             for row in self._database.execute(sql, parameters):
-                if matches(row[0]) and (not statuses or _SHOWN[row[5]] in statuses):
+                if not statuses or SHOWN[row[5]] in statuses:
                     yield _job_row(row)
 
     def job(self, job_id: int) -> JobRow | None:
@@ -248,7 +246,7 @@ class Reader:
         unfinished = f"""SELECT {_STATE_SQL}, COUNT(*) FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
             WHERE j.Status <> 4 GROUP BY 1 UNION ALL SELECT state, COUNT(*) FROM aptui_analyses WHERE state = 'failed' GROUP BY 1"""
         for state, count in self._database.execute(unfinished):
-            jobs[_SHOWN[state]] += count
+            jobs[SHOWN[state]] += count
         counts = """SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM Jobs WHERE Status <> 4),
             (SELECT COUNT(*) FROM Sources), (SELECT COUNT(*) FROM Products)"""
         all_jobs, open_jobs, sources, products = self._database.execute(counts).fetchone()
@@ -310,6 +308,14 @@ class Reader:
         row = self._database.execute("SELECT value FROM aptui_state WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
+    def moment(self) -> tuple[int, int]:
+        """Return (epoch, seq) of the last transaction; 0 where no engine of ours wrote them."""
+        return int(self.state("epoch") or 0), int(self.state("seq") or 0)
+
+    def ask(self, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        """Ask in SQL; for the modules of this room whose questions are too many for this class."""
+        return self._database.execute(sql, values)
+
 
 def open_reader(path: Path) -> Reader:
     """Open an asset database for reading: ours, or one of version 40 that O3DE wrote.
@@ -358,19 +364,10 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
             database.execute(statement)
 
 
-def _searcher(text: str) -> Any:
-    if not text:
-        return lambda _name: True
-    try:
-        return re.compile(text, re.IGNORECASE).search
-    except re.error:
-        return re.compile(re.escape(text), re.IGNORECASE).search
-
-
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     source, scan_folder, platform, job_key, builder, state, reason, completed_ms, duration_ms, warnings, errors, log = row[:12]
     job_id, error, run_key, source_id, failure_cause = row[12:]
     return JobRow(
-        source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, _SHOWN[state], reason, completed_ms,
+        source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, SHOWN[state], reason, completed_ms,
         duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause,
     )  # fmt: skip

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from aptui import printing
 from aptui.batch import INTERRUPTED, Wish, load_config, run
 from aptui.config import Config
 from aptui.core.paths import key_of
-from aptui.engine.cache import Cache
-from aptui.store.reader import ProductRow, Reader
+from aptui.store.soundness import Finding, examined
 from aptui.verbs.opening import opened
 
 DAMAGED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A product that is not what the database says; `problem` is "missing" or "damaged"."""
-
-    product: str
-    problem: str
-    source: str
-    job_id: int
 
 
 def verify_arguments(parser: ArgumentParser) -> None:
@@ -62,32 +51,16 @@ def _look(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]
     checked = unknown = 0
     findings = []
     with opened(arguments, config) as project:
-        cache = Cache(config.cache_dir, [platform.id for platform in config.project.platforms])
-        for product in project.database.products():
+        for product, finding in examined(project.database, config.cache_dir):
             checked += 1
             unknown += not product.digest
-            problem = _problem(product, cache)
-            if problem:
-                findings.append(Finding(product.name, problem, _source_of(product, project.database), product.job_id))
-    return checked, unknown, findings
-
-
-def _problem(product: ProductRow, cache: Cache) -> str:
-    found = cache.digest(product.name)
-    if found is None:
-        return "missing"
-    return "damaged" if product.digest and found != product.digest else ""
-
-
-def _source_of(product: ProductRow, database: Reader) -> str:
-    row = database.job(product.job_id)
-    return row.source if row else ""
+            findings += [finding] if finding else []
+    return checked, unknown, sorted(findings, key=lambda finding: finding.product)
 
 
 def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:
     """Run the jobs of these products again; return the exit code, and whether all is well now."""
-    keys = sorted({key_of(finding.source) for finding in findings})
-    summary = run(config, Wish(ask=lambda engine: engine.ask("reprocess", keys=keys)))
+    summary = run(config, Wish(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
     if summary.is_interrupted:
         return INTERRUPTED, False
     is_well = not _look(arguments, config)[2]

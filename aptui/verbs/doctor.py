@@ -16,8 +16,9 @@ from typing import TypeVar
 
 from aptui import __version__, printing
 from aptui.batch import load_config
-from aptui.config import Config
+from aptui.config import Config, data_dir
 from aptui.core.errors import KnownError
+from aptui.link.places import NETWORK, filesystem
 from aptui.store import health
 from aptui.store.reader import Reader, open_reader
 from aptui.verbs.opening import DATABASE, all_builders
@@ -31,23 +32,11 @@ _LEAST_WATCHES = 65_536
 _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
 """Bytes; below the first the engine starts nothing (engine/cache.py)."""
 _LIBRARIES = (
-    "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr", "textual",
+    "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr", "textual", "polars", "pygments",
 )  # fmt: skip
-_NETWORK = (
-    "nfs",
-    "cifs",
-    "smb",
-    "9p",
-    "afs",
-    "ceph",
-    "glusterfs",
-    "lustre",
-    "fuse.sshfs",
-    "fuse.s3fs",
-    "fuse.rclone",
-    "virtiofs",
-    "vboxsf",
-)
+_OPTIONAL = (("trimesh", "trimesh"), ("fonttools", "fontTools"), ("brotli", "brotli"), ("lupa", "lupa"))
+_PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
+"""Of each group one is enough."""
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -85,8 +74,10 @@ def _checks(arguments: Namespace) -> Iterator[Check]:
     yield Check("python", "ok", f"{machine.python_version()} ({sys.executable}) on {machine.system()} {machine.release()}")
     yield _sqlite()
     yield _libraries()
+    yield _builders_need()
     yield _open_files()
     yield _terminal()
+    yield _logout()
     try:
         config = load_config(arguments)
     except KnownError as error:
@@ -124,6 +115,18 @@ def _libraries() -> Check:
     return Check("libraries", "ok", ", ".join(found))
 
 
+def _builders_need() -> Check:
+    """Say which packages and programs the builders of `aptui[builders]` would find."""
+    from importlib.util import find_spec
+
+    packages = [name for name, module in _OPTIONAL if find_spec(module) is None]
+    programs = [names[0] for names in _PROGRAMS if not any(shutil.which(name) for name in names)]
+    said = [f"without {', '.join(packages)}"] if packages else []
+    said += [f"no {', '.join(programs)} in PATH"] if programs else []
+    advice = "pip install 'aptui[builders]'" if packages else ""
+    return Check("extras", "ok", "; ".join(said) or "every package and program that builders can use is there", advice)
+
+
 def _open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < _LEAST_FILES:
@@ -144,6 +147,25 @@ def _terminal() -> Check:
 
 
 # ----------------------------------------------------------------------------------------------------------------- project
+
+
+def _logout() -> Check:
+    """Say whether an engine outlives the last login: systemd may be told to kill what a user leaves behind."""
+    files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
+    said = ""
+    for file in files:
+        try:
+            lines = file.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        said = next(
+            (text.partition("=")[2].strip() for text in reversed(lines) if text.strip().startswith("KillUserProcesses")), said
+        )
+    unit = data_dir() / "config" / "systemd" / "aptui@.service"
+    lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).is_file() if os.environ.get("USER") else False
+    if said.lower() in ("yes", "true", "1", "on") and not lingers:
+        return Check("logout", "warn", "engines are killed when you log out", f"'loginctl enable-linger', or the unit in '{unit}'")
+    return Check("logout", "ok", f"engines outlive it; a systemd unit is in '{unit}'")
 
 
 def _builders(config: Config) -> Check:
@@ -182,7 +204,7 @@ def _cache(config: Config) -> Check:
     if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
         return Check("cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "name the real folder in 'cache'")
     kind = filesystem(there)
-    if kind.startswith(_NETWORK):
+    if kind in NETWORK:
         advice = "locks and SQLite are not reliable there: choose a 'cache' on a local disk"
         return Check("cache", "warn", f"'{cache}' is on a network file system ({kind})", advice)
     return Check("cache", "ok", f"{cache} ({kind or 'unknown file system'})")
@@ -252,19 +274,3 @@ def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
 def _existing(path: Path) -> Path:
     """Return the nearest folder upwards that exists."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
-
-
-def filesystem(path: Path, mounts: str = "/proc/self/mountinfo") -> str:
-    """Return the type of the file system that holds `path`, "" when it cannot be told."""
-    real = os.path.realpath(path)
-    best, kind = "", ""
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            for text in file:
-                before, _, after = text.partition(" - ")
-                point = before.split(" ")[4].encode("latin-1", "surrogateescape").decode("unicode_escape")
-                if len(point) >= len(best) and (real == point or real.startswith(point.rstrip("/") + "/")):
-                    best, kind = point, after.split(" ")[0]
-    except (OSError, IndexError, ValueError):
-        return ""
-    return kind

@@ -1,11 +1,10 @@
-"""How people name things: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; and the terms of `--filter`."""
+"""How people name things: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; and pieces of names."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aptui.config import Config
@@ -14,10 +13,8 @@ from aptui.core.paths import normalize, to_text
 from aptui.core.patterns import wildcard
 from aptui.printing import line
 from aptui.store.reader import JobRow, Reader, SourceRow
-from aptui.store.schema import uuid_text
 
 _LISTED = 20
-_FIELDS = ("source", "platform", "builder", "key", "status", "reason", "error", "folder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,51 +142,7 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     return UserError(f"'{line(as_text(word))}' names {len(rows)} jobs:\n" + "\n".join(names))
 
 
-# ----------------------------------------------------------------------------------------------------------------- filters
-
-
-def compile_filter(text: str, builders: Mapping[bytes, str]) -> Callable[[JobRow], bool]:
-    """Return whether a job passes `--filter`: all its terms hold, in any order, whatever the case.
-
-    A term is a piece of the source path, or `FIELD:VALUE` (source, folder, platform, builder, key, status, reason, error); `*` and `?` make
-    it a pattern for the whole value, or for the last part of a path; `!` in front inverts it; quotes keep blanks together. Patterns take
-    linear time, whatever they are (SEC-18 of design/reliability.md).
-    """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UserError(f"the filter {text!r} is not well formed: {str(error).lower()}") from None
-    terms = [_term(word, builders) for word in words]
-    return lambda row: all(term(row) for term in terms)
-
-
-def _term(word: str, builders: Mapping[bytes, str]) -> Callable[[JobRow], bool]:
-    is_inverted = word.startswith("!")
-    word = as_text(word.removeprefix("!"))
-    field, colon, value = word.partition(":")
-    if not colon or field.lower() not in _FIELDS:
-        field, value = "source", word
-    field = field.lower()
-    matches = value_matcher(value, is_path=field in ("source", "folder"))
-
-    def holds(row: JobRow) -> bool:
-        return matches(_value(row, field, builders)) != is_inverted
-
-    return holds
-
-
-def _value(row: JobRow, field: str, builders: Mapping[bytes, str]) -> str:
-    match field:
-        case "source":
-            return row.source
-        case "folder":
-            return row.scan_folder
-        case "builder":
-            return builders.get(row.builder, uuid_text(row.builder))
-        case "key":
-            return row.job_key
-        case _:
-            return str(getattr(row, field))
+# ---------------------------------------------------------------------------------------------------------------- patterns
 
 
 def value_matcher(value: str, *, is_path: bool) -> Callable[[str], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -40,15 +41,21 @@ def demo_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} unless said"
     )
+    parser.add_argument("--batch", action="store_true", help="process it without the screen, also on a terminal")
 
 
 def demo(arguments: Namespace) -> int:
-    """Write the demo project, process it, explain; exit 0 when exactly the intended failure occurs."""
+    """Write the demo project, process it, explain; exit 0 when exactly the intended failure occurs.
+
+    On a terminal the screen shows how it is processed, and the engine ends when people leave it.
+    """
     from aptui import demo as demo_project
 
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
     demo_project.write_project(folder)
     config = configuration.load(folder)
+    if not arguments.batch and printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout):
+        _show_demo(config)
     summary = run(config, Wish())
     printing.say(demo_project.explain())
     _tell_products(config)
@@ -61,6 +68,16 @@ def demo(arguments: Namespace) -> int:
     if not wrong:
         printing.say(f"All as intended. The project is in {printing.line(str(folder))}; its products are in its Cache folder.")
     return JOBS_FAILED if wrong else 0
+
+
+def _show_demo(config: configuration.Config) -> None:
+    from aptui.verbs.engine import stop_engines
+    from aptui.verbs.screen import show
+
+    try:
+        show(config, Namespace(theme="", no_mouse=False))
+    finally:
+        stop_engines(config.cache_dir)
 
 
 def _tell_products(config: configuration.Config) -> None:

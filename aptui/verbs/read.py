@@ -13,9 +13,9 @@ from aptui import printing
 from aptui.batch import load_config
 from aptui.batch_summary import log_path
 from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.core.errors import HostError, UserError
 from aptui.store.reader import STATUSES, JobRow
-from aptui.verbs.naming import compile_filter, find_job
+from aptui.verbs.naming import as_text, find_job
 from aptui.verbs.opening import DATABASE, Opened, all_builders, log_file, opened, os_path
 
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
@@ -40,10 +40,11 @@ def jobs_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--platform", default="", metavar="ID", help="only this platform")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
-a term is a piece of the source path, or FIELD:VALUE with source, folder, platform,
-builder, key, status, reason or error; * and ? make it a pattern for the whole value,
-or for the last part of a path; ! in front inverts it; case does not matter:
-  aptui jobs --filter 'textures/ !*.tga builder:image reason:changed'"""
+a term is a regular expression searched in the source path, or FIELD:REGEX with
+status, platform, key, builder, source, reason, error, cause or folder; after:TIME
+and slower:DURATION; a bare status word is a status; ! in front inverts a term,
+"…" keeps blanks; without a capital letter case does not matter:
+  aptui jobs --filter 'textures/ !\\.tga$ builder:image after:2h slower:1.5s failed'"""
 
 
 def jobs(arguments: Namespace) -> int:
@@ -64,12 +65,27 @@ def jobs(arguments: Namespace) -> int:
 
 def _wanted_jobs(project: Opened, arguments: Namespace) -> Iterator[JobRow]:
     statuses = {"completed" if status in _WITH else status for status in arguments.status}
-    passes = compile_filter(arguments.filter or "", project.builders)
-    for row in project.database.jobs(statuses=tuple(statuses), platform=arguments.platform):
-        if arguments.status and not _has_status(row, arguments.status):
-            continue
-        if passes(row):
-            yield row
+    rows = project.database.jobs(statuses=tuple(statuses), platform=arguments.platform)
+    if arguments.status:
+        rows = (row for row in rows if _has_status(row, arguments.status))
+    return _filtered(list(rows), project, as_text(arguments.filter)) if arguments.filter else rows
+
+
+def _filtered(rows: list[JobRow], project: Opened, text: str) -> Iterator[JobRow]:
+    from aptui.store.filter import FilterError, parse
+    from aptui.verbs.job_columns import JobRowColumns
+
+    try:
+        wanted = parse(text)
+        wanted.check()
+        mask = wanted.matches(JobRowColumns(rows, project.builder_of))
+    except FilterError as error:
+        place = printing.line(text[error.column - 1 :])
+        what = f"{printing.line(error.what)}, at '{place}'" if place else printing.line(error.what)
+        raise UserError(what, where=f"--filter:{error.column}", hint=error.hint) from None
+    if wanted.hint:
+        printing.complain(f"aptui: {printing.line(wanted.hint)}")
+    return (row for row, passes in zip(rows, mask.tolist(), strict=True) if passes)
 
 
 def _has_status(row: JobRow, statuses: list[str]) -> bool:
@@ -226,7 +242,7 @@ def status(arguments: Namespace) -> int:
             }
         )
         return 0
-    state = {None: "unknown", 0: "none runs"}.get(engine, f"process {engine} holds the cache")
+    state = {None: "unknown", 0: "none runs"}.get(engine) or _engine_line(config) or f"process {engine} holds the cache"
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
     printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}")
     printing.say(f"engine     {state}")
@@ -239,6 +255,25 @@ def status(arguments: Namespace) -> int:
     printing.say(f"warnings   {totals.warnings:,}")
     printing.say(f"errors     {totals.errors:,}")
     return 0
+
+
+def _engine_line(config: Config) -> str:
+    """Return what the engine says of itself, "" when it does not answer."""
+    from aptui.link import places, port
+    from aptui.link.client import Client
+
+    try:
+        with Client.connect(places.socket_path(config.cache_dir), timeout_s=1.0) as client:
+            answer: dict[str, Any] = client.ask(port.Status(), timeout_s=2.0)
+    except HostError:
+        return ""
+    health = answer["health"]
+    roots = ", ".join(f"{root['path']} {root['mode']}" for root in health["roots"] if root["mode"] != "native")
+    troubles = [health[key] for key in ("disk", "database", "pool", "configuration") if health[key]]
+    troubles += [f"held by {why}" for why in health["holds"]]
+    facts = [f"process {answer['pid']}", str(answer["state"]), f"up {printing.duration(answer['uptime_s'])}"]
+    facts += [printing.size(answer["rss_bytes"]), f"watching {printing.count(len(health['roots']), 'folder')}"]
+    return printing.line("; ".join([", ".join(facts), *([roots] if roots else []), *troubles]))
 
 
 def engine_process(config: Config) -> int | None:

@@ -9,14 +9,16 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from dataclasses import replace
 
 from aptui import printing
-from aptui.batch import JOBS_FAILED, Wish, engine_arguments, load_config, run_and_report
+from aptui.batch import JOBS_FAILED, engine_arguments, load_config, run_and_report, wish_of
 from aptui.config import Config
 from aptui.core.errors import HostError, UserError
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, Job, PathKey
 from aptui.core.paths import is_below, key_of
+from aptui.core.settings import Settings
 from aptui.store.reader import JobRow, Reader
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened, os_path
@@ -39,8 +41,7 @@ def reprocess(arguments: Namespace) -> int:
     with opened(arguments, config) as project:
         keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     wanted = tuple(dict.fromkeys(keys))
-    wish = Wish(debug_output=arguments.debug_output, ask=lambda engine: engine.ask("reprocess", keys=wanted))
-    _, code = run_and_report(arguments, config, wish)
+    _, code = run_and_report(arguments, config, wish_of(arguments, sources=wanted))
     return code
 
 
@@ -130,7 +131,7 @@ def _copy(root: str, row: JobRow, folder: str) -> RunResult:
 
 
 def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
-    job = _stored(config, row)
+    job, texts = _stored(config, row)
     path = os_path(f"{root}/{row.source}")
     try:
         facts = os.stat(path)
@@ -155,6 +156,9 @@ def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: s
         memory_limit_bytes=builder.memory_limit_bytes,
         debug_output=True,
         keeps_temp=True,
+        settings=Settings(replace(config.project, builders=all_builders(config)), texts)
+        .adjustment(key_of(row.source), builder)
+        .order,
     )
     return _in_a_worker(config, builder, order)
 
@@ -183,17 +187,17 @@ def _in_a_worker(config: Config, builder: Builder, order: ProcessOrder) -> RunRe
     return results[0]
 
 
-def _stored(config: Config, row: JobRow) -> Job:
-    """Return the job with its plan, which the reader for people does not know."""
+def _stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
+    """Return the job with its plan, and the settings of folders, which the reader for people does not know."""
     from aptui.store.archive import DatabaseArchive
 
     key = key_of(row.source)
     archive = DatabaseArchive(config.cache_dir / DATABASE, {})
     try:
-        source = archive.sources([key])[key]
+        source, texts = archive.sources([key])[key], archive.settings()
     finally:
         archive.close()
-    return source.jobs[row.builder, row.platform, row.job_key]
+    return source.jobs[row.builder, row.platform, row.job_key], texts
 
 
 def _tell(result: RunResult, folder: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from aptui.config import Config, data_dir
 from aptui.core.model import Builder, Pattern
 from aptui.core.patterns import PatternSet, ignore_matcher
+from aptui.core.settings import is_settings
 from aptui.printing import line
 from aptui.verbs.naming import Named
 from aptui.verbs.opening import Opened, all_builders
@@ -30,7 +31,9 @@ def explain(named: Named, project: Opened) -> dict[str, Any]:
     answer: dict[str, Any] = {"path": named.rel, "scan_folder": named.root}
     if os.path.isdir(named.path):
         return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists the jobs in it"}
-    rule = _ignored_by(named.rel, project.config)
+    if is_settings(named.rel):
+        return {**answer, "is": "settings", "said": "it holds settings of its folder; 'aptui explain' shows what they adjust"}
+    rule = ignored_by(named.rel, project.config)
     if rule:
         return {**answer, "is": "ignored", "said": f"it is ignored by {rule}"}
     builders = all_builders(project.config)
@@ -62,7 +65,7 @@ def _wanted(named: Named, builders: list[Builder], project: Opened) -> str:
 # --------------------------------------------------------------------------------------------------------------- ignored
 
 
-def _ignored_by(rel: str, config: Config) -> str:
+def ignored_by(rel: str, config: Config) -> str:
     """Return the rule that ignores a path or a folder above it, "" for none."""
     is_ignored = ignore_matcher(config.project.ignore_regex)
     parts = rel.split("/")

@@ -10,15 +10,14 @@ from typing import Any
 from aptui import printing
 from aptui.batch_summary import log_path
 from aptui.core.fingerprint import MISSING
-from aptui.store.reader import EdgeRow, JobRow, RunRow, SourceRow
+from aptui.store.reader import JobRow, RunRow, SourceRow
+from aptui.store.reasons import edge_type, sentence
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
 from aptui.verbs.opening import Opened, opened
 from aptui.verbs.read import job_json
 
 _INPUTS_TOLD = 20
 _RULE_KINDS = frozenset({"rule"})
-_JOB_EDGE, _WILDCARD_EDGE = 2, 4
-"""Bits of `TypeOfDependency` (spec/surface.md §4)."""
 
 
 def why_arguments(parser: ArgumentParser) -> None:
@@ -87,9 +86,9 @@ def _job_answer(row: JobRow, source: SourceRow | None, project: Opened) -> dict[
     edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder] if source else []
     runs = database.runs_of(row.job_id) if row.job_id else []
     answer = job_json(row, project)
-    answer["said"] = _sentence(row, runs, edges, project)
+    answer["said"] = sentence(row, runs, edges, database, owed="; 'aptui batch' does it")
     answer["inputs"] = [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in inputs]
-    answer["depends_on"] = [{"target": edge.target, "type": _edge_type(edge)} for edge in edges]
+    answer["depends_on"] = [{"target": edge.target, "type": edge_type(edge)} for edge in edges]
     answer["products"] = [product.name for product in database.products_of(row.job_id)] if row.job_id else []
     answer["runs"] = [_run_json(run, project) for run in runs]
     return answer
@@ -104,40 +103,6 @@ def _run_json(run: RunRow, project: Opened) -> dict[str, Any]:
         "error": run.error,
         "log": log_path(run.log_file, project.config.log_dir),
     }
-
-
-def _edge_type(edge: EdgeRow) -> str:
-    if edge.type_bits & _JOB_EDGE:
-        return "job"
-    return "wildcard" if edge.type_bits & _WILDCARD_EDGE else "source"
-
-
-def _sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], project: Opened) -> str:
-    """Return in one sentence why the job is as it is."""
-    reason = row.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
-    match row.status:
-        case "pending" | "processing":
-            waits = _unsettled(edges, project)
-            if waits:
-                return f"it waits for {', '.join(waits)}"
-            return f"it is owed a run ({reason}); 'aptui batch' does it"
-        case "failed":
-            after = f", after {row.failure_cause} failed" if row.failure_cause else ""
-            return f"its last run failed{after}; it ran because: {reason}"
-        case "cancelled":
-            return "somebody cancelled it; it rests until its source changes or somebody asks for it"
-        case _:
-            return f"it last ran because: {reason}"
-
-
-def _unsettled(edges: Sequence[EdgeRow], project: Opened) -> list[str]:
-    """Return the jobs of dependencies that have not come to rest."""
-    waits: list[str] = []
-    for edge in edges:
-        other = project.database.source(edge.target) if edge.type_bits & _JOB_EDGE else None
-        rows = project.database.jobs_of(other.source_id) if other else ()
-        waits += [f"{row.source}@{row.platform}:{row.job_key}" for row in rows if row.status in ("pending", "processing")]
-    return waits
 
 
 # ------------------------------------------------------------------------------------------------------ files without jobs

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import corpus
-from tests.bench.measure import Cost, aptui, median, run, settle, spread
+from tests.bench import corpus, live
+from tests.bench.measure import Cost, aptui, median, run, say, settle, spread
 
 ROWS: dict[str, Callable[[Bench], None]] = {}
 
@@ -65,10 +65,6 @@ class Bench:
         for path in self.paths:
             if not filecmp.cmp(self.sources / path, cache / path.lower(), shallow=False):
                 raise SystemExit(f"'{path}' differs from its product: no ratio")
-
-
-def say(name: str, text: str) -> None:
-    print(f"{name:<22} {text}", flush=True)
 
 
 def ninja_project(bench: Bench) -> Path | None:
@@ -235,6 +231,9 @@ def full_scan(bench: Bench) -> None:
         "full scan",
         f"{cost.wall_s:.2f} s, reading by two {hashed.wall_s:.2f} s: {cost.wall_s / hashed.wall_s:.2f} × (target ≤ 1.5)",
     )
+
+
+ROWS.update(live.ROWS)
 
 
 def main() -> None:

@@ -56,3 +56,8 @@ def settle() -> None:
     """Let the disk finish what earlier runs left to it, so that nobody pays for it but them."""
     os.sync()
     time.sleep(0.5)
+
+
+def say(name: str, text: str) -> None:
+    """Print a row."""
+    print(f"{name:<22} {text}", flush=True)

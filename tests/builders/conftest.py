@@ -23,6 +23,7 @@ from aptui.sdk import (
 )
 
 WARNING = 2
+ERROR = 3
 
 
 @dataclass
@@ -35,6 +36,10 @@ class Bench:
     is_cancelled: Callable[[], bool] = lambda: False
     fractions: list[float] = field(default_factory=list)
     run_count: int = 0
+
+    @property
+    def errors(self) -> list[str]:
+        return [text for severity, text in self.lines if severity == ERROR]
 
     @property
     def warnings(self) -> list[str]:
@@ -54,13 +59,20 @@ class Bench:
         params: dict[str, Any] | None = None,
         platform_params: dict[str, dict[str, Any]] | None = None,
         name: str = "mine",
+        source: str = "a.x",
     ) -> CreateJobsResponse:
         platforms = (PlatformInfo("linux"), PlatformInfo("server"))
         return self.builder.create_jobs(
             CreateJobsRequest(
-                name, str(self.folder / "assets"), "a.x", UUID(int=1), platforms, params or {}, platform_params or {}, self._log()
+                name, str(self.folder / "assets"), source, UUID(int=1), platforms, params or {}, platform_params or {}, self._log()
             )
         )
+
+    def dependencies(self, source: str, **params: object) -> list[str]:
+        """Return the paths of the source dependencies that the analysis of `source` declares."""
+        response = self.analyse(params, source=source)
+        assert response.result is Result.SUCCESS, response.error
+        return [each.path for each in response.source_dependencies]
 
     def process(self, source: str, **params: object) -> ProcessJobResponse:
         self.run_count += 1

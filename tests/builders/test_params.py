@@ -1,12 +1,34 @@
+import json
+import re
+
 import pytest
 
 from aptui.builders.audio_builder import AudioBuilder
+from aptui.builders.font_builder import FontBuilder
+from aptui.builders.gltf_builder import GltfBuilder
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
+from aptui.builders.lua_builder import LuaBuilder
+from aptui.builders.mesh_builder import MeshBuilder
 from aptui.builders.params import ParamError, checked, library_versions, one_line
+from aptui.builders.shader_builder import ShaderBuilder
+from aptui.builders.xml_builder import XmlBuilder
+from aptui.builders.yaml_builder import YamlBuilder
+from aptui.config import data_dir
 from aptui.sdk import Builder, Result
 
-ALL = [JsonBuilder, ImageBuilder, AudioBuilder]
+ALL = [
+    JsonBuilder,
+    ImageBuilder,
+    AudioBuilder,
+    GltfBuilder,
+    MeshBuilder,
+    ShaderBuilder,
+    LuaBuilder,
+    FontBuilder,
+    YamlBuilder,
+    XmlBuilder,
+]
 
 BUILDER = ImageBuilder
 
@@ -33,6 +55,30 @@ def test_the_defaults_fit_the_schema_by_our_check_and_by_jsonschema(kind):
     jsonschema.validate(defaults, kind.params_schema)
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_every_parameter_is_in_the_manual_with_its_default(kind):
+    manual = (data_dir() / "config" / "builders.yaml").read_text(encoding="utf-8")
+    section = re.search(rf"^# uses: {kind.name} \(.*\n(?:#  .*\n)+", manual, re.MULTILINE)
+
+    assert section
+    assert all(pattern in section[0] for pattern in kind.patterns)
+    documented = dict(re.findall(r"^#   (\w+) \[(.*?)\]:", section[0], re.MULTILINE))
+    assert documented == {
+        name: str(rule["default"]) if isinstance(rule["default"], str) else json.dumps(rule["default"])
+        for name, rule in kind.params_schema["properties"].items()
+    }
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_pointers_wrong_parameters_and_vanished_sources_fail_by_name(bench, kind):
+    bench.builder = kind()
+    source = bench.write(f"a{kind.patterns[0][1:]}", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+
+    assert bench.error(source) == f"{source}: is a Git LFS pointer; run git lfs pull"
+    assert bench.error(source, nonsense=1).startswith(f"{source}: unknown parameter 'nonsense'")
+    assert bench.process(f"gone{kind.patterns[0][1:]}").error.startswith(f"gone{kind.patterns[0][1:]}: ")
+
+
 CASES = [
     (ImageBuilder, "quality", True, False),
     (ImageBuilder, "quality", 100, True),
@@ -52,6 +98,20 @@ CASES = [
     (JsonBuilder, "indent", -1, False),
     (JsonBuilder, "indent", 0, True),
     (JsonBuilder, "minify", "yes", False),
+    (MeshBuilder, "scale", 0, False),
+    (ShaderBuilder, "defines", {"A": "1", "B": 2}, True),
+    (ShaderBuilder, "defines", {"A": None}, False),
+    (ShaderBuilder, "defines", ["A"], False),
+    (ShaderBuilder, "include_paths", ["inc"], True),
+    (ShaderBuilder, "include_paths", [""], False),
+    (ShaderBuilder, "include_paths", "inc", False),
+    (ShaderBuilder, "entry_point", "main2", True),
+    (ShaderBuilder, "entry_point", "2main", False),
+    (FontBuilder, "unicodes", ["U+20-7E", "41"], True),
+    (FontBuilder, "unicodes", ["letters"], False),
+    (FontBuilder, "text", None, True),
+    (LuaBuilder, "version", 5.4, False),
+    (YamlBuilder, "max_mib", 65, False),
 ]
 
 

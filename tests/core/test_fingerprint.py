@@ -176,3 +176,9 @@ def test_a_copy_rule_has_a_rule_too() -> None:
     assert kinds == [
         "builder", "version", "analysis fingerprint", "code", "parameters", "platform parameters", "platform", "asset type",
     ]  # fmt: skip
+
+
+def test_a_project_s_own_builder_is_the_same_builder_wherever_the_project_lies() -> None:
+    here, there = (replace(BASE, origin=f"file:{folder}/builders/words.py:Words") for folder in ("/home/me/game", "/srv/game"))
+
+    assert rule_of(here) == rule_of(there)

@@ -21,6 +21,7 @@ from aptui.core.messages import (
     ProductsChanged,
     RunResult,
     RunsFinished,
+    SlotsFree,
     StartRuns,
     WriteLog,
 )
@@ -179,6 +180,32 @@ def test_a_run_whose_source_changed_is_looked_at_again_and_planned_anew(world: W
 
     assert [command.keys for command in of(world, LookAgain)] == [("a.s",), ("a.s",)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_a_job_whose_source_changes_under_every_run_fails_after_some_and_is_tried_again_by_the_next_change(world: World) -> None:
+    world.write("a.s", "")
+    world.fates["a.s@linux:main"] = [Outcome.STALE] * 10
+
+    world.settle()
+    statuses, runs = world.statuses(), len(of(world, LookAgain))
+    world.settle()
+    world.write("a.s", "info changed by a person")
+    world.settle()
+
+    assert (statuses, runs) == ({"a.s@linux:main": "failed"}, 10)
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+
+
+def test_room_for_critical_jobs_is_for_critical_jobs_alone(world: World) -> None:
+    world.configure(builders=(copier(is_critical=True), scripter()))
+    world.slots = 0
+    world.write("a.txt", "critical")
+    world.write("b.s", "")
+    world.settle(restart=True)
+
+    world.pipeline.handle(SlotsFree(1_000_000, 0, critical=5))
+
+    assert {job.source.key for job in world.pipeline.running.values()} == {"a.txt"}
 
 
 def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> None:

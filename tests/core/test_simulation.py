@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from aptui.core.messages import Outcome
 from aptui.core.model import ANALYSIS_KEY, Companion, Job, JobState
+from aptui.core.settings import file_key, is_settings
 
 RELS = ("a.s", "b.s", "sub/c.s", "sub/d.s", "sub/D.s", "e.txt", "sub/f.txt", "a.s.meta")
 NAMES = ("a.s", "b.s", "sub/c.s", "sub/d.s", "e.txt", "sub/f.txt", "gone.s")
@@ -40,6 +41,20 @@ LINES = st.one_of(
     st.sampled_from(("x", "y")),
 )
 TEXTS = st.lists(LINES, max_size=3, unique=True).map("\n".join)
+SETTINGS = ("", "sub")
+ADJUSTMENTS = st.sampled_from(
+    (
+        '{"script": {"params": {"look": 1}}}',
+        '{"script": {"params": {"look": 2, "more": 1}}}',
+        '{"script": {"params": {"job": "two"}, "platforms": {"server": {"look": 3}}}}',
+        '{"script": {"platforms": {"server": "skip"}}, "data": {"platforms": {"linux": "skip"}}}',
+        '{"script": {"platforms": {"server": {}}}, "data": {"platforms": {"*": "skip"}}}',
+        '{"script": {"platforms": {"*": "skip"}}}',
+        '{"scrpt": {}}',
+        "{}",
+        "broken",
+    )
+)
 SETUPS = Setup(
     builders=(copier(platforms=("linux", "server")), scripter(platforms=("linux", "server"))), platforms=("linux", "server")
 )
@@ -65,6 +80,10 @@ class Simulation(RuleBasedStateMachine):
     @rule(rel=st.sampled_from(RELS), text=TEXTS, folder=st.sampled_from(("game", "game", "shared")))
     def write(self, rel: str, text: str, folder: str) -> None:
         self.world.write(rel, text, folder)
+
+    @rule(place=st.sampled_from(SETTINGS), says=ADJUSTMENTS, folder=st.sampled_from(("game", "game", "shared")))
+    def adjust(self, place: str, says: str, folder: str) -> None:
+        self.world.write(file_key(place), says, folder)
 
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
@@ -152,8 +171,16 @@ class Simulation(RuleBasedStateMachine):
         self.needs_restart = False
         self.compare()
 
-    @rule(seed=st.integers(0, 999), steps=st.integers(1, 40), rel=st.sampled_from(RELS[:4]), text=TEXTS, crashes=st.booleans())
-    def edit_while_it_works(self, seed: int, steps: int, rel: str, text: str, crashes: bool) -> None:
+    @rule(
+        seed=st.integers(0, 999),
+        steps=st.integers(1, 40),
+        edit=st.one_of(
+            st.tuples(st.sampled_from(RELS[:4]), TEXTS), st.tuples(st.sampled_from(SETTINGS).map(file_key), ADJUSTMENTS)
+        ),
+        crashes=st.booleans(),
+    )
+    def edit_while_it_works(self, seed: int, steps: int, edit: tuple[str, str], crashes: bool) -> None:
+        rel, text = edit
         self.world.rng = random.Random(seed)
         self.serial += 1
         if self.needs_restart:
@@ -166,7 +193,7 @@ class Simulation(RuleBasedStateMachine):
                 self.world.rng.choice(moves)()
         # An analysis that read a file which nobody had read before is trusted although that changed before its digest was known.
         if not any(f"jobs-from {rel}" in file.text for files in self.world.disk.files.values() for file in files.values()):
-            self.world.write(rel, f"{text}\nedit {self.serial}")
+            self.world.write(rel, text if is_settings(rel) else f"{text}\nedit {self.serial}")
         if crashes:
             self.world.crash()
         else:
@@ -190,7 +217,7 @@ class Simulation(RuleBasedStateMachine):
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = {name for name, job in jobs.items() if not job.is_analysis and analysis_failed(job)}
         assert jobs.keys() - resting - orphaned == wanted.keys(), "other jobs than a clean build has"
-        excused = excused_jobs(jobs) | excused_jobs(wanted)
+        excused = excused_jobs(jobs) | excused_jobs(wanted) | world.misled_jobs()
         for name, job in wanted.items():
             if jobs[name].state is JobState.CANCELLED or name in excused:
                 continue

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import hosts, kills
-from .children import ERRNOS, MUTANTS
+from . import children, hostile, hosts, kills, live, live_scenes, serving, watching, wire_fuzz
+from .children import ERRNOS
 from .kills import Report
 
 Drill = Callable[[Path, argparse.Namespace], Report]
@@ -36,8 +36,45 @@ DRILLS: dict[str, Drill] = {
     "w7": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=True, seed=chosen.seed),
     "w7-in-place": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=False, seed=chosen.seed),
     "ctrl-c": lambda folder, _chosen: hosts.interrupted(folder),
+    # Builders and clients that mean no good.
+    "b1": lambda folder, chosen: hostile.hostile_mix(folder, max(1, chosen.count // 50), chosen.seed, mutant=chosen.mutant),
+    "b1-batch": lambda folder, _chosen: hostile.hostile_batch(folder),
+    "b2": lambda folder, chosen: hostile.lies(folder, many=100_000, mutant=chosen.mutant),
+    "b3": lambda folder, chosen: hostile.crash_loop(folder, mutant=chosen.mutant),
+    "a1": lambda folder, chosen: wire_fuzz.attacked(folder, chosen.seed, max(1, chosen.count // 50), mutant=chosen.mutant),
+    # The watcher alone.
+    "w1-watcher": lambda folder, chosen: watching.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
+    "w2-watcher": lambda folder, chosen: watching.overflows(folder, chosen.seed, mutant=chosen.mutant),
+    "w3-watcher": lambda folder, chosen: watching.watch_limits(folder, mutant=chosen.mutant),
+    "w4-watcher": lambda folder, chosen: watching.renames(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
+    "w5-watcher": lambda folder, chosen: watching.roots(folder, mutant=chosen.mutant),
+    "k4-watcher": lambda folder, chosen: watching.stopped(folder, _laps(chosen), mutant=chosen.mutant),
+    # The engine that stays up.
+    "w1-live": lambda folder, chosen: live.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
+    "w2-live": lambda folder, chosen: live.overflows(folder, chosen.seed, mutant=chosen.mutant),
+    "w3-live": lambda folder, chosen: live.watch_limits(folder, mutant=chosen.mutant),
+    "w4-live": lambda folder, chosen: live.renames(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
+    "w4-saves": lambda folder, chosen: live.saves(folder, _laps(chosen), mutant=chosen.mutant),
+    "w5-live": lambda folder, chosen: live.roots(folder, mutant=chosen.mutant),
+    "w6-live": lambda folder, chosen: live.invisible(folder, mutant=chosen.mutant),
+    "w7-live": lambda folder, chosen: live_scenes.written(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
+    "k2-live": lambda folder, chosen: live.kills(folder, chosen.count, chosen.seed, mutant=chosen.mutant),
+    "k4-live": lambda folder, chosen: live.stopped(
+        folder, max(1, chosen.count // 16), changes=chosen.changes, mutant=chosen.mutant
+    ),
+    "n1-live": lambda folder, chosen: live.names(folder, mutant=chosen.mutant),
+    "checkout": lambda folder, chosen: live_scenes.checkouts(folder, 2 * _laps(chosen), mutant=chosen.mutant),
+    "s45": lambda folder, chosen: live_scenes.products_by_hand(folder, mutant=chosen.mutant),
+    "s67": lambda folder, chosen: live_scenes.much(folder, chosen.changes, chosen.seed, mutant=chosen.mutant),
+    "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
-NEEDS_ROOT = {"e1-disk", "e3"}
+NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live"}
+MUTANTS = {*children.MUTANTS, *hostile.MUTANTS, *serving.MUTANTS, *watching.MUTANTS, *wire_fuzz.MUTANTS} - {""}
+
+
+def _laps(chosen: argparse.Namespace) -> int:
+    """Of drills that do hundreds of things a lap."""
+    return max(1, chosen.count // 5)
 
 
 def main() -> int:
@@ -48,6 +85,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 30))
     parser.add_argument("--step", type=int, default=1, help="take every n-th point")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), default="", help="break the contract on purpose: violations must show")
+    parser.add_argument("--changes", type=int, default=2_000, help="while the engine is stopped (k4-live), and of s67")
     parser.add_argument("--error", choices=sorted(ERRNOS), default="ENOSPC")
     parser.add_argument("--lasting", action="store_true", help="the error stays")
     chosen = parser.parse_args()
@@ -58,7 +96,7 @@ def main() -> int:
             continue
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=f"drill-{name}-") as folder:
-            os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = f"{folder}/xdg"
+            os.environ.update({f"XDG_{home}_HOME": f"{folder}/xdg" for home in ("CACHE", "CONFIG", "STATE")})
             print(f"{name}: seed {chosen.seed}", flush=True)
             report = DRILLS[name](Path(folder), chosen)
         print(f"{report}\n  {report.runs} runs in restarts, {time.monotonic() - started:.1f} s", flush=True)

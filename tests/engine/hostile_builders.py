@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import ClassVar
 
@@ -25,6 +26,13 @@ from aptui.sdk import (
 )
 
 FLOOD_BYTES = 50 << 20
+
+if os.environ.get("PYTHON_CREDULOUS"):  # a drill's mutant; variables with this prefix reach workers
+    from aptui.engine import runner_products
+
+    runner_products._check_unique = runner_products._check_closed = lambda *_args: None
+    runner_products._is_behind_link = lambda *_args: False
+    runner_products.stat = type("Credulous", (), {"S_ISLNK": lambda _mode: False, "S_ISREG": lambda _mode: True})
 
 
 class Base:
@@ -141,6 +149,64 @@ class Greedy(Base):
         kept = []
         while True:
             kept.append(bytearray(64 << 20))
+
+
+class Gated(Base):
+    """No hostile one: it waits for `<source>.go`, so that tests decide how long a run takes; `<source>.at` says that it has begun."""
+
+    name = "gated"
+
+    def act(self, request):
+        _write(request.full_path + ".at")
+        while not os.path.exists(request.full_path + ".go"):
+            time.sleep(0.002)
+
+
+class KilledOnce(Base):
+    """As if memory ran out the first time."""
+
+    name = "killed_once"
+
+    def act(self, request):
+        if not os.path.exists(request.full_path + ".killed"):
+            _write(request.full_path + ".killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Hungry(Base):
+    name = "hungry"
+
+    def act(self, request):
+        len(bytearray(120 << 20).replace(b"x", b"y"))
+
+
+class HungryChild(Base):
+    name = "hungry_child"
+
+    def act(self, request):
+        subprocess.run([sys.executable, "-c", "len(b'x' * (120 << 20))"], check=True)
+
+
+class NativeGreedy(Base):
+    """Memory that no MemoryError speaks of: what the allocator refuses is written to all the same."""
+
+    name = "native_greedy"
+
+    def act(self, request):
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        while True:
+            place = libc.malloc(ctypes.c_size_t(64 << 20))
+            ctypes.memset(place or 0, 1, 64 << 20)
+
+
+class HugeFile(Base):
+    name = "huge_file"
+
+    def act(self, request):
+        with open(os.path.join(request.temp_dir, "huge"), "wb") as file:
+            file.truncate(4 << 30)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class OneLine(Base):
@@ -297,6 +363,37 @@ class Missing(Base):
         return _made(request, JobProduct("never-made.out"))
 
 
+class Truncates(Base):
+    """Keeps its product open, to change it when nobody looks any more."""
+
+    name = "truncates"
+    kept: ClassVar[list[object]] = []
+
+    def act(self, request):
+        file = open(request.product_path("t.out"), "wb")  # noqa: SIM115  # it stays open, that is the point
+        file.write(b"data" * 1000)
+        file.flush()
+        self.kept.append(file)
+        threading.Timer(0.2, file.truncate, (3,)).start()
+        return _made(request, JobProduct("t.out"))
+
+
+class Absolute(Base):
+    name = "absolute"
+
+    def act(self, request):
+        return _made(request, JobProduct("/nowhere/at/all.out"))
+
+
+class DiesAtStart(Base):
+    """What happens when the code of a builder crashes as soon as it is there."""
+
+    name = "dies_at_start"
+
+    def __init__(self):
+        os.abort()
+
+
 class Link(Base):
     name = "link"
 
@@ -392,7 +489,7 @@ class ManyProducts(Base):
     name = "many_products"
 
     def act(self, request):
-        names = [f"p{number}.out" for number in range(2000)]
+        names = [f"p{number}.out" for number in range(int(os.environ.get("PYTHON_MANY", "2000")))]
         for name in names:
             _write(request.product_path(name))
         return _made(request, *(JobProduct(name, number) for number, name in enumerate(names)))

@@ -33,7 +33,15 @@ def command_builder(name: str, command: str, products: tuple[str, ...] = (), par
 class Harness:
     """Drives a pool by its selector and its deadlines alone, as the engine's loop does."""
 
-    def __init__(self, folder: Path, builders: Sequence[Builder] = (), size: int = 2, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        builders: Sequence[Builder] = (),
+        size: int = 2,
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        **more: object,
+    ) -> None:
         self.folder, self.root, self.staging = folder, folder / "assets", folder / "staging"
         self.root.mkdir(exist_ok=True)
         self.staging.mkdir(exist_ok=True)
@@ -41,7 +49,8 @@ class Harness:
         self.results: dict[int, object] = {}
         self.times: dict[int, float] = {}
         self.hashes: list[object] = []
-        self.pool = Pool(builders, PLATFORMS, size, self.selector, self._take, settings=settings)
+        self.clock = clock
+        self.pool = Pool(builders, PLATFORMS, size, self.selector, self._take, settings=settings, clock=clock, **more)
         self._keys = itertools.count(1)
 
     def _take(self, results: list) -> None:
@@ -70,6 +79,7 @@ class Harness:
             "expected": stat_key(path.stat()),
             "source_digest": hashlib.sha256(path.read_bytes()).digest(),
             "memory_limit_bytes": 0,
+            "is_critical": False,
             **more,
         }
         return ProcessOrder(
@@ -81,7 +91,6 @@ class Harness:
             job_key=builder,
             additional_fingerprint="",
             priority=0,
-            is_critical=False,
             staging=str(self.staging / str(key)),
             limit_s=limit_s,
             **fields,
@@ -98,10 +107,10 @@ class Harness:
 
     def turn(self, patience_s: float) -> None:
         due_s = self.pool.next_deadline()
-        wait_s = patience_s if due_s is None else max(0.0, min(patience_s, due_s - time.monotonic()))
+        wait_s = patience_s if due_s is None else max(0.0, min(patience_s, due_s - self.clock()))
         for key, _ in self.selector.select(wait_s):
             key.data()
-        self.pool.poll(time.monotonic())
+        self.pool.poll(self.clock())
 
     def until(self, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         end_s = time.monotonic() + patience_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from aptui import config
 from aptui.core.errors import BusyError, HostError, UserError
 from aptui.core.messages import JobChanged, Notice, ProductsChanged
 from aptui.engine import cache as cache_room
+from aptui.engine.digests import Digests
 from aptui.engine.loop import Engine
 
 SETTINGS = """
@@ -114,14 +116,14 @@ def test_a_source_that_cannot_be_read_fails_with_the_reason_keeps_its_product_an
 ) -> None:
     project.engine_run()
     project.write("assets/a.txt", "aa")
-    hashed = Engine._hashed
+    hashed = Digests.take
 
     def unreadable(self: Engine, result: object) -> None:
         object.__setattr__(result, "errors", ((0, "Permission denied"),))
         hashed(self, result)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "_hashed", unreadable)
+        patch.setattr(Digests, "take", unreadable)
         project.engine_run()
         errors, texts = project.errors(), project.texts()
     project.engine_run()
@@ -174,6 +176,7 @@ def test_a_project_whose_path_is_no_text_is_refused_with_a_sentence(project: Pro
 
 def test_no_descriptor_is_left_open(project: Project) -> None:
     project.engine_run()
+    gc.collect()  # what other tests left may be closed in between
     before = len(os.listdir("/proc/self/fd"))
     for number in range(3):
         project.write("assets/a.txt", f"version {number}")

@@ -92,28 +92,16 @@ def test_jobs_of_one_platform_are_those_that_have_it(reader: Reader, platform: s
     assert listed(reader.jobs(platform=platform)) == [row for row in ALL if row[1] == platform]
 
 
-@pytest.mark.parametrize(
-    ("text", "sources"),
-    [
-        ("ÄRGER", ["Textures/Ärger.png"] * 2),
-        ("^a", ["a.png"] * 2),
-        ("w|z", ["z.png", "new.png"]),
-        ("[", []),
-        ("linux", []),
-    ],
-)
-def test_text_is_an_expression_searched_in_the_source_alone(reader: Reader, text: str, sources: list[str]) -> None:
-    assert [row.source for row in reader.jobs(text=text)] == sources
+def test_a_database_says_of_which_moment_it_is(store: Store) -> None:
+    reader = store.reader()
+    assert reader.moment() == (0, 0)
 
-
-def test_text_that_is_no_expression_is_searched_as_it_stands(store: Store) -> None:
-    store.put(put_source=[source_row(1, "a(1.png"), source_row(2, "a1.png")], put_job=[job_row(1, 1), job_row(2, 2)])
-
-    assert [row.source for row in store.reader().jobs(text="A(1")] == ["a(1.png"]
+    store.put(put_state=[("epoch", "3"), ("seq", "41")])
+    assert reader.moment() == (3, 41)
 
 
 def test_filters_hold_together(reader: Reader) -> None:
-    assert listed(reader.jobs(statuses=["failed"], platform="linux", text="png$")) == [("Textures/Ärger.png", "linux", "failed")]
+    assert listed(reader.jobs(statuses=["failed"], platform="linux")) == [("Textures/Ärger.png", "linux", "failed")]
 
 
 def test_a_job_says_all_that_rests_of_it(reader: Reader) -> None:

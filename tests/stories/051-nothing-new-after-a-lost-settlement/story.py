@@ -10,12 +10,12 @@ FILES = {"assets/f/a.txt": "a", "assets/f/b.txt": "b"}
 def play(story):
     from aptui.engine.loop import Engine
 
-    settle = Engine._settle
-    Engine._settle = lambda _self: None
+    settle = Engine.settle
+    Engine.settle = lambda _self: None
     try:
         story.run("f/a.txt:data", "f/b.txt:data")
     finally:
-        Engine._settle = settle
+        Engine.settle = settle
     story.run()
 
     story.delete("Cache/linux/f/a.txt")

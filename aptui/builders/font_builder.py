@@ -1,0 +1,263 @@
+"""The `font` builder: checks TrueType and OpenType fonts table by table, and cuts them down to the glyphs and features that are wished.
+
+Reading, subsetting and packing are fontTools'. Time stamps stay those of the source, so that equal sources give equal bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any, ClassVar
+from uuid import UUID
+
+from aptui.builders import lfs
+from aptui.builders.needs import MissingError, library
+from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+
+FONT_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430d")
+"""Asset type of every product of this builder: a font, its packing told by the extension."""
+
+MOST_CHARACTERS_SHOWN = 20
+
+_SFNT = {b"\x00\x01\x00\x00": "ttf", b"true": "ttf", b"OTTO": "otf"}
+_SIGNATURES = (*_SFNT, b"wOFF", b"wOF2")
+_NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap", "name", "post")
+_OUTLINES = (("glyf", "loca"), ("CFF ",), ("CFF2",), ("CBDT", "CBLC"), ("sbix",), ("EBDT", "EBLC"))
+_UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
+
+_LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
+
+
+class _BrokenError(Exception):
+    """The font cannot be used; the text is one line that names the table."""
+
+
+class FontBuilder:
+    """Makes `<stem>.<ttf, otf, woff or woff2>` of a font; a broken one fails as `a.ttf: table 'glyf' …`."""
+
+    name: ClassVar[str] = "font"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf", "*.woff", "*.woff2")
+    # The compressors' upgrade changes bytes too.
+    analysis_fingerprint: ClassVar[str] = f"{library_versions('fonttools', 'brotli')}, zlib {zlib.ZLIB_RUNTIME_VERSION}"
+    params_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "text": {
+                "anyOf": [{"type": "string"}, {"type": "null"}],
+                "default": None,
+                "description": "keep the glyphs for these characters; with unicodes and glyphs: for all that any of the three names",
+            },
+            "unicodes": {
+                "anyOf": [
+                    {"type": "array", "items": {"type": "string", "pattern": _UNICODES, "title": "like U+41 or U+20-7E"}},
+                    {"type": "null"},
+                ],
+                "default": None,
+                "description": "keep the glyphs for these characters, as U+41, and ranges, as U+20-7E",
+            },
+            "glyphs": {"anyOf": [_LIST, {"type": "null"}], "default": None, "description": "keep these glyphs, by name"},
+            "layout_features": {
+                "anyOf": [_LIST, {"type": "null"}],
+                "default": None,
+                "description": "OpenType features to keep, * for all; those that browsers have on unless given",
+            },
+            "flavor": {
+                "enum": ["keep", "none", "woff", "woff2"],
+                "default": "keep",
+                "description": "packing; keep: that of the source, none: TTF or OTF",
+            },
+            "hinting": {"type": "boolean", "default": True, "description": "keep instructions for small sizes"},
+        },
+    }
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform."""
+        return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Check the source and write its one product."""
+        try:
+            options = checked(self.params_schema, request.params)
+            data = request.read_source()
+            if lfs.is_pointer(data):
+                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            with _fonttools_logged(request.log, request.source):
+                name, product = _product(data, options, request)
+        except (_BrokenError, ParamError, MissingError, OSError) as error:
+            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
+        with open(request.product_path(name), "wb") as file:
+            file.write(product)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, FONT_ASSET_TYPE)])
+
+
+@contextmanager
+def _fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
+    """Let fontTools speak in the job's log; what it warns of, such as odd dates, is nothing that people must mend."""
+    seen: set[str] = set()
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            text = one_line(record.getMessage())
+            if record.levelno >= logging.WARNING and text not in seen:
+                seen.add(text)
+                log.info(f"{source}: {text}")
+
+    logger, handler = logging.getLogger("fontTools"), Handler()
+    propagates = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+
+
+def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[str, bytes]:
+    """Return (name, bytes) of the product."""
+    _check_directory(data)
+    tools = library("fontTools.ttLib", "fonttools")
+    if data.startswith(b"wOF2") or options["flavor"] == "woff2":
+        library("brotli")
+    font = _read(tools, data)
+    _check_tables(font, request)
+    packing = font.flavor if options["flavor"] == "keep" else None if options["flavor"] == "none" else options["flavor"]
+    is_cut = any(options[name] is not None for name in ("text", "unicodes", "glyphs", "layout_features")) or not options["hinting"]
+    extension = packing or _SFNT.get(font.sfntVersion.encode("latin-1"), "ttf")
+    name = f"{request.stem}.{extension}"
+    if not is_cut and packing == font.flavor:
+        return os.path.basename(request.source), data
+    request.check_cancelled()
+    font = _read(tools, data)  # tables that nobody looked into are written as they are
+    if is_cut:
+        _cut(font, options, request)
+    font.flavor = packing
+    stream = BytesIO()
+    font.save(stream, reorderTables=None)
+    return name, stream.getvalue()
+
+
+def _read(tools: Any, data: bytes) -> Any:
+    try:
+        return tools.TTFont(BytesIO(data), recalcTimestamp=False, lazy=True)
+    except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
+        raise _BrokenError(f"damaged font: {one_line(error)}") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------- checking
+
+
+def _check_directory(data: bytes) -> None:
+    """Hold the table directory of TTF, OTF or WOFF against the length of the file (OpenType, "Table Directory"; WOFF 1.0, §4, 5)."""
+    if not data:
+        raise _BrokenError("the file is empty")
+    if not data.startswith(_SIGNATURES):
+        raise _BrokenError("is no font: it begins with none of the signatures of ttf, otf, woff and woff2")
+    if data.startswith(b"wOF2"):
+        return  # its tables are one compressed stream
+    is_woff = data.startswith(b"wOFF")
+    start, size, count_at = (44, 20, 12) if is_woff else (12, 16, 4)
+    if len(data) < start:
+        raise _BrokenError(f"ends within its header, after {len(data)} bytes")
+    (count,) = struct.unpack_from(">H", data, count_at)
+    for number in range(count):
+        at = start + size * number
+        if at + size > len(data):
+            raise _BrokenError(f"ends within its directory, at table {number + 1} of {count}")
+        tag = data[at : at + 4].decode("latin-1")
+        offset, length = struct.unpack_from(">II", data, at + (4 if is_woff else 8))
+        if offset + length > len(data):
+            raise _BrokenError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
+
+
+def _check_tables(font: Any, request: ProcessJobRequest) -> None:
+    """Read every table; what must be there must be there, and agree on the number of glyphs."""
+    tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is no mapping
+    missing = [tag for tag in _NEEDED if tag not in tags]
+    if missing:
+        raise _BrokenError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
+    if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
+        raise _BrokenError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
+    for tag in tags:
+        request.check_cancelled()
+        try:
+            table = font[tag]
+            if hasattr(table, "ensureDecompiled"):
+                table.ensureDecompiled(recurse=True)
+            if tag == "glyf":
+                for name in font.getGlyphOrder():
+                    table[name].expand(table)
+        except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
+            raise _BrokenError(f"table '{tag}' is damaged: {one_line(error) or type(error).__name__}") from None
+    count = font["maxp"].numGlyphs
+    if not count:
+        raise _BrokenError("table 'maxp' says that there are no glyphs")
+    if "OS/2" not in tags:
+        request.log.warning(f"{request.source}: has no table 'OS/2', which Windows wants")
+    if not font["name"].getDebugName(1):
+        request.log.warning(f"{request.source}: table 'name' gives no name of the family")
+    if not font.getBestCmap():
+        request.log.warning(f"{request.source}: table 'cmap' maps no Unicode characters")
+
+
+# ---------------------------------------------------------------------------------------------------------------- cutting
+
+
+def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> None:
+    """Leave in `font` what `options` wish."""
+    subset = library("fontTools.subset", "fonttools")
+    wished = subset.Options()
+    wished.recalc_timestamp = False
+    wished.hinting = options["hinting"]
+    wished.notdef_outline = True
+    wished.name_IDs = ["*"]
+    if options["layout_features"] is not None:
+        wished.layout_features = options["layout_features"]
+    cutter = subset.Subsetter(wished)
+    if all(options[name] is None for name in ("text", "unicodes", "glyphs")):
+        cutter.populate(glyphs=font.getGlyphOrder())
+    else:
+        text, glyphs = options["text"] or "", options["glyphs"] or []
+        _refuse_unknown_glyphs(font, glyphs)
+        _warn_of_missing_characters(font, text, request)
+        cutter.populate(text=text, unicodes=_code_points(options["unicodes"] or []), glyphs=glyphs)
+    try:
+        cutter.subset(font)
+    except Exception as error:  # noqa: BLE001 -- fontTools raises whatever odd tables lead it to
+        raise _BrokenError(f"cannot be cut: {one_line(error)}") from None
+
+
+def _code_points(ranges: list[str]) -> list[int]:
+    found: list[int] = []
+    for text in ranges:
+        first, _, last = re.sub(r"[Uu]\+", "", text).partition("-")
+        begin, end = int(first, 16), int(last or first, 16)
+        if begin > end:
+            raise ParamError(f"parameter 'unicodes' has the range {text}, which ends before it begins")
+        found += range(begin, min(end, 0x10FFFF) + 1)
+    return found
+
+
+def _refuse_unknown_glyphs(font: Any, glyphs: list[str]) -> None:
+    known = set(font.getGlyphOrder())
+    for name in glyphs:
+        if name not in known:
+            raise _BrokenError(f"has no glyph '{name}', which the parameter 'glyphs' names")
+
+
+def _warn_of_missing_characters(font: Any, text: str, request: ProcessJobRequest) -> None:
+    known = font.getBestCmap() or {}
+    missing = sorted({letter for letter in text if ord(letter) not in known and letter.isprintable()})
+    if missing:
+        shown = " ".join(f"U+{ord(letter):04X}" for letter in missing[:MOST_CHARACTERS_SHOWN])
+        more = f" and {len(missing) - MOST_CHARACTERS_SHOWN} more" if len(missing) > MOST_CHARACTERS_SHOWN else ""
+        request.log.warning(f"{request.source}: has no glyphs for {shown}{more}")

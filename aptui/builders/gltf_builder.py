@@ -1,0 +1,114 @@
+"""The `gltf` builder: checks glTF 2.0 models down to their numbers, and writes them as they are or as one GLB."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+from aptui.builders import lfs
+from aptui.builders.gltf_check import Checker
+from aptui.builders.gltf_file import BrokenError, Document, Read, file_uris, packed, parsed
+from aptui.builders.needs import summed_up
+from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.references import UnusableError, declared, placed, read
+from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+
+GLTF_ASSET_TYPE = UUID("07f5c3a1-e84d-5b29-9d06-1ac7b2f45e09")
+"""Asset type of a model in JSON, with its buffers and images beside it."""
+
+GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
+"""Asset type of a model in one binary file."""
+
+MOST_SHOWN = 50
+
+
+class GltfBuilder:
+    """Makes one GLB of a `.gltf` with all that it names, and copies a `.glb`, unless told otherwise."""
+
+    name: ClassVar[str] = "gltf"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.gltf", "*.glb")
+    analysis_fingerprint: ClassVar[str] = library_versions("numpy")
+    params_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "output": {
+                "enum": ["auto", "copy", "glb"],
+                "default": "auto",
+                "description": "auto: .gltf becomes .glb, and .glb is copied; a copy's buffers and images are left to other builders",
+            },
+            "embed_images": {
+                "type": "boolean",
+                "default": True,
+                "description": "in a GLB; else it names the files as the source did",
+            },
+            "strict": {"type": "boolean", "default": False, "description": "fail where there would be a warning"},
+        },
+    }
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform; the files of buffers and images are source dependencies."""
+        response = one_job_per_platform(request, self.name, self.params_schema)
+        if response.result is Result.SUCCESS:
+            try:
+                uris = list(file_uris(parsed(request.read_source()).tree))
+            except (BrokenError, OSError):
+                uris = []  # the job says what is wrong
+            response.source_dependencies = declared(request.scan_folder, (placed(request.source, uri) for uri in uris))
+        return response
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Check the source and write its one product."""
+        try:
+            options = checked(self.params_schema, request.params)
+            data = request.read_source()
+            if lfs.is_pointer(data):
+                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            document = parsed(data)
+            request.check_cancelled()
+            _check(document, options, request)
+            request.check_cancelled()
+            product = _product(document, data, options, request)
+        except (BrokenError, ParamError, UnusableError, OSError) as error:
+            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
+        return ProcessJobResponse(Result.SUCCESS, [product])
+
+
+def _reader(request: ProcessJobRequest) -> Read:
+    """Return what reads the files that the source names, each once."""
+    known: dict[str, bytes] = {}
+
+    def read_beside(path: str) -> bytes:
+        if path not in known:
+            known[path] = read(request.scan_folder, placed(request.source, path))
+        return known[path]
+
+    return read_beside
+
+
+def _check(document: Document, options: Mapping[str, Any], request: ProcessJobRequest) -> None:
+    checker = Checker(document, _reader(request))
+    checker.check()
+    errors = [*checker.errors, *(checker.warnings if options["strict"] else [])]
+    for text in [] if options["strict"] else checker.warnings[:MOST_SHOWN]:
+        request.log.warning(f"{request.source}: {text}")
+    for text in errors[1:MOST_SHOWN]:
+        request.log.error(f"{request.source}: {text}")
+    if errors:
+        raise BrokenError(summed_up(errors))
+
+
+def _product(document: Document, data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
+    is_glb = data.startswith(b"glTF")
+    if options["output"] == "copy" or (options["output"] == "auto" and is_glb):
+        name, made = os.path.basename(request.source), data
+        asset_type = GLB_ASSET_TYPE if is_glb else GLTF_ASSET_TYPE
+    else:
+        name, asset_type = f"{request.stem}.glb", GLB_ASSET_TYPE
+        made = packed(document, _reader(request), embeds_images=options["embed_images"])
+    with open(request.product_path(name), "wb") as file:
+        file.write(made)
+    return JobProduct(name, 0, asset_type)

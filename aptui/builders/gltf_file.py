@@ -1,0 +1,253 @@
+"""glTF 2.0 as a container: reading `.gltf` and `.glb`, finding the bytes of buffers and images, packing one `.glb`.
+
+Whether the contents are right is `gltf_check`'s question. Section numbers are those of the glTF 2.0 specification.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+from urllib.parse import unquote, unquote_to_bytes
+
+Read = Callable[[str], bytes]
+"""Returns the bytes of the file that a decoded URI names; raises `references.UnusableError`."""
+
+_GLB_MAGIC = 0x46546C67
+_JSON_CHUNK = 0x4E4F534A
+_BIN_CHUNK = 0x004E4942
+_MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
+
+_MAGIC = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"\xabKTX 20\xbb\r\n\x1a\n": "image/ktx2",
+    b"DDS ": "image/vnd-ms.dds",
+}
+
+
+class BrokenError(Exception):
+    """The file is not acceptable glTF; the text is one line that names the object."""
+
+
+@dataclass(slots=True)
+class Document:
+    """A glTF file: its JSON, and the BIN chunk of a GLB (None without one)."""
+
+    tree: dict[str, Any]
+    chunk: bytes | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def parsed(data: bytes) -> Document:
+    """Return `data` as a document.
+
+    Raises:
+        BrokenError: it is neither GLB nor the JSON of a glTF.
+    """
+    if data.startswith(b"glTF"):
+        return _parsed_glb(data)
+    return Document(_parsed_json(data))
+
+
+def objects(tree: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects of the top-level list `name`, none if there is no such list; what is no object counts as an empty one."""
+    listed = tree.get(name, [])
+    return [each if isinstance(each, dict) else {} for each in listed] if isinstance(listed, list) else []
+
+
+def file_uris(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield the decoded URIs of all files that buffers and images name."""
+    for name in ("buffers", "images"):
+        for each in objects(tree, name):
+            uri = each.get("uri")
+            if isinstance(uri, str) and is_file_uri(uri):
+                yield unquote(uri)
+
+
+def is_file_uri(uri: str) -> bool:
+    """Return whether `uri` is a relative reference to a file: no `data:`, no other scheme."""
+    scheme, colon, _ = uri.partition(":")
+    return bool(uri) and not (colon and scheme.isascii() and scheme[:1].isalpha() and scheme.replace("+", "").isalnum())
+
+
+def uri_bytes(uri: str, read: Read) -> bytes:
+    """Return what `uri` names: the bytes in a data URI, or those of a file.
+
+    Raises:
+        BrokenError: it is damaged, or lies on the network.
+        references.UnusableError: from `read`.
+    """
+    if uri.startswith("data:"):
+        return _data_uri_bytes(uri)
+    if not is_file_uri(uri):
+        raise BrokenError(f"'{uri[:60]}' is no file of the project")
+    return read(unquote(uri))
+
+
+def media_type(data: bytes) -> str:
+    """Return the media type that the first bytes of an image tell, or ""."""
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "")
+
+
+def is_fallback(buffer: dict[str, Any]) -> bool:
+    """Return whether `buffer` is there for readers without a compression extension alone, and may have no bytes."""
+    extensions = buffer.get("extensions")
+    return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in _MESHOPT)
+
+
+def packed(document: Document, read: Read, *, embeds_images: bool) -> bytes:
+    """Return `document` as one GLB: all buffers in its BIN chunk, and the images too if wished. Equal documents give equal bytes.
+
+    The document must have passed the checks; its JSON is changed.
+    """
+    tree = document.tree
+    binary = bytearray()
+    moved: dict[int, tuple[int, int]] = {}
+    kept: list[dict[str, Any]] = []
+    for index, buffer in enumerate(objects(tree, "buffers")):
+        if is_fallback(buffer) and "uri" not in buffer and not (index == 0 and document.chunk is not None):
+            moved[index] = (len(kept) + 1, 0)
+            kept.append(buffer)
+            continue
+        moved[index] = (0, _append(binary, buffer_bytes(document, index, buffer, read)[: int(buffer["byteLength"])]))
+    for view in objects(tree, "bufferViews"):
+        for each in [view, *_compressed(view)]:
+            new, offset = moved[each["buffer"]]
+            each["buffer"] = new
+            if offset:
+                each["byteOffset"] = each.get("byteOffset", 0) + offset
+    _embed_images(tree, binary, read, embeds_files=embeds_images)
+    if binary or kept:
+        tree["buffers"] = [{"byteLength": len(binary)}, *kept]
+    return _glb(tree, bytes(binary))
+
+
+def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: Read) -> bytes:
+    """Return the bytes of a buffer, which may be more than its `byteLength`.
+
+    Raises:
+        BrokenError, references.UnusableError: there are none.
+    """
+    uri = buffer.get("uri")
+    if isinstance(uri, str):
+        return uri_bytes(uri, read)
+    if uri is not None:
+        raise BrokenError("its uri is no text")
+    if index == 0 and document.chunk is not None:
+        return document.chunk
+    raise BrokenError("has no uri, and there is no binary chunk for it")
+
+
+def _compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what of a buffer view's extensions refers to a buffer."""
+    extensions = view.get("extensions")
+    found = [extensions.get(name) for name in _MESHOPT] if isinstance(extensions, dict) else []
+    return [each for each in found if isinstance(each, dict) and "buffer" in each]
+
+
+def _append(binary: bytearray, data: bytes) -> int:
+    """Append `data` at the next multiple of 8, so that whatever was aligned stays so, and return where it begins."""
+    binary += bytes(-len(binary) % 8)
+    offset = len(binary)
+    binary += data
+    return offset
+
+
+def _embed_images(tree: dict[str, Any], binary: bytearray, read: Read, *, embeds_files: bool) -> None:
+    views = tree.get("bufferViews", [])
+    placed: dict[bytes, int] = {}
+    for image in objects(tree, "images"):
+        uri = image.get("uri")
+        if not isinstance(uri, str) or not (embeds_files or uri.startswith("data:")):
+            continue
+        data = uri_bytes(uri, read)
+        if data not in placed:
+            placed[data] = len(views)
+            views.append({"buffer": 0, "byteOffset": _append(binary, data), "byteLength": len(data)})
+        del image["uri"]
+        image["bufferView"] = placed[data]
+        image["mimeType"] = media_type(data) or image.get("mimeType", "image/png")
+    if views:
+        tree["bufferViews"] = views
+
+
+def _glb(tree: dict[str, Any], binary: bytes) -> bytes:
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    chunks = [struct.pack("<II", len(text), _JSON_CHUNK), text]
+    if binary:
+        binary += bytes(-len(binary) % 4)
+        chunks += [struct.pack("<II", len(binary), _BIN_CHUNK), binary]
+    return struct.pack("<III", _GLB_MAGIC, 2, 12 + sum(map(len, chunks))) + b"".join(chunks)
+
+
+def _parsed_glb(data: bytes) -> Document:
+    """Read the binary container (§4.4)."""
+    if len(data) < 20:
+        raise BrokenError(f"the GLB ends within its header, after {len(data)} bytes")
+    _, version, length = struct.unpack_from("<III", data)
+    if version != 2:
+        raise BrokenError(f"is GLB version {version}; only 2 is known")
+    if length > len(data):
+        raise BrokenError(f"the GLB should have {length:,} bytes, and has {len(data):,}")
+    document = Document({})
+    if length < len(data):
+        document.warnings.append(f"{len(data) - length:,} bytes after the end of the GLB")
+    at, number = 12, 0
+    while at < length:
+        if at + 8 > length:
+            raise BrokenError(f"chunk {number} of the GLB ends within its header")
+        size, kind = struct.unpack_from("<II", data, at)
+        if at + 8 + size > length:
+            raise BrokenError(f"chunk {number} of the GLB has {size:,} bytes, and {length - at - 8:,} are left")
+        content = data[at + 8 : at + 8 + size]
+        if (number == 0) != (kind == _JSON_CHUNK):
+            raise BrokenError(f"chunk {number} of the GLB is {'not ' if number == 0 else ''}JSON")
+        if number == 0:
+            document.tree = _parsed_json(content)
+        elif number == 1 and kind == _BIN_CHUNK:
+            document.chunk = content
+        at, number = at + 8 + size + -size % 4, number + 1
+    return document
+
+
+def _parsed_json(data: bytes) -> dict[str, Any]:
+    def refuse(constant: str) -> NoReturn:
+        raise BrokenError(f"{constant} is not JSON")
+
+    def number(text: str) -> float:
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise BrokenError(f"the number {text[:40]} is too large")
+        return value
+
+    try:
+        tree = json.loads(data.decode("utf-8-sig"), parse_constant=refuse, parse_float=number)
+    except UnicodeDecodeError as error:
+        raise BrokenError(f"invalid UTF-8 at byte offset {error.start} of the JSON") from None
+    except json.JSONDecodeError as error:
+        raise BrokenError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise BrokenError("nested too deep") from None
+    except ValueError as error:
+        raise BrokenError(str(error)) from None
+    if not isinstance(tree, dict):
+        raise BrokenError("the JSON is no object")
+    return tree
+
+
+def _data_uri_bytes(uri: str) -> bytes:
+    head, comma, body = uri.partition(",")
+    if not comma:
+        raise BrokenError("its data URI has no comma")
+    try:
+        return base64.b64decode(unquote(body), validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
+    except (binascii.Error, ValueError) as error:
+        raise BrokenError(f"its data URI is damaged: {error}") from None

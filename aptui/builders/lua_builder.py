@@ -1,0 +1,170 @@
+"""The `lua` builder: checks the syntax of Lua scripts, and writes them as they are or as bytecode.
+
+Bytecode comes from a `luac` program where there is one, else from the Lua that the package lupa carries; both run nothing of the script.
+Bytecode is that of one version of Lua, one width of pointers and numbers, one byte order: name the version that the game has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+from aptui.builders import lfs
+from aptui.builders.needs import EXTRA, MissingError, found_program, has_library, library, program_digest, run
+from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+
+LUA_ASSET_TYPE = UUID("a90d3e52-7c14-5f6b-92e8-05d4c7b1fa07")
+"""Asset type of a script as it was written."""
+
+BYTECODE_ASSET_TYPE = UUID("f2386b0c-d95e-5147-b3a6-6e91d80c2b08")
+"""Asset type of bytecode."""
+
+_MODULES = {
+    "5.1": "lupa.lua51",
+    "5.2": "lupa.lua52",
+    "5.3": "lupa.lua53",
+    "5.4": "lupa.lua54",
+    "5.5": "lupa.lua55",
+    "luajit": "lupa.luajit21",
+}
+_SIGNATURE = b"\x1bLua"
+_PLACE = re.compile(r"^(?:[^:]*luac[^:]*: )?(?P<file>.*?):(?P<line>\d+): (?P<text>.*)$", re.DOTALL)
+
+_LOAD = """
+local compile = loadstring or load
+return function(text, name, how, is_dumped)
+  local script, message = compile(text, name)
+  if not script then return nil, message end
+  if is_dumped then return string.dump(script, how) end
+  return ""
+end
+"""
+
+
+class _BrokenError(Exception):
+    """The script does not compile; `line` is 0 where nobody knows it."""
+
+    def __init__(self, what: str, line: int = 0) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+class LuaBuilder:
+    """Checks or compiles a script; a broken one fails as `file.lua:12: what is wrong`."""
+
+    name: ClassVar[str] = "lua"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.lua",)
+    analysis_fingerprint: ClassVar[str] = library_versions("lupa")
+    params_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "compile": {
+                "enum": ["auto", "bytecode", "check"],
+                "default": "auto",
+                "description": "check: the product is a copy; auto: bytecode where there is a luac program, else check",
+            },
+            "version": {"enum": [*_MODULES], "default": "5.4", "description": "of the language"},
+            "luac": {
+                "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
+                "default": None,
+                "description": "the compiler, by name or path; luac of that version unless given",
+            },
+            "strip": {"type": "boolean", "default": False, "description": "leave names and lines out of bytecode"},
+        },
+    }
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform; the compiler is part of its fingerprint."""
+        response = one_job_per_platform(request, self.name, self.params_schema)
+        for job in response.jobs:
+            options = checked(self.params_schema, request.params_for(job.platform))
+            job.additional_fingerprint = f"{self.analysis_fingerprint}, {program_digest(_compiler(options))}"
+        return response
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Check the source and write its one product, named as the source."""
+        try:
+            options = checked(self.params_schema, request.params)
+            data = request.read_source()
+            if lfs.is_pointer(data):
+                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            product, asset_type = _product(data, options, request)
+        except _BrokenError as error:
+            place = f"{request.source}:{error.line}" if error.line else request.source
+            return ProcessJobResponse(error=f"{place}: {one_line(error)}")
+        except (ParamError, MissingError, OSError) as error:
+            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
+        name = os.path.basename(request.source)
+        with open(request.product_path(name), "wb") as file:
+            file.write(product)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, asset_type)])
+
+
+def can_compile() -> bool:
+    """Return whether scripts can be checked here at all."""
+    return has_library("lupa") or bool(_compiler({"luac": None, "version": "5.4"}))
+
+
+def _compiler(options: Mapping[str, Any]) -> str:
+    """Return the path of the `luac` program that the parameters name, "" for none."""
+    version = options["version"]
+    if version == "luajit" and not options["luac"]:
+        return ""
+    return found_program(options["luac"], (f"luac{version}", f"luac{version.replace('.', '')}"))
+
+
+def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, UUID]:
+    """Return (bytes, asset type) of the product."""
+    if data.startswith(_SIGNATURE):
+        raise _BrokenError("is bytecode already, not a script")
+    compiler = _compiler(options)
+    if options["luac"] and not compiler:
+        raise MissingError(f"needs the program '{options['luac']}', which the parameter 'luac' names and nobody finds")
+    is_bytecode = options["compile"] == "bytecode" or (options["compile"] == "auto" and bool(compiler))
+    if compiler and (is_bytecode or not has_library("lupa")):
+        made = _by_program(compiler, options, request, is_dumped=is_bytecode)
+    elif has_library("lupa"):
+        made = _by_library(data, options, request, is_dumped=is_bytecode)
+    else:
+        raise MissingError(f"needs the Python package 'lupa' ({EXTRA}), or a program: install the package lua{options['version']}")
+    return (made, BYTECODE_ASSET_TYPE) if is_bytecode else (data, LUA_ASSET_TYPE)
+
+
+def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
+    lupa = library(_MODULES[options["version"]], "lupa")
+    runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False, unpack_returned_tuples=True)
+    compile_ = runtime.execute(_LOAD)
+    # A first line for the shell is the business of the program `lua`; its end stays, so that lines count as they do in the file.
+    text = re.sub(rb"\A(?:\xef\xbb\xbf)?#[^\r\n]*", b"", data).removeprefix(b"\xef\xbb\xbf")
+    # LuaJIT orders constant tables by chance unless it is told `d`.
+    how = (b"sd" if options["strip"] else b"d") if options["version"] == "luajit" else options["strip"]
+    made = compile_(text, b"=" + os.fsencode(request.source), how, is_dumped)
+    if isinstance(made, tuple):
+        raise _broken(made[1].decode("utf-8", "replace"))
+    return bytes(made)
+
+
+def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
+    product = os.path.join(request.temp_dir, "luac.out")
+    mode = ["-o", product, *(["-s"] if options["strip"] else [])] if is_dumped else ["-p"]
+    # A relative name, as it becomes part of the bytecode; `./` keeps one from being taken for an option.
+    source = f"./{request.source}" if request.source.startswith("-") else request.source
+    ended = run([compiler, *mode, "--", source], request.scan_folder)
+    if ended.status != 0:
+        raise _broken(ended.output.strip())
+    if not is_dumped:
+        return b""
+    with open(product, "rb") as file:
+        return file.read()
+
+
+def _broken(message: str) -> _BrokenError:
+    # Lua shortens long names in its messages, so that only the line is of use.
+    match = _PLACE.match(message)
+    return _BrokenError(match["text"], int(match["line"])) if match else _BrokenError(message or "does not compile")

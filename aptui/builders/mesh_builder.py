@@ -1,0 +1,307 @@
+"""The `mesh` builder: OBJ, STL, PLY and OFF become GLB, scaled and turned upright; models that are glTF already have the `gltf` builder.
+
+Reading and writing are trimesh's. It passes over mistakes and missing files, so that OBJ is checked line by line before, and what the
+others promise in their headers is held against what came out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Mapping
+from functools import partial
+from io import BytesIO
+from typing import Any, ClassVar
+from uuid import UUID
+
+from aptui.builders import lfs, obj_file
+from aptui.builders.needs import MissingError, library
+from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.references import UnusableError, declared, placed, read
+from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+
+GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
+"""Asset type of every product of this builder: a model in one binary file, as the `gltf` builder makes."""
+
+_STL_HEADER_BYTES = 84
+_STL_TRIANGLE_BYTES = 50
+_PLY_COUNT = re.compile(rb"^element[ \t]+(vertex|face)[ \t]+(\d+)", re.MULTILINE)
+_PLY_TEXTURE = re.compile(rb"^comment[ \t]+TextureFile[ \t]+(\S.*?)\s*$", re.MULTILINE | re.IGNORECASE)
+_PLY_END = re.compile(rb"^end_header\r?\n", re.MULTILINE)
+_ALL_MATERIALS = "\x00materials"
+"""The name under which trimesh is given all material files of an OBJ as one."""
+
+
+class _BrokenError(Exception):
+    """The model cannot be used; `line` is 0 where there is none."""
+
+    def __init__(self, what: str, line: int = 0) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+class MeshBuilder:
+    """Makes `<stem>.glb` of a model; a broken OBJ fails as `rock.obj:12: what is wrong`."""
+
+    name: ClassVar[str] = "mesh"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.obj", "*.stl", "*.ply", "*.off")
+    # Textures are written by Pillow.
+    analysis_fingerprint: ClassVar[str] = library_versions("trimesh", "numpy", "Pillow")
+    params_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "scale": {"type": "number", "minimum": 1e-6, "maximum": 1e6, "default": 1, "description": "glTF counts in metres"},
+            "up_axis": {"enum": ["y", "z"], "default": "y", "description": "of the source; z is turned to glTF's y"},
+            "merge_vertices": {"type": "boolean", "default": True, "description": "those that are equal in all respects"},
+            "normals": {
+                "enum": ["keep", "smooth", "none"],
+                "default": "keep",
+                "description": "smooth: made anew, one for each place; none: left out, for flat faces",
+            },
+        },
+    }
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform; material files and their textures are source dependencies, also the missing ones."""
+        response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
+        if response.result is Result.SUCCESS:
+            response.source_dependencies = declared(request.scan_folder, _named_files(request))
+        return response
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Read the source, change it as wished, and write its one product."""
+        try:
+            options = checked(self.params_schema, request.params)
+            data = request.read_source()
+            if lfs.is_pointer(data):
+                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            trimesh = library("trimesh")
+            scene = _loaded(trimesh, data, request)
+            request.check_cancelled()
+            product = _converted(scene, options, request)
+        except (_BrokenError, obj_file.BrokenError) as error:
+            place = f"{request.source}:{error.line}" if error.line else request.source
+            return ProcessJobResponse(error=f"{place}: {one_line(error)}")
+        except (MissingError, ParamError, UnusableError, OSError) as error:
+            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
+        name = f"{request.stem}.glb"
+        with open(request.product_path(name), "wb") as file:
+            file.write(product)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, GLB_ASSET_TYPE)])
+
+
+class _Files:
+    """Gives trimesh the files that a model names, relative to the scan folder; it asks by `get` and `[]`."""
+
+    def __init__(self, request: ProcessJobRequest, materials: str) -> None:
+        self._request = request
+        self._materials = materials
+
+    def get(self, name: str) -> bytes:
+        """Return the bytes of the file `name`."""
+        if name == _ALL_MATERIALS:
+            return self._materials.encode()
+        return read(self._request.scan_folder, name if self._materials else placed(self._request.source, name))
+
+    __getitem__ = get
+
+
+def _kind(source: str) -> str:
+    return os.path.splitext(source)[1].lower()
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _named_files(request: CreateJobsRequest) -> list[str]:
+    """Return the files that the source names, and those that they name, relative to the scan folder."""
+    kind = _kind(request.source)
+    if kind not in (".obj", ".ply"):
+        return []
+    try:
+        data = request.read_source()
+    except OSError:
+        return []
+    if kind == ".ply":
+        return [placed(request.source, _text(name)) for name in _PLY_TEXTURE.findall(data[: _end_of_header(data)])]
+    found = []
+    for path in (placed(request.source, name) for name in obj_file.libraries(_text(data))):
+        found.append(path)
+        try:
+            text = _text(read(request.scan_folder, path))
+        except UnusableError:
+            continue
+        found += [placed(path, name) for name in obj_file.textures(text)]
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------------- reading
+
+
+def _loaded(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
+    """Return the scene that trimesh reads, with triangles in it."""
+    kind = _kind(request.source)
+    if not data:
+        raise _BrokenError("the file is empty")
+    materials = ""
+    if kind == ".obj":
+        data, materials = _prepared_obj(_text(data), request)
+    elif kind == ".stl":
+        _check_stl(data)
+    elif kind == ".ply":
+        _check_ply(data)
+    if kind.removeprefix(".") not in trimesh.available_formats():
+        raise _BrokenError(f"trimesh reads no '{kind}' here")
+    try:
+        scene = trimesh.load_scene(BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials), process=False)
+    except Exception as error:  # noqa: BLE001 -- trimesh's readers raise whatever damaged bytes lead them to
+        raise _BrokenError(f"damaged model: {one_line(error)}") from None
+    meshes = {name: mesh for name, mesh in scene.geometry.items() if len(getattr(mesh, "faces", ()))}
+    if not meshes:
+        raise _BrokenError("holds no triangles")
+    for mesh in meshes.values():
+        _check_mesh(mesh)
+    if kind == ".ply":
+        _check_ply_counts(data, meshes)
+    return trimesh.Scene({name if len(meshes) > 1 else request.stem: mesh for name, mesh in meshes.items()})
+
+
+def _prepared_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
+    """Return a checked OBJ that names one material file, and that file, made of all and with textures by their place."""
+    outline = obj_file.outlined(text)
+    if not outline.face_count:
+        raise _BrokenError("holds no faces")
+    parts, names, is_complete = [], set(), True
+    for path in (placed(request.source, name) for name in outline.libraries):
+        try:
+            found = _text(read(request.scan_folder, path))
+        except UnusableError as error:
+            request.log.warning(f"{request.source}: materials: {error}")
+            is_complete = False
+            continue
+        names |= obj_file.material_names(found)
+        parts.append(obj_file.with_textures(found, partial(placed, path)))
+        _warn_of_textures(found, path, request)
+    if is_complete:
+        for name, line in outline.materials.items():
+            if outline.libraries and name not in names:
+                request.log.warning(f"{request.source}:{line}: material '{name}' is in no material file")
+    text = re.sub(r"^[ \t]*mtllib[ \t].*$", "", text, flags=re.MULTILINE)
+    materials = "\n".join(parts)
+    return (f"mtllib {_ALL_MATERIALS}\n{text}" if materials else text).encode(), materials
+
+
+def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest) -> None:
+    """Warn of pictures that are missing or damaged; trimesh makes a mesh without them."""
+    from PIL import Image
+
+    for name in obj_file.textures(materials):
+        picture = placed(path, name)
+        try:
+            Image.open(BytesIO(read(request.scan_folder, picture))).load()
+        except UnusableError as error:
+            request.log.warning(f"{path}: texture: {error}")
+        except Exception as error:  # noqa: BLE001 -- Pillow's decoders raise whatever damaged bytes lead them to
+            request.log.warning(f"{path}: texture: '{picture}' is damaged: {one_line(type(error).__name__)}")
+
+
+def _check_stl(data: bytes) -> None:
+    """Refuse a binary STL that ends before its triangles do; one in text begins with `solid`, as some binary ones do."""
+    count = struct.unpack_from("<I", data, 80)[0] if len(data) >= _STL_HEADER_BYTES else 0
+    needed = _STL_HEADER_BYTES + _STL_TRIANGLE_BYTES * count
+    if data.lstrip().startswith(b"solid") and (b"facet" in data[:1024] or len(data) < needed):
+        if b"endsolid" not in data[-1024:]:
+            raise _BrokenError("ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
+    elif len(data) < needed or not count:
+        raise _BrokenError(f"should have {needed:,} bytes for {count:,} triangles, and has {len(data):,}")
+
+
+def _end_of_header(data: bytes) -> int:
+    match = _PLY_END.search(data)
+    return match.end() if match else len(data)
+
+
+def _check_ply(data: bytes) -> None:
+    if not data.startswith(b"ply"):
+        raise _BrokenError("does not begin with 'ply'", 1)
+    if not _PLY_END.search(data):
+        raise _BrokenError("its header has no 'end_header'")
+
+
+def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
+    """Refuse a PLY of which less came than its header promises; polygons become more triangles."""
+    promised = {kind.decode(): int(count) for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)])}
+    for kind, found in (("vertex", "vertices"), ("face", "faces")):
+        count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
+        if count < promised.get(kind, 0):
+            raise _BrokenError(f"promises {promised[kind]:,} {found}, and has {count:,}")
+
+
+def _check_mesh(mesh: Any) -> None:
+    import numpy as np
+
+    if not np.isfinite(mesh.vertices).all():
+        raise _BrokenError(f"vertex {int(np.argmin(np.isfinite(mesh.vertices).all(axis=1)))} is not a finite number")
+    if int(mesh.faces.min()) < 0 or int(mesh.faces.max()) >= len(mesh.vertices):
+        wrong = (mesh.faces < 0) | (mesh.faces >= len(mesh.vertices))
+        face = int(np.argmax(wrong.any(axis=1)))
+        raise _BrokenError(f"face {face:,} refers to a vertex that is not there, there are {len(mesh.vertices):,}")
+
+
+# ---------------------------------------------------------------------------------------------------------------- changing
+
+
+def _converted(scene: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> bytes:
+    """Return `scene` as GLB."""
+    trimesh = library("trimesh")
+    meshes = {}
+    for name, mesh in scene.geometry.items():
+        request.check_cancelled()
+        meshes[name] = _changed(trimesh, mesh, options)
+    # None: of those meshes that were given some.
+    product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
+    return product
+
+
+def _changed(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
+    import numpy as np
+
+    if options["merge_vertices"]:
+        mesh.merge_vertices(merge_norm=options["normals"] != "keep")
+    normals = None
+    if options["normals"] == "smooth":
+        normals = _smooth_normals(mesh)
+    elif options["normals"] == "keep" and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- as trimesh's own writer asks
+        normals = np.array(mesh.vertex_normals)
+    turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options["up_axis"] == "z" else np.eye(3), dtype="float64")
+    # A new mesh: one whose vertices change keeps normals that are not right any more.
+    return trimesh.Trimesh(
+        vertices=mesh.vertices @ turn.T * float(options["scale"]),
+        faces=mesh.faces,
+        vertex_normals=None if normals is None else normals @ turn.T,
+        visual=mesh.visual,
+        process=False,
+    )
+
+
+def _smooth_normals(mesh: Any) -> Any:
+    """Return normals that are equal where vertices lie in one place, each face counted by its area."""
+    import numpy as np
+
+    _, places = np.unique(mesh.vertices, axis=0, return_inverse=True)
+    places = places.reshape(-1)
+    corners = mesh.vertices[mesh.faces]
+    across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    sums = np.zeros((int(places.max()) + 1, 3))
+    for corner in range(3):
+        np.add.at(sums, places[mesh.faces[:, corner]], across)
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    sums = np.where(lengths > 0, sums / np.where(lengths > 0, lengths, 1), [0.0, 1.0, 0.0])
+    return sums[places]

@@ -1,0 +1,134 @@
+"""What some builders need beyond the base installation: Python packages of the extra `builders`, and programs.
+
+Both are looked for when a job runs, never at import, so that a worker that meets no such source pays nothing, and a missing one fails its
+jobs with the way to get it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aptui.builders.params import one_line
+
+EXTRA = "pip install 'aptui[builders]'"
+
+MOST_OUTPUT_CHARACTERS = 1_000_000
+
+
+class MissingError(Exception):
+    """A package or program is not there; the text is one line that says how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended: its status (negative: the signal) and what it printed, both streams together."""
+
+    status: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A line of a compiler's output."""
+
+    is_error: bool
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+def library(module: str, distribution: str = "") -> Any:
+    """Return the imported `module` of an optional package.
+
+    Raises:
+        MissingError: it is not installed, or cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = distribution or module
+        if isinstance(error, ModuleNotFoundError) and error.name in (None, module, module.partition(".")[0]):
+            raise MissingError(f"needs the Python package '{name}', which is not installed: {EXTRA}") from None
+        raise MissingError(f"needs the Python package '{name}', which cannot be imported ({one_line(error)}): {EXTRA}") from None
+
+
+def has_library(module: str) -> bool:
+    """Return whether the package of `module` seems to be installed, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def found_program(wished: str | None, names: Iterable[str]) -> str:
+    """Return the absolute path of the `wished` program (a name in PATH, or a path), else of the first of `names`; "" for none."""
+    for name in [wished] if wished else names:
+        if path := shutil.which(os.path.expanduser(name)):
+            return os.path.abspath(path)
+    return ""
+
+
+def program_digest(path: str) -> str:
+    """Return `name digest` of a program, to stand in fingerprints; "none" for no path."""
+    if not path:
+        return "none"
+    try:
+        found = os.stat(path)
+        key = path, found.st_size, found.st_mtime_ns
+        if key not in _digests:
+            with open(path, "rb") as file:
+                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError:
+        return f"{os.path.basename(path)} unreadable"
+    return f"{os.path.basename(path)} {_digests[key]}"
+
+
+_digests: dict[tuple[str, int, int], str] = {}
+
+
+def run(arguments: Sequence[str], folder: str) -> Ended:
+    """Run a program in `folder` until it ends; its messages are in English.
+
+    Raises:
+        MissingError: it cannot be started.
+    """
+    try:
+        ended = subprocess.run(
+            arguments,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise MissingError(f"cannot start '{os.path.basename(arguments[0])}': {error.strerror}") from None
+    return Ended(ended.returncode, ended.stdout[:MOST_OUTPUT_CHARACTERS].decode("utf-8", "replace"))
+
+
+def messages(output: str, pattern: re.Pattern[str]) -> list[Message]:
+    """Return the lines of `output` that match `pattern`, which has the groups `kind`, `text` and maybe `file` and `line`; each once."""
+    found = []
+    for match in map(pattern.match, output.splitlines()):
+        if match:
+            groups = match.groupdict()
+            place = [part for part in (groups.get("file"), groups.get("line")) if part]
+            found.append(Message("error" in (groups.get("kind") or "error").lower(), ":".join(place), one_line(groups["text"])))
+    return list(dict.fromkeys(found))
+
+
+def summed_up(errors: Sequence[str]) -> str:
+    """Return the first of `errors` in one line, and how many more there are."""
+    return f"{errors[0]} (and {len(errors) - 1} more)" if len(errors) > 1 else errors[0]

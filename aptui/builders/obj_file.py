@@ -1,0 +1,158 @@
+"""Wavefront OBJ and MTL as text: what they name, and whether their lines are right; meshes are made elsewhere.
+
+Readers of OBJ pass over what they do not understand, and leave out what is missing; who made the file wants to know its line.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+_LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
+_OPTION = re.compile(
+    r"-(?:blendu|blendv|bm|boost|cc|clamp|imfchan|texres|type)\s+\S+\s+|-mm\s+\S+\s+\S+\s+|-[ost](?:\s+[-+.\deE]+){1,3}\s+",
+    re.IGNORECASE,
+)
+_TEXTURE = re.compile(r"^\s*(map_\w+|bump|disp|decal|refl|norm)\s+(\S.*?)\s*$", re.IGNORECASE)
+_FEWEST = {"v": 3, "vt": 1, "vn": 3}
+_KINDS = {"v": "vertices", "vt": "texture coordinates", "vn": "normals"}
+
+
+class BrokenError(Exception):
+    """A line is wrong; `line` counts from 1."""
+
+    def __init__(self, what: str, line: int) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Outline:
+    """What a right OBJ holds. `materials` are those used {name: line}, `libraries` the files that `mtllib` names."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_FEWEST, 0))
+    face_count: int = 0
+    libraries: list[str] = field(default_factory=list)
+    materials: dict[str, int] = field(default_factory=dict)
+
+
+def libraries(text: str) -> list[str]:
+    """Return the material files that `text` names, each once."""
+    found = [name for words in re.findall(r"^[ \t]*mtllib[ \t]+(\S.*?)\s*$", text, re.MULTILINE) for name in _named(words)]
+    return list(dict.fromkeys(found))
+
+
+def textures(text: str) -> list[str]:
+    """Return the pictures that the material file `text` names, each once."""
+    return list(dict.fromkeys(path for _, path in _texture_lines(text)))
+
+
+def material_names(text: str) -> set[str]:
+    """Return the materials that the material file `text` defines."""
+    return {" ".join(line.split()[1:]) for line in text.splitlines() if line.split()[:1] == ["newmtl"]}
+
+
+def with_textures(text: str, renamed: Callable[[str], str]) -> str:
+    """Return the material file `text` with its pictures renamed, and without the options before them, which few readers know."""
+    lines = []
+    for line in text.splitlines():
+        match = _TEXTURE.match(line)
+        lines.append(f"{match[1]} {renamed(_without_options(match[2]))}" if match else line)
+    return "\n".join(lines) + "\n"
+
+
+def outlined(text: str) -> Outline:
+    """Return what `text` holds.
+
+    Raises:
+        BrokenError: a vertex without its numbers, a face that refers to what is not there.
+    """
+    outline = Outline(libraries=libraries(text))
+    highest: dict[str, tuple[int, int]] = {}
+    for number, line in _lines(text):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        match words[0]:
+            case "v" | "vt" | "vn":
+                _check_numbers(words, number)
+                outline.counts[words[0]] += 1
+            case "f":
+                _check_face(words[1:], outline.counts, highest, number)
+                outline.face_count += 1
+            case "usemtl":
+                outline.materials.setdefault(" ".join(words[1:]), number)
+            case _:
+                pass
+    for kind, (value, number) in highest.items():
+        if value > outline.counts[kind]:
+            raise BrokenError(f"the face refers to {value:,}, and there are {outline.counts[kind]:,} {_KINDS[kind]}", number)
+    return outline
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    r"""Yield (number, line), lines that end in `\` put together."""
+    begun, first = "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.rstrip("\r").endswith("\\"):
+            first = first or number
+            begun += line.rstrip("\r")[:-1] + " "
+        else:
+            yield first or number, begun + line
+            begun, first = "", 0
+    if begun:
+        yield first, begun
+
+
+def _check_numbers(words: list[str], number: int) -> None:
+    if len(words) <= _FEWEST[words[0]]:
+        raise BrokenError(f"'{words[0]}' needs {_FEWEST[words[0]]} numbers, and has {len(words) - 1}", number)
+    for word in words[1:]:
+        try:
+            is_number = math.isfinite(float(word))
+        except ValueError:
+            is_number = False
+        if not is_number and not word.startswith("#"):
+            raise BrokenError(f"'{words[0]}' has {word!r} for a number", number)
+        if not is_number:
+            break
+
+
+def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, tuple[int, int]], number: int) -> None:
+    corners = corners[: next((at for at, corner in enumerate(corners) if corner.startswith("#")), len(corners))]
+    if len(corners) < 3:
+        raise BrokenError(f"a face needs 3 corners, and has {len(corners)}", number)
+    for corner in corners:
+        parts = corner.split("/")
+        if len(parts) > 3 or not parts[0]:
+            raise BrokenError(f"{corner!r} is no corner of a face", number)
+        for kind, part in zip(_FEWEST, parts, strict=False):
+            if not part:
+                continue
+            try:
+                value = int(part)
+            except ValueError:
+                raise BrokenError(f"{corner!r} is no corner of a face", number) from None
+            if value == 0 or -value > counts[kind]:
+                raise BrokenError(f"the face refers to {value:,}, and there are {counts[kind]:,} {_KINDS[kind]} before it", number)
+            if value > highest.get(kind, (0, 0))[0]:
+                highest[kind] = value, number
+
+
+def _named(words: str) -> list[str]:
+    """Return the names after `mtllib`: several, or one with blanks in it."""
+    return _LIBRARIES.findall(words) or [words]
+
+
+def _texture_lines(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        if (match := _TEXTURE.match(line)) and (path := _without_options(match[2])):
+            yield match[1], path
+
+
+def _without_options(words: str) -> str:
+    while match := _OPTION.match(words):
+        words = words[match.end() :]
+    return words

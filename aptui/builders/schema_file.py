@@ -1,0 +1,68 @@
+"""JSON Schema files of a project: reading one and holding data against it, without ever fetching anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aptui.builders.params import one_line
+from aptui.builders.references import UnusableError, read
+
+_LONGEST_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What is wrong with the value at `path`, a way of keys and indices from the root."""
+
+    path: tuple[str | int, ...]
+    what: str
+
+
+class SchemaFile:
+    """The schema at `path`, relative to the scan folder; of the draft that its `$schema` names, else 2020-12.
+
+    Raises:
+        UnusableError: it is missing, no JSON, or no schema.
+    """
+
+    def __init__(self, scan_folder: str, path: str) -> None:
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import validator_for
+        from jsonschema_specifications import REGISTRY
+
+        self.path = path
+        try:
+            schema = json.loads(read(scan_folder, path).decode("utf-8-sig"))
+            kind = validator_for(schema, default=Draft202012Validator)
+            kind.check_schema(schema)
+        except json.JSONDecodeError as error:
+            raise UnusableError(f"the schema {path}:{error.lineno}:{error.colno}: {error.msg}") from None
+        except SchemaError as error:
+            raise UnusableError(f"the schema {path}: {error.json_path}: {_short(error.message)}") from None
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise UnusableError(f"the schema {path}: {one_line(error)}") from None
+        # An explicit registry: the default one would fetch what `$ref` names.
+        self._validator = kind(schema, registry=REGISTRY)
+
+    def violations(self, value: Any) -> Sequence[Violation]:
+        """Return what is wrong with `value`, in the order of its places.
+
+        Raises:
+            UnusableError: the schema refers to one that is not in it.
+        """
+        from referencing.exceptions import Unresolvable
+
+        try:
+            found = [Violation(tuple(error.absolute_path), _short(error.message)) for error in self._validator.iter_errors(value)]
+        except Unresolvable as error:
+            raise UnusableError(f"the schema {self.path}: refers to {error.ref!r}, which is not in it") from None
+        return sorted(found, key=lambda each: ([(isinstance(step, str), str(step).rjust(12)) for step in each.path], each.what))
+
+
+def _short(text: str) -> str:
+    text = one_line(text)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"

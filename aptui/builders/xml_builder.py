@@ -1,0 +1,223 @@
+"""The `xml` builder: checks that XML is well-formed, and writes it as it is or without what only people need.
+
+Expat does the reading, and never more than that: no DTD is fetched, and a document that declares entities is refused, as a few lines of
+them expand to gigabytes or to files of the host (CWE-776, CWE-611). What is written are slices of the source, so that entities, CDATA,
+attribute quotes and the encoding come out as they went in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from uuid import UUID
+from xml.parsers import expat
+
+from aptui.builders import lfs
+from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
+from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+
+if TYPE_CHECKING:
+    from xml.parsers.expat import XMLParserType
+
+XML_ASSET_TYPE = UUID("6e2b9d47-1c85-5a3e-b7f0-93d1a8c40e05")
+"""Asset type of every product of this builder: an XML document."""
+
+_BLANKS = " \t\r\n"
+
+
+class _RefusedError(Exception):
+    """The document holds what is not accepted; `place` is `line:column`."""
+
+    def __init__(self, what: str, place: str) -> None:
+        super().__init__(what)
+        self.place = place
+
+
+class XmlBuilder:
+    """Checks XML; a broken file fails as `file.xml:12:5: what is wrong`."""
+
+    name: ClassVar[str] = "xml"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.xml",)
+    analysis_fingerprint: ClassVar[str] = "1"
+    params_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "output": {
+                "enum": ["copy", "min"],
+                "default": "copy",
+                "description": "min: without comments, and without the blanks between elements",
+            },
+            "dtd": {
+                "enum": ["allow", "forbid"],
+                "default": "allow",
+                "description": "a document type declaration; entities in it are refused in any case",
+            },
+        },
+    }
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform."""
+        return one_job_per_platform(request, self.name, self.params_schema)
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Check the source and write its one product, named as the source."""
+        try:
+            options = checked(self.params_schema, request.params)
+            data = request.read_source()
+        except (ParamError, OSError) as error:
+            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
+        if lfs.is_pointer(data):
+            return ProcessJobResponse(error=lfs.pointer_error(request.source))
+        reading = _Reading(is_dtd_forbidden=options["dtd"] == "forbid")
+        try:
+            reading.read(data)
+        except _RefusedError as error:
+            return ProcessJobResponse(error=f"{request.source}:{error.place}: {error}")
+        except expat.ExpatError as error:
+            what = expat.ErrorString(error.code) or "not XML"
+            return ProcessJobResponse(error=f"{request.source}:{error.lineno}:{error.offset + 1}: {what}")
+        except (LookupError, ValueError) as error:
+            return ProcessJobResponse(error=f"{request.source}:1:1: {one_line(error)}")
+        name = os.path.basename(request.source)
+        with open(request.product_path(name), "wb") as file:
+            file.write(_without(data, reading.needless) if options["output"] == "min" else data)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, XML_ASSET_TYPE)])
+
+
+class _Element:
+    """An open element. `blanks` are its texts of blanks alone, needless if it holds elements and no other text."""
+
+    def __init__(self, *, is_preserved: bool) -> None:
+        self.is_preserved = is_preserved
+        self.has_text = False
+        self.has_children = False
+        self.blanks: list[tuple[int, int]] = []
+
+
+class _Reading:
+    """One pass of expat over a document; `needless` are the (start, end) of bytes that mean nothing to programs.
+
+    Expat tells where each event begins; it ends where the next one does.
+    """
+
+    def __init__(self, *, is_dtd_forbidden: bool) -> None:
+        self.needless: list[tuple[int, int]] = []
+        self._open = [_Element(is_preserved=False)]
+        self._data = self._comment_end = b""
+        self._pending = ""
+        self._start = 0
+        self._is_in_cdata = False
+        self._is_in_dtd = False
+        self._is_dtd_forbidden = is_dtd_forbidden
+        self._parser = self._made_parser()
+
+    def read(self, data: bytes) -> None:
+        """Read all of `data`.
+
+        Raises:
+            _RefusedError, expat.ExpatError: it is not accepted, or not XML.
+        """
+        self._data = data
+        self._comment_end = "-->".encode(_encoding(data))
+        self._parser.Parse(data, True)
+        self._end_pending(len(data))
+
+    def _made_parser(self) -> XMLParserType:
+        parser = expat.ParserCreate()
+        parser.ordered_attributes = True
+        parser.StartElementHandler = self._on_start
+        parser.EndElementHandler = self._on_end
+        parser.CharacterDataHandler = self._on_text
+        parser.CommentHandler = self._on_comment
+        parser.StartCdataSectionHandler = lambda: self._on_cdata(is_in=True)
+        parser.EndCdataSectionHandler = lambda: self._on_cdata(is_in=False)
+        parser.StartDoctypeDeclHandler = self._on_doctype
+        parser.EndDoctypeDeclHandler = self._on_doctype_end
+        parser.EntityDeclHandler = self._on_entity
+        parser.ProcessingInstructionHandler = self._on_other
+        parser.SkippedEntityHandler = self._on_reference
+        parser.XmlDeclHandler = self._on_other
+        return parser
+
+    def _end_pending(self, end: int) -> None:
+        """Close the text before the event that begins at `end`."""
+        if self._pending == "blanks" and b"&" in self._data[self._start : end]:
+            self._open[-1].has_text = True  # a blank written as &#32; is wanted
+        elif self._pending == "blanks":
+            self._open[-1].blanks.append((self._start, end))
+        self._pending = ""
+
+    def _begin(self, kind: str = "") -> None:
+        self._end_pending(self._parser.CurrentByteIndex)
+        self._pending, self._start = kind, self._parser.CurrentByteIndex
+
+    def _on_start(self, _name: str, attributes: list[str]) -> None:
+        self._begin()
+        self._open[-1].has_children = True
+        space = dict(zip(attributes[::2], attributes[1::2], strict=True)).get("xml:space")
+        self._open.append(_Element(is_preserved=space == "preserve" or (self._open[-1].is_preserved and space != "default")))
+
+    def _on_end(self, _name: str) -> None:
+        self._begin()
+        element = self._open.pop()
+        if element.has_children and not element.has_text and not element.is_preserved:
+            self.needless += element.blanks
+
+    def _on_text(self, text: str) -> None:
+        is_blank = not text.strip(_BLANKS) and not self._is_in_cdata
+        self._begin("blanks" if is_blank else "text")
+        self._open[-1].has_text |= not is_blank
+
+    def _on_comment(self, _text: str) -> None:
+        self._begin()
+        if not self._is_in_dtd:
+            # Not where the next event begins: that of a DOCTYPE is somewhere inside it.
+            end = self._data.index(self._comment_end, self._start) + len(self._comment_end)
+            self.needless.append((self._start, end))
+
+    def _on_cdata(self, *, is_in: bool) -> None:
+        self._begin()
+        self._is_in_cdata = is_in
+        self._open[-1].has_text = True
+
+    def _on_reference(self, _name: str, _is_parameter: bool) -> None:
+        self._begin()
+        self._open[-1].has_text = True
+
+    def _on_other(self, *_arguments: object) -> None:
+        self._begin()
+
+    def _on_doctype(self, *_arguments: object) -> None:
+        self._begin()
+        self._is_in_dtd = True
+        if self._is_dtd_forbidden:
+            self._refuse("a document type declaration, which dtd: forbid refuses")
+
+    def _on_doctype_end(self) -> None:
+        self._begin()
+        self._is_in_dtd = False
+
+    def _on_entity(self, name: str, *_arguments: object) -> None:
+        self._refuse(f"the entity '{name}' is declared; entities are refused, as they can expand without end")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise _RefusedError(what, f"{self._parser.CurrentLineNumber}:{self._parser.CurrentColumnNumber + 1}")
+
+
+def _encoding(data: bytes) -> str:
+    """Return an encoding in which the marks of XML are the bytes that they are in `data`."""
+    if data.startswith((b"\xff\xfe", b"<\0")):
+        return "utf-16-le"
+    return "utf-16-be" if data.startswith((b"\xfe\xff", b"\0<")) else "ascii"
+
+
+def _without(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    """Return `data` without the bytes of `spans`, which do not overlap."""
+    kept, at = [], 0
+    for start, end in sorted(spans):
+        kept.append(data[at:start])
+        at = end
+    return b"".join([*kept, data[at:]])

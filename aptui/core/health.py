@@ -1,0 +1,77 @@
+"""How the engine itself is: its watched roots, workers, connections, disk and database. Records that news carry to people; no rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class WatchMode(StrEnum):
+    """How changes below a root become known."""
+
+    STARTING = "starting"
+    NATIVE = "native"
+    POLLING = "polling"
+    LIMITED = "limited"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedRoot:
+    """One watched root; `path` is text for people, `detail` a sentence where there is something to say, `watches` what the kernel holds."""
+
+    path: str
+    mode: WatchMode
+    detail: str = ""
+    watches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One worker process: `state` is starting, idle, working or ending; `job` what it is at ("" = nothing), since `age_ms`."""
+
+    number: int
+    pid: int
+    state: str
+    job: str
+    age_ms: int
+    rss_bytes: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One client of the engine: `kind` is tui, cli, batch or what it calls itself; `waiting_bytes` are written to it and not read yet."""
+
+    number: int
+    kind: str
+    name: str
+    pid: int
+    since_ms: int
+    is_subscribed: bool
+    waiting_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Everything about the engine that may need a person.
+
+    Args:
+        roots: the watched roots.
+        pool: "" or why workers do not start; `broken_builders` are (name, why) whose circuit breaker is open.
+        disk: "" or what is wrong with the disk of the cache.
+        database: "" or what is wrong with the asset database.
+        configuration: "" or why the configuration on disk is not the one in use.
+        is_paused: no run starts until somebody says resume; `is_draining`: what is owed is finished, nothing new is looked at.
+        holds: who holds changes back: a version-control lock's path, or the command of an `aptui hold`.
+    """
+
+    roots: tuple[WatchedRoot, ...] = ()
+    pool: str = ""
+    broken_builders: tuple[tuple[str, str], ...] = ()
+    disk: str = ""
+    database: str = ""
+    configuration: str = ""
+    is_paused: bool = False
+    is_draining: bool = False
+    holds: tuple[str, ...] = ()

@@ -1,0 +1,287 @@
+"""What `.aptui.yaml` files say about the folders they lie in: which parameters and platforms they adjust, and from where; no YAML here.
+
+Each file is one more layer, laid over the project's builders for all that lies below it: parameters over parameters, those of a platform
+over those of the same platform, key by key, and the nearer folder wins. Its text has the form that `aptui.config_folder` gives it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from aptui.core.errors import UserError
+from aptui.core.fingerprint import Entry, Manifest, short
+from aptui.core.model import Builder, BuilderKind, PathKey, Project
+from aptui.core.paths import key_of, parent
+
+FILE_NAME = ".aptui.yaml"
+SETTINGS_STATE = "settings:"
+"""What begins the keys in `aptui_state` under which the texts rest, each followed by its relative folder."""
+SKIP = "skip"
+
+Json = object
+"""What `json.loads` returns."""
+Slot = tuple[str, str]
+"""(platform, or "" for all of them; parameter)."""
+
+
+class Value(NamedTuple):
+    """One parameter as a folder sets it; `file` is relative to the scan folders, `where` is `file:line:column`."""
+
+    value: Json
+    file: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """What the folders above a source change for one builder.
+
+    `order` is what workers are told, as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing. `skips` maps
+    platforms that are left out to the place that says so.
+    """
+
+    builder: str = ""
+    values: Mapping[Slot, Value] = field(default_factory=dict)
+    skips: Mapping[str, str] = field(default_factory=dict)
+    order: str = ""
+    entries: Manifest = ()
+    """For the manifest of an analysis, which is told everything."""
+    platform_entries: Mapping[str, Manifest] = field(default_factory=dict)
+    """{platform: for the manifest of its jobs}: only what has an effect there."""
+
+
+NOTHING = Adjustment()
+
+
+@dataclass(slots=True)
+class _Folder:
+    """One file, checked: `sections` {builder name: (its parameters and platforms, as written)}, or what is wrong with it."""
+
+    file: str
+    problem: str = ""
+    sections: dict[str, dict[str, dict[str, Json]]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def where(self, *path: str) -> str:
+        """Return the place of a key."""
+        return f"{self.file}:{self.places.get(place_key(path), '1:1')}"
+
+
+def place_key(path: Iterable[str]) -> str:
+    """Return under which key a text's `places` has the place of a key in the file."""
+    return "\n".join(path)
+
+
+def file_key(folder: str) -> PathKey:
+    """Return the key of the settings file of a relative folder (lower case)."""
+    return PathKey(f"{folder}/{FILE_NAME}" if folder else FILE_NAME)
+
+
+def is_settings(rel: str) -> bool:
+    """Whether a path names a settings file, which is never a source."""
+    return rel[-len(FILE_NAME) :].lower() == FILE_NAME and rel[-len(FILE_NAME) - 1 : -len(FILE_NAME)] in ("", "/")
+
+
+def merged(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dict[str, Json]]]:
+    """Return a builder's parameters with an `Adjustment.order` laid over them: (those of all platforms, {platform: what differs})."""
+    params: dict[str, Json] = json.loads(builder.params)
+    platforms: dict[str, dict[str, Json]] = {name: json.loads(text) for name, text in builder.platform_params}
+    if order:
+        adjusted = json.loads(order)
+        params |= adjusted["params"]
+        for name, changes in adjusted["platforms"].items():
+            platforms[name] = platforms.get(name, {}) | changes
+    return params, platforms
+
+
+class Settings:
+    """All settings files of a project.
+
+    Args:
+        project: its builders and platforms.
+        texts: {relative folder in lower case: the text of its file}.
+    """
+
+    def __init__(self, project: Project, texts: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._project = project
+        self._builders = {builder.name: builder for builder in project.builders}
+        self._texts = dict(texts)
+        self._folders = {folder: self._checked(text) for folder, text in texts.items()}
+        self._adjustments: dict[tuple[tuple[str, ...], bytes], Adjustment] = {}
+
+    @property
+    def folders(self) -> Collection[str]:
+        """The folders that have a file."""
+        return self._texts.keys()
+
+    def text(self, folder: str) -> str:
+        """Return the text of a folder's file, "" when there is none."""
+        return self._texts.get(folder, "")
+
+    def put(self, folder: str, text: str) -> frozenset[bytes]:
+        """The file of `folder` says this now, "" = there is none; return the UUIDs of builders for which that makes a difference."""
+        old, new = self._folders.get(folder), self._checked(text) if text else None
+        if new is None:
+            self._texts.pop(folder, None)
+            self._folders.pop(folder, None)
+        else:
+            self._texts[folder], self._folders[folder] = text, new
+        self._adjustments.clear()
+        if (old.problem if old else "") != (new.problem if new else ""):
+            return frozenset(builder.uuid for builder in self._builders.values())
+        before, after = old.sections if old else {}, new.sections if new else {}
+        return frozenset(builder.uuid for name, builder in self._builders.items() if before.get(name) != after.get(name))
+
+    def problem(self, key: PathKey) -> str:
+        """Return what is wrong with a settings file that `key` lies below, "" when nothing is."""
+        return next((self._folders[folder].problem for folder in self._above(key) if self._folders[folder].problem), "")
+
+    def files_above(self, key: PathKey) -> list[tuple[str, str]]:
+        """Return (relative path, what is wrong with it) of the settings files that `key` lies below, the nearest last."""
+        return [(self._folders[folder].file, self._folders[folder].problem) for folder in self._above(key)]
+
+    def adjustment(self, key: PathKey, builder: Builder) -> Adjustment:
+        """Return what the folders above `key` change for `builder`."""
+        above = self._above(key)
+        if not above:
+            return NOTHING
+        found = self._adjustments.get((above, builder.uuid))
+        if found is None:
+            found = self._adjustments[above, builder.uuid] = self._added_up(above, builder)
+        return found
+
+    def _above(self, key: PathKey) -> tuple[str, ...]:
+        """Return the folders above `key` that have a file, the nearest last."""
+        if not self._folders:
+            return ()
+        found, folder = [], parent(key)
+        while True:
+            if folder in self._folders:
+                found.append(folder)
+            if not folder:
+                return tuple(reversed(found))
+            folder = parent(folder)
+
+    # ---------------------------------------------------------------------------------------------------------- adding up
+
+    def _added_up(self, above: tuple[str, ...], builder: Builder) -> Adjustment:
+        values: dict[Slot, Value] = {}
+        skips: dict[str, str] = {}
+        for folder in above:
+            self._add(self._folders[folder], builder, values, skips)
+        if not values and not skips:
+            return NOTHING
+        own = {name: json.loads(text) for name, text in builder.platform_params}
+        return Adjustment(
+            builder.name,
+            values,
+            skips,
+            _order(values),
+            _entries(values, builder.name),
+            {name: _entries(_effective(values, name, own.get(name, {})), builder.name) for name in builder.platforms},
+        )
+
+    def _add(self, file: _Folder, builder: Builder, values: dict[Slot, Value], skips: dict[str, str]) -> None:
+        """Lay one file over what those above it say."""
+        section = file.sections.get(builder.name)
+        if section is None:
+            return
+        for name, value in section["params"].items():
+            values["", name] = Value(value, file.file, file.where(builder.name, "params", name))
+        for platform in self._project.platforms:
+            for reference in chosen(section["platforms"], platform.id, platform.tags):
+                params = section["platforms"][reference]
+                if params == SKIP:
+                    skips[platform.id] = file.where(builder.name, "platforms", reference)
+                    continue
+                skips.pop(platform.id, None)
+                assert isinstance(params, dict)
+                for name, value in params.items():
+                    where = file.where(builder.name, "platforms", reference, name)
+                    values[platform.id, name] = Value(value, file.file, where)
+
+    # ----------------------------------------------------------------------------------------------------------- checking
+
+    def _checked(self, text: str) -> _Folder:
+        """Read a text and say what is wrong with it in this project."""
+        data = json.loads(text)
+        found = _Folder(data["file"], data.get("error", ""), data.get("builders", {}), data.get("places", {}))
+        try:
+            for name, section in found.sections.items():
+                self._check(found, name, section)
+        except UserError as error:
+            found.problem = str(error)
+        if found.problem:
+            found.sections = {}
+        return found
+
+    def _check(self, file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]]) -> None:
+        known = self._builders.keys() | set(self._project.declared_builders)
+        if name not in known:
+            raise UserError(f"no builder is called '{name}'", where=file.where(name), hint=_nearest(name, known))
+        builder = self._builders.get(name)
+        platforms = {platform.id for platform in self._project.platforms}
+        tags = {tag for platform in self._project.platforms for tag in platform.tags}
+        names = {*platforms, *tags, *self._project.declared_platforms, "*"}
+        for reference, params in section["platforms"].items():
+            if reference.lower() not in names:
+                where = file.where(name, "platforms", reference)
+                raise UserError(
+                    f"'{reference}' is neither a platform nor a tag", where=where, hint=_nearest(reference, names - {"*"})
+                )
+            if params != SKIP and params and _is_copy(builder):
+                raise UserError(f"'{name}' copies: it has no parameters", where=file.where(name, "platforms", reference))
+        if section["params"] and _is_copy(builder):
+            raise UserError(f"'{name}' copies: it has no parameters", where=file.where(name, "params"), hint="it can be skipped")
+
+
+def _is_copy(builder: Builder | None) -> bool:
+    return builder is not None and builder.kind is BuilderKind.COPY
+
+
+def chosen(rules: Mapping[str, Json], platform: str, tags: Iterable[str]) -> list[str]:
+    """Return the references that decide for a platform: an id beats a tag, a tag beats `*`."""
+    for level in ({platform}, set(tags), {"*"}):
+        found = [reference for reference in rules if reference.lower() in level]
+        if found:
+            return found
+    return []
+
+
+def _effective(values: Mapping[Slot, Value], platform: str, own: Collection[str]) -> dict[Slot, Value]:
+    """Return what has an effect on one platform; `own` are the parameters that the project sets for it alone."""
+    found = {("", name): value for (scope, name), value in values.items() if not scope and name not in own}
+    found.update({("", name): value for (scope, name), value in values.items() if scope == platform})
+    return found
+
+
+def _entries(values: Mapping[Slot, Value], builder: str) -> tuple[Entry, ...]:
+    """Return one entry of a manifest for each file that has a say."""
+    said: dict[str, list[tuple[Slot, Json]]] = {}
+    for slot, value in sorted(values.items()):
+        said.setdefault(value.file, []).append((slot, value.value))
+    return tuple(("setting", f"{key_of(file)}:{builder}", short(_canonical(said[file]).encode())) for file in sorted(said))
+
+
+def _order(values: Mapping[Slot, Value]) -> str:
+    params: dict[str, Json] = {}
+    platforms: dict[str, dict[str, Json]] = {}
+    for (scope, name), value in values.items():
+        (platforms.setdefault(scope, {}) if scope else params)[name] = value.value
+    return _canonical({"params": params, "platforms": platforms}) if values else ""
+
+
+def _canonical(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
+    return f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(names)}"

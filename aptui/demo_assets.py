@@ -1,0 +1,208 @@
+"""The demo project's models, shaders, fonts and data: what they are made of, and which of them can be built on this host.
+
+What needs a package of the extra `aptui[builders]`, or a program, is an `Extra`; the demo leaves out those that would fail here.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aptui.builders.lua_builder import can_compile
+from aptui.builders.needs import EXTRA, found_program, has_library
+from aptui.builders.shader_builder import COMPILERS
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A part of the demo that not every host can build.
+
+    `config` are its builders, `files` {path below assets: text, or what makes its bytes}; `told` says in one line what becomes of it, `needs`
+    how to get what it takes.
+    """
+
+    name: str
+    is_possible: Callable[[], bool]
+    product_count: int
+    config: str
+    files: Mapping[str, str | Callable[[], bytes]]
+    told: str
+    needs: str
+
+
+# A lantern: a cube whose faces share the texture of the floor.
+_LANTERN = """# Eight corners, six sides.
+mtllib lantern.mtl
+o lantern
+v -0.5 0.0 -0.5
+v 0.5 0.0 -0.5
+v 0.5 1.0 -0.5
+v -0.5 1.0 -0.5
+v -0.5 0.0 0.5
+v 0.5 0.0 0.5
+v 0.5 1.0 0.5
+v -0.5 1.0 0.5
+vt 0 0
+vt 1 0
+vt 1 1
+vt 0 1
+usemtl checker
+f 5/1 6/2 7/3 8/4
+f 2/1 1/2 4/3 3/4
+f 6/1 2/2 3/3 7/4
+f 1/1 5/2 8/3 4/4
+f 8/1 7/2 3/3 4/4
+f 1/1 2/2 6/3 5/4
+"""
+
+_SHADER = """#version 450
+#extension GL_GOOGLE_include_directive : enable
+#include "light.glsl"
+
+layout(location = 0) in vec2 at;
+layout(location = 0) out vec4 colour;
+
+void main() {
+  colour = vec4(lantern_light(length(at)), 1.0);
+}
+"""
+
+_LIGHT = """vec3 lantern_light(float distance) {
+  return vec3(1.0, 0.9, 0.7) / (1.0 + distance * distance);
+}
+"""
+
+FILES: Mapping[str, str] = {
+    "levels/hill.yaml": "name: Lantern Hill\nsize: [64, 48]\nlamps:\n  - &lamp {at: [3, 4], light: 1.0}\n  - {<<: *lamp, at: [9, 2]}\n",
+    "levels/stair.yaml": "name: The Unlit Stair\nsize: [16, 96]\nlamps: []\n",
+    "levels/level.schema": json.dumps(
+        {
+            "type": "object",
+            "required": ["name", "size"],
+            "properties": {"name": {"type": "string"}, "size": {"type": "array", "items": {"type": "integer", "minimum": 1}}},
+        },
+        indent=2,
+    )
+    + "\n",
+    "dialogue/keeper.xml": (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<!-- Who keeps the lantern. -->\n<dialogue who="keeper">\n'
+        "  <line>Good evening.</line>\n  <line mood='tired'>Is it late?</line>\n</dialogue>\n"
+    ),
+}
+"""{path below assets: text} of what every host can build."""
+
+
+def moth_buffer() -> bytes:
+    """Return the numbers of `models/moth.gltf`: two triangles with normals and texture coordinates, then their indices."""
+    corners = [(-0.5, 0.0, 0.0), (0.5, 0.0, 0.0), (0.5, 1.0, 0.0), (-0.5, 1.0, 0.0)]
+    places = [(0.0, 1.0), (0.25, 1.0), (0.25, 0.0), (0.0, 0.0)]
+    numbers = (
+        [number for corner in corners for number in corner] + [0.0, 0.0, 1.0] * 4 + [each for place in places for each in place]
+    )
+    return struct.pack("<32f6H", *numbers, 0, 1, 2, 0, 2, 3)
+
+
+def moth_model() -> str:
+    """Return `models/moth.gltf`, which names its buffer, and a picture in another folder."""
+    views = [(0, 48), (48, 48), (96, 32), (128, 12)]
+    tree = {
+        "asset": {"version": "2.0", "generator": "aptui demo"},
+        "scene": 0,
+        "scenes": [{"nodes": [0]}],
+        "nodes": [{"name": "moth", "mesh": 0}],
+        "meshes": [
+            {
+                "name": "moth",
+                "primitives": [{"attributes": {"POSITION": 0, "NORMAL": 1, "TEXCOORD_0": 2}, "indices": 3, "material": 0}],
+            }
+        ],
+        "materials": [{"name": "wings", "pbrMetallicRoughness": {"baseColorTexture": {"index": 0}}, "alphaMode": "BLEND"}],
+        "textures": [{"source": 0}],
+        "images": [{"uri": "../sprites/moth.png"}],
+        "buffers": [{"uri": "moth.bin", "byteLength": 140}],
+        "bufferViews": [{"buffer": 0, "byteOffset": offset, "byteLength": length} for offset, length in views],
+        "accessors": [
+            {"bufferView": 0, "componentType": 5126, "count": 4, "type": "VEC3", "min": [-0.5, 0, 0], "max": [0.5, 1, 0]},
+            {"bufferView": 1, "componentType": 5126, "count": 4, "type": "VEC3"},
+            {"bufferView": 2, "componentType": 5126, "count": 4, "type": "VEC2"},
+            {"bufferView": 3, "componentType": 5123, "count": 6, "type": "SCALAR"},
+        ],
+    }
+    return json.dumps(tree, indent=2) + "\n"
+
+
+def _font() -> bytes:
+    """Return a font of four letters that are boxes."""
+    from fontTools.fontBuilder import FontBuilder
+    from fontTools.pens.ttGlyphPen import TTGlyphPen
+
+    letters = {"L": (500, 700), "a": (400, 450), "m": (600, 450), "p": (400, 300)}
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder([".notdef", *letters])
+    builder.setupCharacterMap({ord(letter): letter for letter in letters})
+    glyphs = {".notdef": TTGlyphPen(None).glyph()}
+    for letter, (width, height) in letters.items():
+        pen = TTGlyphPen(None)
+        pen.moveTo((50, 0))
+        for corner in ((50, height), (width, height), (width, 0)):
+            pen.lineTo(corner)
+        pen.closePath()
+        glyphs[letter] = pen.glyph()
+    builder.setupGlyf(glyphs)
+    builder.setupHorizontalMetrics({".notdef": (500, 0)} | {letter: (width + 50, 50) for letter, (width, _) in letters.items()})
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Lantern", "styleName": "Regular"})
+    builder.setupOS2(sTypoAscender=800, sTypoDescender=-200, usWinAscent=800, usWinDescent=200)
+    builder.setupPost()
+    builder.setupHead(unitsPerEm=1000, created=0, modified=0)
+    builder.font.recalcTimestamp = False
+    stream = io.BytesIO()
+    builder.save(stream)
+    return stream.getvalue()
+
+
+EXTRAS = (
+    Extra(
+        "mesh",
+        lambda: has_library("trimesh"),
+        2,
+        "  - {name: meshes, uses: mesh, params: {scale: 0.5, normals: smooth}, platforms: {server: {normals: none}}}\n",
+        {
+            "models/lantern.obj": _LANTERN,
+            "models/lantern.mtl": "newmtl checker\nKd 1 1 1\nmap_Kd ../textures/checker.png\n",
+        },
+        "models/lantern.obj becomes GLB, with its material and texture",
+        EXTRA,
+    ),
+    Extra(
+        "shader",
+        lambda: bool(found_program(None, COMPILERS)),
+        2,
+        "  - {name: shaders, uses: shader, params: {optimise: size}, platforms: {server: {target_env: opengl, optimise: none}}}\n",
+        {"shaders/lamp.frag": _SHADER, "shaders/light.glsl": _LIGHT},
+        "shaders/   become SPIR-V; all that include light.glsl again when it changes",
+        "the package glslang-tools",
+    ),
+    Extra(
+        "font",
+        lambda: has_library("fontTools") and has_library("brotli"),
+        2,
+        '  - {name: fonts, uses: font, params: {flavor: woff2}, platforms: {server: {text: "Lamp", flavor: none}}}\n',
+        {"fonts/lantern.ttf": _font},
+        "fonts/     become WOFF2 for linux, and a few letters for the server",
+        EXTRA,
+    ),
+    # Without it the scripts are copied.
+    Extra(
+        "lua",
+        can_compile,
+        0,
+        "  - {name: scripts, uses: lua, params: {compile: bytecode, strip: true}, platforms: {server: {compile: check}}}\n",
+        {},
+        "scripts/   become bytecode for linux, and are checked and copied for the server",
+        EXTRA,
+    ),
+)

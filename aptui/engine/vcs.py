@@ -1,0 +1,86 @@
+"""Whether a version-control operation is under way in the sources: its lock is there. Nothing of a repository is read but names and times."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+_LOCKS = {
+    ".git": ("index.lock",),
+    ".hg": ("wlock", "store/lock"),
+    ".svn": ("lock",),
+    ".jj": ("working_copy/working_copy.lock",),
+}
+_OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "sequencer")}
+"""What is there as long as an operation of several steps lasts, also while it waits for a person."""
+_PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
+QUIET_S = 1.0
+"""An operation of several steps none of whose files changed for so long waits for a person: work goes on."""
+STALE_S = 60.0
+"""A lock this old that nothing else moves was left by a program that died."""
+
+
+class Repositories:
+    """The repositories that the scan folders lie in.
+
+    Args:
+        roots: absolute paths of the scan folders.
+        now_s: the file system's clock.
+    """
+
+    def __init__(self, roots: Iterable[str], now_s: Callable[[], float] = time.time) -> None:
+        found = {found for root in roots if (found := _repository_of(root)) is not None}
+        self._kinds = sorted(found)
+        self._now_s = now_s
+
+    def busy(self) -> str:
+        """Return the path of a lock that is held, or of an operation under way; "" when there is none."""
+        for kind, folder in self._kinds:
+            for name in _LOCKS[kind]:
+                path = os.path.join(folder, name)
+                age_s = self._age_s(path)
+                if age_s is not None and age_s < STALE_S:
+                    return path
+            for name in _OPERATIONS.get(kind, ()):
+                path = os.path.join(folder, name)
+                if os.path.lexists(path) and self._moves(kind, folder):
+                    return path
+        return ""
+
+    def _moves(self, kind: str, folder: str) -> bool:
+        ages = (self._age_s(os.path.join(folder, name)) for name in _PULSE[kind])
+        return any(age_s is not None and age_s < QUIET_S for age_s in ages)
+
+    def _age_s(self, path: str) -> float | None:
+        try:
+            return self._now_s() - os.lstat(path).st_mtime
+        except OSError:
+            return None
+
+
+def _repository_of(root: str) -> tuple[str, str] | None:
+    """Return (kind, its control folder) of the repository that holds `root`."""
+    folder = os.path.abspath(root)
+    while True:
+        for kind in _LOCKS:
+            path = os.path.join(folder, kind)
+            if os.path.isdir(path):
+                return kind, path
+            if kind == ".git" and os.path.isfile(path) and (control := _worktree_of(path)) is not None:
+                return kind, control
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def _worktree_of(file: str) -> str | None:
+    """Return where the `.git` file of a work tree or submodule points."""
+    try:
+        with open(file, encoding="utf-8", errors="surrogateescape") as stream:
+            text = stream.read(4096)
+    except OSError:
+        return None
+    name, _colon, path = text.partition(":")
+    return os.path.normpath(os.path.join(os.path.dirname(file), path.strip())) if name == "gitdir" and path.strip() else None

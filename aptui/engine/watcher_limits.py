@@ -1,0 +1,114 @@
+"""What Linux says of watches: limits, mounts, and what an inotify descriptor of this process holds. Everything is read from `/proc`."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import re
+import termios
+from dataclasses import dataclass
+
+NATIVE_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs"})
+"""File systems whose every change goes through this kernel, which then tells of it."""
+OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
+
+_INOTIFY = "/proc/sys/fs/inotify/"
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The `fs.inotify` limits of this user."""
+
+    max_queued_events: int
+    max_user_watches: int
+    max_user_instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Where something is mounted, and the kind of its file system."""
+
+    point: bytes
+    kind: str
+
+
+def limits() -> Limits:
+    """Return the limits at present."""
+    return Limits(*(_number(name) for name in ("max_queued_events", "max_user_watches", "max_user_instances")))
+
+
+def _number(name: str) -> int:
+    try:
+        with open(_INOTIFY + name, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return {"max_queued_events": 16384, "max_user_watches": 8192, "max_user_instances": 128}[name]
+
+
+def mountinfo() -> bytes:
+    """Return the mounts that this process sees (proc_pid_mountinfo(5)), nothing where the system does not say."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def mounts(text: bytes) -> list[Mount]:
+    """Return the mounts that `mountinfo` names, in its order: of two at the same point the later one is seen."""
+    found = []
+    for line in text.splitlines():
+        left, _, right = line.partition(b" - ")
+        fields = left.split(b" ")
+        if len(fields) > 4 and right:
+            point = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), fields[4])
+            found.append(Mount(point, right.split(b" ")[0].decode("ascii", "replace")))
+    return found
+
+
+def kind_of(path: bytes, among: list[Mount]) -> str:
+    """Return the kind of the file system that the absolute `path` lies on, "" if nobody knows."""
+    best = Mount(b"", "")
+    for mount in among:
+        if len(mount.point) >= len(best.point) and (path + b"/").startswith(mount.point.rstrip(b"/") + b"/"):
+            best = mount
+    return best.kind
+
+
+def mounts_below(path: bytes, among: list[Mount]) -> list[Mount]:
+    """Return what is mounted below `path`, the last one of each point."""
+    start = path.rstrip(b"/") + b"/"
+    return list({mount.point: mount for mount in among if mount.point.startswith(start) and mount.point != path}.values())
+
+
+def inotify_descriptors() -> frozenset[int]:
+    """Return the inotify descriptors of this process."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}") == "anon_inode:inotify":
+                found.add(int(name))
+        except OSError:
+            continue
+    return frozenset(found)
+
+
+def watch_count(descriptor: int) -> int:
+    """Return how many watches an inotify descriptor holds, 0 when it is closed."""
+    try:
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
+            return file.read().count(b"inotify wd:")
+    except OSError:
+        return 0
+
+
+def queued_bytes(descriptor: int) -> int:
+    """Return the length of the notifications that the kernel holds back because nobody has read them yet (inotify(7))."""
+    size = array.array("i", [0])
+    try:
+        fcntl.ioctl(descriptor, termios.FIONREAD, size)
+    except OSError:
+        return 0
+    return size[0]

@@ -1,0 +1,302 @@
+"""A client's end of the local socket, for the command line and for the reading thread of a screen. Where it lies, `places` knows.
+
+One thread reads: it alone calls `ask`, `next_news`, `news` and `close`. Any thread may `post`; the answer is handed over by the reading
+thread. News that come while an answer is awaited are kept for `next_news`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import msgspec
+
+from aptui import __version__
+from aptui.core.errors import BusyError, HostError, KnownError, UserError
+from aptui.link import codec, places
+from aptui.link.codec import Answered, News, Refusal
+from aptui.link.port import PROTOCOL, Answer, Hello, Verb
+
+_RECEIVE_BYTES = 1 << 18
+_LINE_LIMIT_BYTES = 64 << 20
+"""An engine is trusted, but not to fill the memory of a broken client."""
+_SEND_LIMIT = (10, 0)
+"""Seconds and microseconds. An engine reads many times a second; one that takes nothing for so long is stuck or stopped."""
+
+
+class NoEngine(HostError):
+    """Nobody listens there."""
+
+
+class EngineGone(HostError):
+    """The connection has ended."""
+
+
+class NoAnswer(HostError):
+    """The engine took longer than we wanted to wait."""
+
+
+class Refused(KnownError):
+    """The engine refuses what was asked; it is a `UserError`, a `BusyError` or a `HostError` too."""
+
+
+class _Mistaken(Refused, UserError):
+    """Exit code 3."""
+
+
+class _Busy(Refused, BusyError):
+    """Exit code 4."""
+
+
+class _Troubled(Refused, HostError):
+    """Exit code 2."""
+
+
+_FAMILIES: dict[int, type[Refused]] = {UserError.exit_code: _Mistaken, BusyError.exit_code: _Busy}
+
+Then = Callable[[Answer | KnownError], None]
+"""Takes the answer, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What an engine says of itself; a newer one may leave out or add what it likes."""
+
+    protocol: int = 0
+    version: str = ""
+    pid: int = 0
+    epoch: int = 0
+    project: str = ""
+    cache: str = ""
+    started_ms: int = 0
+
+
+class Client:
+    """A connection to an engine; see `connect`."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._lines = codec.LineBuffer(_LINE_LIMIT_BYTES)
+        self._writing = threading.Lock()
+        self._awaited: dict[int, Then] = {}
+        self._count = 0
+        self._kept: deque[News] = deque()
+        self._end: KnownError | None = None
+        self._last_words: KnownError | None = None
+        self.hello = Welcome()
+
+    @classmethod
+    def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
+        """Connect to the engine that listens at `path` and exchange hellos.
+
+        Whether it speaks our protocol stands in `hello`; if not, it takes `Ping`, `Status` and `Shutdown` only.
+
+        Raises:
+            NoEngine: nobody listens there. Refused: it has too many clients. NoAnswer, EngineGone: it does not say hello.
+        """
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_SEND_LIMIT))
+            channel.connect(path)
+            if not places.peer_credentials(channel).is_trusted:
+                raise PermissionError(errno.EACCES, "it is another user's")
+        except OSError as error:
+            channel.close()
+            raise _refused_connection(path, error) from None
+        client = cls(channel)
+        try:
+            answer = client.ask(Hello(PROTOCOL, __version__, kind, os.getpid(), name), timeout_s)
+            client.hello = msgspec.convert(answer, Welcome)
+        except msgspec.ValidationError as error:
+            client.close()
+            raise EngineGone(f"the engine says hello in a way nobody understands: {error}") from error
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    # ----------------------------------------------------------------------------------------------------------- speaking
+
+    def post(self, verb: Verb, then: Then | None = None) -> int:
+        """Say `verb` and return its number; the reading thread calls `then` with the answer, or with why there is none.
+
+        Raises:
+            EngineGone: the connection has ended; `then` is not called.
+        """
+        with self._writing:
+            if self._end is not None:
+                raise self._end
+            self._count += 1
+            number = self._count
+            if then is not None:
+                self._awaited[number] = then
+            try:
+                self._channel.sendall(codec.encode_request(number, verb))
+            except OSError as error:
+                # Its last words may wait to be read: the reading thread shall find them, and then the end.
+                self._shut_down()
+                if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                    self._last_words = EngineGone("the engine takes nothing any more", hint="it is stuck or stopped")
+        return number
+
+    def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[News], object] | None = None) -> Answer:
+        """Say `verb` and return the answer; None = wait for ever. News that come meanwhile go to `on_news`, else they are kept.
+
+        Raises:
+            Refused: the engine refuses. NoAnswer: it is too late. EngineGone: the connection has ended.
+        """
+        heard: list[Answer | KnownError] = []
+        number = self.post(verb, heard.append)
+        if not self.listen_until(lambda: heard, timeout_s, on_news=on_news):
+            self._awaited.pop(number, None)
+            raise NoAnswer(f"the engine did not answer within {timeout_s:g} s", hint="it may be busy; try again")
+        if isinstance(heard[0], KnownError):
+            raise heard[0]
+        return heard[0]
+
+    # ---------------------------------------------------------------------------------------------------------- listening
+
+    def listen_until(
+        self, is_over: Callable[[], object], timeout_s: float | None = None, *, on_news: Callable[[News], object] | None = None
+    ) -> bool:
+        """Take in what the engine says until `is_over`; return whether that came true in time. News go to `on_news`, else they are kept.
+
+        Raises:
+            EngineGone: the connection has ended.
+        """
+        deadline = _deadline(timeout_s)
+        while not is_over():
+            if not self._listen(deadline):
+                return False
+            while on_news is not None and self._kept:
+                on_news(self._kept.popleft())
+        return True
+
+    def next_news(self, timeout_s: float | None = None) -> News | None:
+        """Return the next news, None if none came in time; None as time = wait for ever.
+
+        Raises:
+            EngineGone: the connection has ended, and all news were returned.
+        """
+        deadline = _deadline(timeout_s)
+        while not self._kept:
+            if not self._listen(deadline):
+                return None
+        return self._kept.popleft()
+
+    def news(self, timeout_s: float | None = None) -> Iterator[News]:
+        """Yield news until none came for `timeout_s` seconds.
+
+        Raises:
+            EngineGone: the connection has ended, and all news were returned.
+        """
+        while (news := self.next_news(timeout_s)) is not None:
+            yield news
+
+    def fileno(self) -> int:
+        """Return the descriptor that has something to read when the engine said something that is not kept here yet."""
+        return self._channel.fileno()
+
+    def _listen(self, deadline: float | None) -> bool:
+        """Wait for something and take it in; return whether anything came before the deadline.
+
+        Raises:
+            EngineGone: nothing more will come.
+        """
+        if self._end is not None:
+            raise self._end
+        if not self._is_readable(deadline):
+            return False
+        try:
+            data = self._channel.recv(_RECEIVE_BYTES)
+        except OSError:
+            data = b""
+        try:
+            for line in self._lines.feed(data):
+                self._take(codec.decode_message(line))
+        except (codec.Nonsense, codec.TooLong) as error:
+            self._last_words = EngineGone(f"the engine says what nobody understands: {error or 'a line without end'}")
+            data = b""
+        if not data:
+            self._finish(EngineGone("the connection to the engine has ended"))
+        return True
+
+    def _is_readable(self, deadline: float | None) -> bool:
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        return bool(poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000))
+
+    def _take(self, said: Answered | Refusal | News | None) -> None:
+        match said:
+            case News():
+                self._kept.append(said)
+            case Answered():
+                self._hand_over(said.number, said.answer)
+            case Refusal(number=0):
+                self._last_words = _refused(said)
+            case Refusal():
+                self._hand_over(said.number, _refused(said))
+
+    def _hand_over(self, number: int, answer: Answer | KnownError) -> None:
+        then = self._awaited.pop(number, None)
+        if then is not None:
+            then(answer)
+
+    # ------------------------------------------------------------------------------------------------------------- ending
+
+    def hang_up(self) -> None:
+        """End the connection from any thread; the reading thread finds it ended."""
+        with self._writing:
+            self._shut_down()
+
+    def close(self) -> None:
+        """End the connection and let go of it; who still awaits an answer hears that there is none."""
+        self._finish(EngineGone("the connection to the engine is closed"))
+        self._channel.close()
+
+    def _finish(self, end: KnownError) -> None:
+        with self._writing:
+            if self._end is not None:
+                return
+            self._end = EngineGone(self._last_words.what, hint=self._last_words.hint) if self._last_words else end
+            self._shut_down()
+            awaited, self._awaited = self._awaited, {}
+        for then in awaited.values():
+            then(self._last_words or self._end)
+
+    def _shut_down(self) -> None:
+        try:
+            self._channel.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is down already
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _deadline(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+def _refused(said: Refusal) -> Refused:
+    return _FAMILIES.get(said.code, _Troubled)(said.what, hint=said.hint)
+
+
+def _refused_connection(path: str, error: OSError) -> HostError:
+    if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
+        return NoEngine(f"no engine listens at '{path}'", hint="start one")
+    if isinstance(error, BlockingIOError):
+        return EngineGone(f"the engine at '{path}' lets nobody in", hint="it is stuck or stopped")
+    return HostError(f"socket '{path}' cannot be reached: {error.strerror or error}", hint="look at its permissions")

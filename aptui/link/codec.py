@@ -1,0 +1,318 @@
+"""The local wire as bytes: JSON Lines ↔ verbs, answers, refusals and news. No socket here.
+
+Client: `{"id": 3, "verb": "status", …fields}`. Engine: `{"id": 3, "answer": {…}}` or `{"id": 3, "refusal": {"what", "hint", "code"}}`; to
+subscribers `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}`. A refusal of what has no readable id carries id 0. What a client
+sends is read strictly, what an engine sends leniently: an older client must survive a newer engine. Only the verbs `hello` of another
+protocol are read leniently too, or nobody could say that the protocols differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
+
+if TYPE_CHECKING:
+    from aptui.core.messages import Notice
+
+T = TypeVar("T")
+
+LINE_LIMIT_BYTES = 1 << 20
+"""Longest request, its line feed left out (SEC-10)."""
+_LAST_NUMBER = (1 << 63) - 1
+"""Largest number on the wire: what SQLite holds."""
+_ENVELOPE = frozenset({"id", "verb"})
+_NAMES = {record: name for name, record in VERBS.items()}
+_encoder = msgspec.json.Encoder()
+_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
+
+
+class Nonsense(Exception):
+    """A line that is not what it should be. `number` is the id it carried, 0 if none can be read."""
+
+    def __init__(self, what: str, hint: str = "", *, number: int = 0) -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+        self.number = number
+
+
+class TooLong(Exception):
+    """A line is longer than the limit."""
+
+
+class LineBuffer:
+    """Puts lines together from whatever pieces `recv` returned; empty lines mean nothing."""
+
+    def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self._begun = bytearray()
+
+    @property
+    def begun_bytes(self) -> int:
+        """Length of the line that has begun and not ended."""
+        return len(self._begun)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Take `data` and yield each line that is now whole, without its line feed.
+
+        Raises:
+            TooLong: a line is longer than the limit, whole or not; nothing of it is kept.
+        """
+        *ended, rest = data.split(b"\n")
+        for piece in ended:
+            line = bytes(self._extend(piece))
+            self._begun = bytearray()
+            if line:
+                yield line
+        self._extend(rest)
+
+    def _extend(self, piece: bytes) -> bytearray:
+        if len(self._begun) + len(piece) > self.limit_bytes:
+            self._begun = bytearray()
+            raise TooLong
+        self._begun += piece
+        return self._begun
+
+
+# ---------------------------------------------------------------------------------------------------------- client → engine
+
+
+def encode_request(number: int, verb: Verb) -> bytes:
+    """Return the line that says `verb`; its answer will carry `number`, which is not 0."""
+    return _line(f'{{"id":{number},"verb":"{_NAMES[type(verb)]}"', _robust(verb))
+
+
+def decode_request(line: bytes) -> tuple[int, Verb]:
+    """Return the id of a request and its verb.
+
+    Raises:
+        Nonsense: it is no JSON, no verb of ours, or a field is unknown, missing or of another type; the text names it.
+    """
+    given = _decode(line, dict[str, msgspec.Raw], 0, "")
+    number = _read_number(given)
+    if "verb" not in given:
+        raise Nonsense("a message without 'verb'", number=number)
+    name = _decode(given["verb"], str, number, "'verb': ")
+    record = VERBS.get(name)
+    if record is None:
+        raise Nonsense(f"there is no verb '{_short(name)}'", _nearest(name, VERBS), number=number)
+    if record is Hello and _is_foreign(given, number):
+        stranger = _decode(line, _Stranger, number, "verb 'hello': ")
+        return number, Hello(stranger.protocol, stranger.version, stranger.kind, stranger.pid, stranger.name)
+    _refuse_unknown(name, record, given, number)
+    verb = _decode(line, record, number, f"verb '{name}': ")
+    _refuse_huge(name, verb, number)
+    return number, verb
+
+
+@dataclass(frozen=True, slots=True)
+class _Stranger:
+    """What is understood of the first words of a client with another protocol."""
+
+    protocol: int
+    version: str = ""
+    kind: str = ""
+    pid: int = 0
+    name: str = ""
+
+
+def _read_number(given: dict[str, msgspec.Raw]) -> int:
+    if "id" not in given:
+        raise Nonsense("a message without 'id'")
+    number = _decode(given["id"], int, 0, "'id': ")
+    if not 0 < number <= _LAST_NUMBER:
+        raise Nonsense(f"'id': expected a number from 1 to {_LAST_NUMBER}")
+    return number
+
+
+def _is_foreign(given: dict[str, msgspec.Raw], number: int) -> bool:
+    return "protocol" in given and _decode(given["protocol"], int, number, "verb 'hello': 'protocol': ") != PROTOCOL
+
+
+def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw], number: int) -> None:
+    known = {field.name for field in fields(record)}
+    for field in given:
+        if field not in known and field not in _ENVELOPE:
+            raise Nonsense(f"verb '{name}': there is no field '{_short(field)}'", _nearest(field, known), number=number)
+
+
+def _refuse_huge(name: str, verb: Verb, number: int) -> None:
+    for field in fields(verb):
+        value = getattr(verb, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, int) and abs(item) > _LAST_NUMBER:
+                raise Nonsense(f"verb '{name}': '{field.name}': a number beyond 64 bits", number=number)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _nearest(word: str, words: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    known = sorted(words)
+    near = get_close_matches(word[:40], known, n=1)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"there are: {', '.join(known)}" if known else "it has none"
+
+
+# ---------------------------------------------------------------------------------------------------------- engine → client
+
+
+class Answered(NamedTuple):
+    """The answer to request `number`."""
+
+    number: int
+    answer: Answer
+
+
+class Refusal(NamedTuple):
+    """A refusal of request `number`, 0 = of the connection or of what could not be read; `code` is the exit code it would be."""
+
+    number: int
+    what: str
+    hint: str
+    code: int
+
+
+class News(NamedTuple):
+    """A notice and its place in the engine's life."""
+
+    epoch: int
+    seq: int
+    notice: Notice
+
+
+def encode_answer(number: int, answer: Answer) -> bytes:
+    """Return the line of an answer.
+
+    Raises:
+        TypeError: something in it has no form in JSON.
+    """
+    return _robust({"id": number, "answer": answer}) + b"\n"
+
+
+def encode_refusal(number: int, what: str, hint: str = "", code: int = 3) -> bytes:
+    """Return the line of a refusal."""
+    return _robust({"id": number, "refusal": {"what": what, "hint": hint, "code": code}}) + b"\n"
+
+
+def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
+    """Return the line of a notice."""
+    return _line(f'{{"notice":"{type(notice).__name__}","epoch":{epoch},"seq":{seq}', _robust(notice))
+
+
+def decode_message(line: bytes) -> Answered | Refusal | News | None:
+    """Return what an engine said; None for what only a newer engine says.
+
+    Raises:
+        Nonsense: it is no object in JSON.
+    """
+    said = _decode(line, _Said, 0, "")
+    if said.notice:
+        notice = _decode_notice(said.notice, line)
+        return News(said.epoch, said.seq, notice) if notice is not None else None
+    if said.refusal is not None:
+        return Refusal(said.id, said.refusal.what, said.refusal.hint, said.refusal.code)
+    return Answered(said.id, said.answer) if said.answer is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    what: str = "refused"
+    hint: str = ""
+    code: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Any line of an engine, as far as all have the same form."""
+
+    id: int = 0
+    answer: Answer | None = None
+    refusal: _Words | None = None
+    notice: str = ""
+    epoch: int = 0
+    seq: int = 0
+
+
+def _decode_notice(name: str, line: bytes) -> Notice | None:
+    record = _notices().get(name)
+    if record is None:
+        return None
+    try:
+        return _decode(line, record, 0, "")
+    except Nonsense:
+        return None
+
+
+@cache
+def _notices() -> dict[str, type[Notice]]:
+    """{name on the wire: record}; asked for by who hears news: the records cost as much to import as all the rest of a client."""
+    from typing import get_args
+
+    from aptui.core import messages
+
+    return {record.__name__: record for record in get_args(messages.Notice)}
+
+
+# -------------------------------------------------------------------------------------------------------------------- JSON
+
+
+def _line(head: str, body: bytes) -> bytes:
+    """Return the object `body` with the fields of `head`, an object that has not ended, before its own."""
+    return b"".join((head.encode(), b"}\n" if body == b"{}" else b"," + body[1:] + b"\n"))
+
+
+def _robust(value: object) -> bytes:
+    """Return `value` in JSON; half a surrogate pair, which no text of ours should hold, becomes a question mark."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_mended(msgspec.to_builtins(value)))
+
+
+def _mended(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_mended(key): _mended(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_mended(item) for item in value]
+    return value
+
+
+def _decoder(form: object) -> msgspec.json.Decoder[Any]:
+    # Made on first use: each costs about a millisecond of looking at annotations, and a client needs two or three of them.
+    found = _decoders.get(form)
+    if found is None:
+        found = _decoders[form] = msgspec.json.Decoder(form)
+    return found
+
+
+def _decode(data: bytes | msgspec.Raw, form: type[T], number: int, where: str) -> T:
+    try:
+        decoded: T = _decoder(form).decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Nonsense(where + _reason(error), number=number) from None
+    return decoded
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "not valid UTF-8"
+    text, _, place = str(error).partition(" - at `$")
+    text = text[0].lower() + text[1:].replace("`", "'")
+    field = place.strip(".`")
+    return f"'{field}': {text}" if field else text

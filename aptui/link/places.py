@@ -1,0 +1,215 @@
+"""Where the engines of one user lie: state folder, sockets, the registry of who runs, and whose a socket is. What is said on it is not known here.
+
+The run-time directory would be the usual place, but it disappears with the last login session, and the person could not come back to an
+engine that goes on (SEC-6). A network mount cannot carry a socket between machines but would show it on all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from aptui.core.errors import HostError
+
+Folder: TypeAlias = "str | os.PathLike[str]"
+
+SOCKET_PATH_BYTES = 108
+"""unix(7): `sun_path`, with the zero byte at its end."""
+TEMPORARY = "/tmp"  # noqa: S108  # not $TMPDIR: it may differ between two logins, which would never find each other's engine
+_HASH_DIGITS = 16
+_SOCKET, _RECORD, _OUTPUT = "socket", "engine.json", "output.log"
+NETWORK = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "coda", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs",
+    "davfs", "virtiofs", "vboxsf", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph", "fuse.davfs2", "fuse.afp",
+})  # fmt: skip
+"""File systems that several machines may use at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRecord:
+    """An engine in the registry.
+
+    Args:
+        pid: its process; `pid_started` is that process's start in clock ticks since boot, so that a pid used again is not taken for it.
+        project: path of the project, `cache` of the cache.
+        version: of its aptui, `protocol` of its wire (link/port.py).
+        started_ms: when it was announced, in milliseconds since 1970.
+        socket: where it listens.
+    """
+
+    pid: int
+    pid_started: int
+    project: str
+    cache: str
+    version: str
+    protocol: int
+    started_ms: int
+    socket: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.pid_started != 0 and process_start(self.pid) == self.pid_started
+
+
+# ------------------------------------------------------------------------------------------------------------------ places
+
+
+def state_dir() -> Path:
+    """Return the folder of all engines and crash reports of this user; it need not exist."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    home = given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
+    folder = os.path.join(home, "aptui")
+    if not os.path.isabs(folder) or _is_too_long(folder) or filesystem(folder) in NETWORK:
+        return Path(TEMPORARY, f"aptui-{os.getuid()}")
+    return Path(folder)
+
+
+def engine_dir(cache_dir: Folder) -> Path:
+    """Return the folder of the engine of a cache; it need not exist."""
+    return state_dir() / hashlib.sha256(os.fsencode(os.path.realpath(cache_dir))).hexdigest()[:_HASH_DIGITS]
+
+
+def socket_path(cache_dir: Folder) -> str:
+    """Return where the engine of a cache listens."""
+    return str(engine_dir(cache_dir) / _SOCKET)
+
+
+def output_path(cache_dir: Folder) -> Path:
+    """Return the file that a daemon's standard output and errors go to."""
+    return engine_dir(cache_dir) / _OUTPUT
+
+
+def make_private(folder: Folder) -> None:
+    """Make a folder that nobody else can look into, and those above it that are missing.
+
+    Raises:
+        HostError: it is somebody else's, somebody else could put another in its place, it is no folder, or it cannot be made.
+    """
+    path = os.fspath(folder)
+    parent = os.path.dirname(path)
+    if not os.path.lexists(parent):
+        make_private(parent)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        named, real, above = os.lstat(path), os.stat(path), os.stat(parent)
+        if named.st_uid != os.geteuid() or real.st_uid != os.geteuid() or not stat.S_ISDIR(real.st_mode):
+            raise HostError(f"'{path}' is not a folder of yours", hint="look who made it, and remove it")
+        is_open = above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX
+        if is_open or above.st_uid not in (os.geteuid(), 0):
+            raise HostError(f"others can change what lies in '{parent}'", hint="look at its owner and permissions")
+        if real.st_mode & 0o077:
+            os.chmod(path, 0o700)
+    except OSError as error:
+        raise HostError(f"'{path}' cannot be made: {error.strerror}", hint="look at its permissions") from error
+
+
+def _is_too_long(folder: str) -> bool:
+    return len(os.fsencode(folder)) + len("/") + _HASH_DIGITS + len(f"/{_SOCKET}") >= SOCKET_PATH_BYTES
+
+
+def filesystem(path: Folder, mounts: str = "/proc/self/mountinfo") -> str:
+    """Return the type of the file system that holds `path`, "" when it cannot be told (proc_pid_mountinfo(5))."""
+    real = os.path.realpath(path)
+    best, kind = "", ""
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            for text in file:
+                before, _, after = text.partition(" - ")
+                point = _unescaped(before.split(" ")[4])
+                is_above = point in ("/", real) or real.startswith(f"{point}/")
+                if is_above and len(point) >= len(best):
+                    best, kind = point, after.split(" ")[0]
+    except (OSError, IndexError):
+        return ""
+    return kind
+
+
+def _unescaped(point: str) -> str:
+    for escape, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(escape, plain)
+    return point
+
+
+# ------------------------------------------------------------------------------------------------------- who is there
+
+
+class Credentials(NamedTuple):
+    """Who the kernel says is on the other end of a connection."""
+
+    pid: int
+    uid: int
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it is the same user, or root."""
+        return self.uid in (os.geteuid(), 0)
+
+
+def peer_credentials(channel: socket.socket) -> Credentials:
+    """Return who made the other end (unix(7), SO_PEERCRED)."""
+    pid, uid, _gid = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return Credentials(pid, uid)
+
+
+# ---------------------------------------------------------------------------------------------------------------- registry
+
+
+def process_start(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot; 0 when there is none, or it is dead and nobody asked how it ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def announce(cache_dir: Folder, record: EngineRecord) -> None:
+    """Write the engine of a cache into the registry, whole or not at all.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    folder = engine_dir(cache_dir)
+    make_private(folder)
+    begun = folder / f"{_RECORD}.{os.getpid()}"
+    try:
+        begun.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        os.replace(begun, folder / _RECORD)
+    except OSError as error:
+        raise HostError(f"'{folder}' cannot be written: {error.strerror}", hint="look at its disk") from error
+
+
+def retract(cache_dir: Folder) -> None:
+    """Take the engine of a cache out of the registry."""
+    with contextlib.suppress(OSError):
+        os.unlink(engine_dir(cache_dir) / _RECORD)
+
+
+def engines() -> list[EngineRecord]:
+    """Return this user's engines, latest first; those that died without a word are among them until their cache has a new one."""
+    folder = state_dir()
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    found = [record for name in names if (record := _read(folder / name / _RECORD))]
+    return sorted(found, key=lambda record: record.started_ms, reverse=True)
+
+
+def _read(path: Path) -> EngineRecord | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=EngineRecord)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,223 @@
+"""The EnginePort: every verb a client may say to an engine, one record each, and the seam to who answers them. No socket here.
+
+A client's first words are `Hello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; news go to those
+who said `subscribe`. What rests (jobs, assets, logs, why) is read from the database and has no verb.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+PROTOCOL = 1
+"""Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who is there. Answered with {protocol, version, pid, epoch, project, cache, started_ms}, also to another protocol's client."""
+
+    protocol: int
+    version: str
+    kind: str
+    pid: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Answered with {}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Hear the news from now on.
+
+    Answered with {epoch, seq, progress, health, running: [job id, …]}; `wants_all` also asks for what is pending and starting, not only
+    for what settled. Every notice carries `epoch` and `seq`; a client that reads too slowly is dropped and comes back.
+    """
+
+    wants_all: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reprocess:
+    """Run jobs again: those of the sources `keys` (relative paths in lower case, or `*` patterns), or these jobs. Answered with {count}."""
+
+    keys: tuple[str, ...] = ()
+    job_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop these jobs; they rest until their source changes or somebody asks. Answered with {count}."""
+
+    job_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """Raise the urgency of these jobs; it never sinks again before they ran. Answered with {count}."""
+
+    job_ids: tuple[int, ...] = ()
+    keys: tuple[str, ...] = ()
+    amount: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Rescan:
+    """Look at everything again; `is_full` reads every file's bytes. Answered with {} when the scan has begun."""
+
+    is_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """Change one option of the running engine: debug_output, fast_scan, verbose. Answered with {name, value}."""
+
+    name: str
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadConfig:
+    """Read the configuration again, changed or not. Answered with {changed: […]}; a broken one is refused and the old one stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Answered with {connections: […], workers: […]} (core/health.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Drop a client. Answered with {}."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartWorker:
+    """End a worker in good order; another takes its place. Answered with {}."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Answered with {pid, version, project, cache, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Answer when everything that was changed before this was said is processed: with {epoch, seq, run, failed, seconds}.
+
+    The named options are those the asker wants to run with; an engine that runs with others refuses, saying so.
+    """
+
+    is_full_scan: bool = False
+    platforms: tuple[str, ...] | None = None
+    sets: tuple[str, ...] = ()
+    debug_output: bool | None = None
+    fails_fast: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Start no more runs. Answered with {is_paused: true}."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNext:
+    """While paused: start one job more, this one if named. Answered with {job_id}: 0 = nothing is owed."""
+
+    job_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on after `pause`. Answered with {is_paused: false}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Finish what is owed, look at nothing new, then stop the engine if `stops`. Answered with {} when all is done."""
+
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Gather changes and act on none until this connection ends or says `release`. Answered with {}."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """End this connection's holds. Answered with {}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Stop the engine cleanly; with `is_when_idle`, as soon as nothing is owed. Answered with {} before it goes."""
+
+    is_when_idle: bool = False
+
+
+Verb = (
+    Hello | Ping | Subscribe | Reprocess | Cancel | Escalate | Rescan | SetOption | ReloadConfig | Connections | Disconnect
+    | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Shutdown
+)  # fmt: skip
+
+VERBS: dict[str, type[Verb]] = {
+    "hello": Hello,
+    "ping": Ping,
+    "subscribe": Subscribe,
+    "reprocess": Reprocess,
+    "cancel": Cancel,
+    "escalate": Escalate,
+    "rescan": Rescan,
+    "set_option": SetOption,
+    "reload_config": ReloadConfig,
+    "connections": Connections,
+    "disconnect": Disconnect,
+    "restart_worker": RestartWorker,
+    "status": Status,
+    "settle": Settle,
+    "pause": Pause,
+    "run_next": RunNext,
+    "resume": Resume,
+    "drain": Drain,
+    "hold": Hold,
+    "release": Release,
+    "shutdown": Shutdown,
+}
+"""{name on the wire: record}."""
+
+Answer = dict[str, object]
+"""What goes into JSON; records of core/ among the values are written as objects."""
+
+
+class Request(Protocol):
+    """One verb that a client said and that has not been answered yet. Answering twice, or a client that is gone, is harmless."""
+
+    client: int
+    """Number of the connection, the one in `core.health.Connection`."""
+    verb: Verb
+
+    def answer(self, **fields: object) -> None:
+        """Send the answer."""
+
+    def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
+        """Send a refusal; `code` is the exit code it would be (3 = the asker's mistake, 2 = trouble of the engine, 4 = busy)."""
+
+
+class Answerer(Protocol):
+    """Who answers: the engine behind its desk. Both are called in the engine's thread and may not wait."""
+
+    def take(self, request: Request) -> None:
+        """Take a verb; answer it now or later. `Hello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too."""
+
+    def left(self, client: int) -> None:
+        """A client is gone: its holds end."""

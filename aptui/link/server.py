@@ -1,0 +1,456 @@
+"""The engine's end of the local socket: who is connected, what they ask, what waits to be sent. Who answers is `port.Answerer`.
+
+It lives in the engine's thread, on the engine's selector, and never waits. Whatever is said to clients goes into their outboxes and leaves
+with `flush`, once per turn of the loop: a thousand notices are one system call. A line of news is encoded once and shared by all outboxes,
+so a client that does not read costs its place in the list; it is dropped when too much waits for it, and comes back if it likes.
+
+Nobody's fault may become the engine's (reliability.md SEC-6, SEC-10): other users are turned away by the kernel's word for who they are, lines
+are bounded, and a client has so many seconds for its first message and for the end of a message that it began.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from aptui.core.errors import BusyError, HostError, KnownError
+from aptui.core.health import Connection
+from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
+from aptui.core.sanitize import sanitize
+from aptui.link import codec, places
+from aptui.link.outbox import Outbox
+from aptui.link.port import PROTOCOL, Answerer, Hello, Ping, Shutdown, Status, Verb
+
+_RECEIVE_BYTES = 1 << 14
+_ANSWERS_BYTES = 1 << 16
+"""Answers that wait for the end of the turn; beyond, they are sent at once, and a client that does not take them is not read any more."""
+_ACCEPTS = 64
+"""Connections of one turn at most; a storm of them must not keep the loop."""
+_ACCEPT_AGAIN_S = 1.0
+"""How long nobody is let in after the process ran out of file descriptors; the listening socket would wake the loop for ever."""
+_HELLO_BYTES = 1 << 12
+_NAME_LENGTH = 80
+_REPLACED = (Progress, HealthChanged, ConnectionsChanged)
+"""News of which the newest says all; it takes the place of one that still waits."""
+_UNSETTLED = frozenset({"pending", "processing"})
+_FOR_STRANGERS = (Ping, Status, Shutdown)
+"""What a client of another protocol may say: enough to restart the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client, and all of them together, may use.
+
+    Args:
+        connections: clients at a time.
+        message_s: seconds until the first message is there, and for the end of any that has begun.
+        begun_bytes: most that all messages together may hold which have begun and not ended; who goes beyond it is dropped.
+        waiting_bytes: most that may wait to be sent to a client; one more and it is dropped.
+        waiting_lines: news that may wait for a client that has taken nothing for `stalled_s` seconds. A burst beyond it is no fault of a
+            client that reads: one turn of the loop may have more to tell.
+    """
+
+    connections: int = 64
+    message_s: float = 30.0
+    begun_bytes: int = 16 << 20
+    waiting_bytes: int = 4 << 20
+    waiting_lines: int = 1_000
+    stalled_s: float = 1.0
+
+
+class _Client:
+    """One connection: who it is, what it began to say, and what waits for it."""
+
+    __slots__ = ("begun_s", "channel", "hello", "lines", "number", "outbox", "pid", "said", "since_ms", "wants")
+
+    def __init__(self, number: int, channel: socket.socket, pid: int, now: float) -> None:
+        self.number, self.channel, self.pid = number, channel, pid
+        self.since_ms = time.time_ns() // 1_000_000
+        self.hello: Hello | None = None
+        self.wants: bool | None = None
+        """None until it subscribed, then whether to all news or to what settled."""
+        self.lines = codec.LineBuffer(_HELLO_BYTES)
+        self.said: Iterator[bytes] = iter(())
+        """Lines that came and were not taken yet."""
+        self.begun_s: float | None = now
+        """Since when it owes the rest of a message, or the first one."""
+        self.outbox = Outbox(channel, now)
+
+
+class Request:
+    """One verb that waits for its answer (`port.Request`)."""
+
+    __slots__ = ("_number", "_server", "client", "verb")
+
+    def __init__(self, server: Server, client: int, number: int, verb: Verb) -> None:
+        self._server: Server | None = server
+        self._number = number
+        self.client = client
+        self.verb = verb
+
+    def answer(self, **fields: object) -> None:
+        """Send the answer."""
+        try:
+            self._say(codec.encode_answer(self._number, fields))
+        except TypeError as error:
+            self.refuse(f"the answer cannot be written: {error}", "this is a mistake in aptui", 2)
+
+    def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
+        """Send a refusal with the exit code it would be."""
+        self._say(codec.encode_refusal(self._number, what, hint, code))
+
+    def _say(self, line: bytes) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.say(self.client, line)
+
+
+class Server:
+    """The socket at `path` and everybody who is connected.
+
+    Args:
+        path: of the socket; its folder is made and must be the user's own.
+        selector: the loop's; keys carry what is called with the mask.
+        answerer: takes the verbs and hears who left.
+        version: of this engine, for clients of another one.
+        limits: what clients may use.
+        clock: seconds, never going back.
+        credentials: tells who is on the other end of a connection.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        selector: selectors.BaseSelector,
+        answerer: Answerer,
+        *,
+        version: str,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        credentials: Callable[[socket.socket], places.Credentials] = places.peer_credentials,
+    ) -> None:
+        self.path = path
+        self._selector, self._answerer, self._version = selector, answerer, version
+        self._limits = limits or Limits()
+        self._clock, self._credentials = clock, credentials
+        self._listener: socket.socket | None = None
+        self._accept_again_s: float | None = None
+        self._clients: dict[int, _Client] = {}
+        self._subscribers: tuple[_Client, ...] = ()
+        """Replaced, never changed: a client may be dropped while it is told something."""
+        self._told: set[_Client] = set()
+        """Those who got something to hear since the last flush."""
+        self._gone: list[int] = []
+        """Clients of which the answerer does not know yet that they left; it is told when nothing else is in hand."""
+        self._count = 0
+
+    # --------------------------------------------------------------------------------------------------------- open, close
+
+    def listen(self) -> None:
+        """Open the socket; only who holds the lock of the cache may call this.
+
+        Raises:
+            BusyError: somebody answers on it. HostError: the folder is not the user's own, or the socket cannot be made.
+        """
+        places.make_private(os.path.dirname(self.path))
+        _remove_stale(self.path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # Linux gives the file the mode of its socket, from its first moment; `umask` would hit what other threads make.
+            os.fchmod(listener.fileno(), 0o600)
+            listener.bind(self.path)
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            raise HostError(f"socket '{self.path}' cannot be made: {error.strerror or error}") from error
+        listener.setblocking(False)
+        self._listener = listener
+        self._selector.register(listener, selectors.EVENT_READ, self._on_connection)
+
+    def close(self) -> None:
+        """Send what fits without waiting, hang up on everybody, remove the socket; nobody is told any more who left."""
+        for client in list(self._clients.values()):
+            with contextlib.suppress(OSError):
+                client.outbox.send(self._clock())
+            self._drop(client)
+        self._gone.clear()
+        if self._listener is not None:
+            if self._accept_again_s is None:
+                self._selector.unregister(self._listener)
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            self._listener.close()
+            self._listener = None
+
+    # ------------------------------------------------------------------------------------------------------- of the engine
+
+    def subscribe(self, number: int, wants_all: bool) -> None:
+        """Let a client hear the news from now on."""
+        client = self._clients.get(number)
+        if client is not None:
+            client.wants = wants_all
+            self._note_subscribers()
+
+    def _note_subscribers(self) -> None:
+        self._subscribers = tuple(client for client in self._clients.values() if client.wants is not None)
+
+    def publish(self, notice: Notice, epoch: int, seq: int) -> None:
+        """Tell the subscribers."""
+        line = b""
+        is_settled = not (isinstance(notice, JobChanged) and notice.status in _UNSETTLED)
+        for client in self._subscribers:
+            if client.wants or is_settled:
+                line = line or codec.encode_notice(notice, epoch, seq)
+                self._put(client, type(notice) if isinstance(notice, _REPLACED) else None, line)
+
+    def say(self, number: int, line: bytes) -> None:
+        """Let a line wait for a client, if it is still there."""
+        client = self._clients.get(number)
+        if client is not None:
+            self._put(client, None, line)
+            if client.outbox.waiting_bytes > _ANSWERS_BYTES and not client.outbox.is_blocked:
+                self._send(client, self._clock())
+
+    def flush(self) -> None:
+        """Send what waits; the loop calls this once per turn, after everything else."""
+        now = self._clock()
+        while self._told or self._gone:
+            told, self._told = self._told, set()
+            for client in told:
+                if not client.outbox.is_blocked:
+                    self._send(client, now)
+                    self._listen(client)  # it may have been blocked in between, with half of what it said untaken
+                is_stalled = now - client.outbox.taken_s > self._limits.stalled_s
+                if is_stalled and len(client.outbox) > self._limits.waiting_lines:
+                    self._drop(client)
+            self._tell_who_left()
+
+    def connections(self) -> tuple[Connection, ...]:
+        """Return those who said hello."""
+        return tuple(
+            Connection(
+                client.number,
+                client.hello.kind,
+                client.hello.name,
+                client.pid or client.hello.pid,
+                client.since_ms,
+                client.wants is not None,
+                client.outbox.waiting_bytes,
+            )
+            for client in self._clients.values()
+            if client.hello is not None
+        )
+
+    def disconnect(self, number: int) -> bool:
+        """Drop a client; return whether there was one. What it was owed is sent as far as that needs no waiting."""
+        client = self._clients.get(number)
+        if client is None:
+            return False
+        self._send(client, self._clock())
+        self._drop(client)
+        return True
+
+    def next_deadline(self) -> float | None:
+        """Return when `poll` must be called at the latest, in seconds of the clock."""
+        owed = [client.begun_s + self._limits.message_s for client in self._clients.values() if client.begun_s is not None]
+        if self._accept_again_s is not None:
+            owed.append(self._accept_again_s)
+        return min(owed, default=None)
+
+    def poll(self, now: float) -> None:
+        """Drop who is too late with a message."""
+        if self._accept_again_s is not None and now >= self._accept_again_s and self._listener is not None:
+            self._accept_again_s = None
+            self._selector.register(self._listener, selectors.EVENT_READ, self._on_connection)
+        for client in list(self._clients.values()):
+            if client.begun_s is not None and now >= client.begun_s + self._limits.message_s:
+                what = "a message that does not end" if client.hello else "no hello"
+                self._dismiss(client, f"{what} within {self._limits.message_s:g} s")
+        self._tell_who_left()
+
+    # --------------------------------------------------------------------------------------------------------- who comes
+
+    def _on_connection(self, _mask: int) -> None:
+        assert self._listener is not None
+        for _ in range(_ACCEPTS):
+            try:
+                channel, _address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:
+                self._selector.unregister(self._listener)
+                self._accept_again_s = self._clock() + _ACCEPT_AGAIN_S
+                return
+            self._receive_client(channel)
+
+    def _receive_client(self, channel: socket.socket) -> None:
+        channel.setblocking(False)
+        try:
+            who = self._credentials(channel)
+        except OSError:
+            channel.close()
+            return
+        if not who.is_trusted:
+            channel.close()
+        elif len(self._clients) >= self._limits.connections:
+            with contextlib.suppress(OSError):
+                channel.send(codec.encode_refusal(0, f"the engine has {self._limits.connections} connections already", code=4))
+            channel.close()
+        else:
+            self._count += 1
+            client = _Client(self._count, channel, who.pid, self._clock())
+            self._clients[client.number] = client
+            self._selector.register(channel, selectors.EVENT_READ, lambda mask: self._on_client(client, mask))
+
+    # --------------------------------------------------------------------------------------------------------- what they say
+
+    def _on_client(self, client: _Client, mask: int) -> None:
+        if client.number not in self._clients:
+            return  # dropped earlier in this turn
+        if mask & selectors.EVENT_WRITE:
+            self._send(client, self._clock())
+        else:
+            self._receive(client)
+        self._listen(client)
+        self._tell_who_left()
+
+    def _receive(self, client: _Client) -> None:
+        try:
+            data = client.channel.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        client.said = client.lines.feed(data)
+        if not data:
+            self._drop(client)
+
+    def _listen(self, client: _Client) -> None:
+        """Take what a client said, as long as it takes the answers."""
+        try:
+            while client.number in self._clients and not client.outbox.is_blocked:
+                line = next(client.said, None)
+                if line is None:
+                    self._note_begun(client)
+                    return
+                self._take(client, line)
+                if client.hello is not None:
+                    client.begun_s = None
+        except codec.TooLong:
+            self._dismiss(client, f"a message is longer than {client.lines.limit_bytes} bytes")
+
+    def _note_begun(self, client: _Client) -> None:
+        if not client.lines.begun_bytes:
+            return
+        client.begun_s = client.begun_s or self._clock()
+        if sum(each.lines.begun_bytes for each in self._clients.values()) > self._limits.begun_bytes:
+            self._dismiss(client, "too much has begun and not ended", code=BusyError.exit_code)
+
+    def _take(self, client: _Client, line: bytes) -> None:
+        try:
+            number, verb = codec.decode_request(line)
+        except codec.Nonsense as error:
+            if client.hello is None:
+                self._dismiss(client, error.what, error.hint, error.number)
+            else:
+                self.say(client.number, codec.encode_refusal(error.number, error.what, error.hint))
+            return
+        request = Request(self, client.number, number, verb)
+        if isinstance(verb, Hello) and client.hello is None:
+            client.hello = Hello(verb.protocol, verb.version, _word(verb.kind), verb.pid, _word(verb.name))
+            client.lines.limit_bytes = codec.LINE_LIMIT_BYTES
+        elif client.hello is None:
+            self._dismiss(client, "the first message must be 'hello'", number=number)
+            return
+        elif isinstance(verb, Hello):
+            request.refuse("hello was said already")
+            return
+        if client.hello.protocol != PROTOCOL and not isinstance(verb, (Hello, *_FOR_STRANGERS)):
+            what = f"this engine (aptui {self._version}) speaks protocol {PROTOCOL}, you speak {client.hello.protocol}"
+            request.refuse(what, "restart the engine", BusyError.exit_code)
+            return
+        try:
+            self._answerer.take(request)
+        except KnownError as error:
+            request.refuse(error.what, error.hint, error.exit_code)
+
+    # --------------------------------------------------------------------------------------------------------- what they hear
+
+    def _put(self, client: _Client, key: object, line: bytes) -> None:
+        outbox = client.outbox
+        if not outbox.waiting_bytes:
+            outbox.taken_s = self._clock()
+        outbox.put(key, line)
+        self._told.add(client)
+        if outbox.waiting_bytes > self._limits.waiting_bytes:
+            self._send(client, self._clock())
+            if outbox.waiting_bytes > self._limits.waiting_bytes:
+                self._drop(client)
+
+    def _send(self, client: _Client, now: float) -> None:
+        was_blocked = client.outbox.is_blocked
+        try:
+            client.outbox.send(now)
+        except OSError:
+            self._drop(client)
+            return
+        if client.outbox.is_blocked != was_blocked:
+            events = selectors.EVENT_WRITE if client.outbox.is_blocked else selectors.EVENT_READ
+            self._selector.modify(client.channel, events, self._selector.get_key(client.channel).data)
+
+    # --------------------------------------------------------------------------------------------------------- who goes
+
+    def _dismiss(self, client: _Client, what: str, hint: str = "", number: int = 0, code: int = 3) -> None:
+        """Say why, as far as that needs no waiting, and drop the client."""
+        self.say(client.number, codec.encode_refusal(number, what, hint, code))
+        if client.number in self._clients:
+            self._send(client, self._clock())
+        self._drop(client)
+
+    def _drop(self, client: _Client) -> None:
+        """Forget a client at once; the answerer hears of it later, for it may be the one who is publishing."""
+        if self._clients.pop(client.number, None) is None:
+            return
+        self._told.discard(client)
+        self._selector.unregister(client.channel)
+        client.channel.close()
+        client.outbox.clear()
+        if client.wants is not None:
+            self._note_subscribers()
+        if client.hello is not None:
+            self._gone.append(client.number)
+
+    def _tell_who_left(self) -> None:
+        while self._gone:
+            self._answerer.left(self._gone.pop(0))
+
+
+def _word(text: str) -> str:
+    return sanitize(text[:_NAME_LENGTH])
+
+
+def _remove_stale(path: str) -> None:
+    """Remove the socket of a dead engine.
+
+    Raises:
+        BusyError: it is not dead.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except BlockingIOError:
+            pass  # so many wait to be let in: somebody is there
+        except OSError as error:
+            raise HostError(f"socket '{path}' cannot be made: {error.strerror or error}") from error
+    raise BusyError(f"somebody answers on socket '{path}'", hint="another engine runs; stop it")

@@ -1,0 +1,92 @@
+"""What can be said on the `:` line wherever one is; what panes add is theirs. Each does what an action of the app does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.tui.pane import Command
+
+if TYPE_CHECKING:
+    from aptui.link.port import Verb
+    from aptui.tui.app import AptuiApp
+
+
+def shell_commands(app: AptuiApp) -> list[Command]:
+    """Return the commands that make sense now."""
+    from aptui.link.port import Drain, Pause, ReloadConfig, Resume, RunNext  # after the first paint
+
+    act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better
+
+    def ask(verb: Verb, done: str) -> Callable[[str], None]:
+        return lambda _rest: app.ask(verb, done)
+
+    commands = [Command(spec.id, f"go to {spec.title}", act(f"show('{spec.id}')")) for spec in app.panes]
+    commands += [
+        Command("pause", "start no more jobs", ask(Pause(), "paused"), needs_engine=True),
+        Command("next", "while paused: run one job more", ask(RunNext(), "one job more"), needs_engine=True),
+        Command("resume", "go on after a pause", ask(Resume(), "going on"), needs_engine=True),
+        Command("drain", "finish what is owed, look at nothing new", ask(Drain(), "drained"), needs_engine=True),
+        Command(
+            "rescan",
+            "look at everything again; 'full' reads every byte",
+            partial(_rescan, app),
+            lambda: ("full",),
+            needs_engine=True,
+        ),
+        Command("reload", "read the configuration again", ask(ReloadConfig(), "configuration read"), needs_engine=True),
+        Command(
+            "restart",
+            "restart the engine; 'now' does not wait until it is idle",
+            partial(_restart, app),
+            lambda: ("now", "when-idle"),
+            True,
+        ),
+        Command("start", "start an engine, if none runs", lambda _rest: app.session.start_engine()),
+        Command("stop", "stop the engine (asks)", act("stop_engine"), needs_engine=True),
+        Command("theme", "choose a theme; 'reload' reads the files again", app.say_theme, lambda: (*app.looks.by_name, "reload")),
+        Command("mouse", "turn the mouse on or off", partial(_mouse, app), lambda: ("on", "off")),
+        Command("keys", "test keys: what they are called, what they do", act("keys")),
+        Command("keymap", "read the key bindings again", act("reload_keymap")),
+        Command("messages", "what was said before", act("messages")),
+        Command("info", "project, engine, versions, watched roots", act("info")),
+        Command("help", "keys and commands of this place", act("help")),
+        Command("plain", "plain lines in the terminal's own scrollback", act("plain")),
+        Command("redraw", "draw and read everything again", act("redraw")),
+        Command("detach", "leave the screen; the engine goes on", act("detach")),
+        Command("quit", "leave the screen; the engine goes on", act("detach")),
+    ]
+    return [command for command in commands if app.can_ask or not command.needs_engine]
+
+
+def run(app: AptuiApp, text: str, commands: Sequence[Command]) -> None:
+    """Do what a line says, or say why it cannot be done."""
+    word, _, rest = text.partition(" ")
+    if not word:
+        return
+    found = [each for each in commands if each.name == word] or [each for each in commands if each.name.startswith(word)]
+    if len({each.name for each in found}) == 1:
+        found[0].run(rest.strip())
+    elif found:
+        app.tell(f"'{word}' may be {', '.join(each.name for each in found)}", "warning")
+    else:
+        from difflib import get_close_matches
+
+        near = get_close_matches(word, [each.name for each in commands], n=1)
+        app.tell(f"there is no command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning")
+
+
+def _rescan(app: AptuiApp, rest: str) -> None:
+    from aptui.link.port import Rescan
+
+    app.ask(Rescan(is_full=rest == "full"), "scanning")
+
+
+def _restart(app: AptuiApp, rest: str) -> None:
+    app.session.restart_engine(is_when_idle=rest != "now")
+    app.tell("the engine restarts" if rest == "now" else "the engine restarts when it is idle")
+
+
+def _mouse(app: AptuiApp, rest: str) -> None:
+    app.set_mouse(is_on=rest != "off" if rest else not app.has_mouse)

@@ -1,0 +1,232 @@
+"""The `:` line with completion, and questions that are answered with one letter; both take the place of the hints. What they do is the app's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.strip import Strip
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input
+
+from aptui.tui.frame.line import Line, Part, Parts, strip_of
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from aptui.tui.pane import Command
+
+_MOST_CANDIDATES = 8
+
+
+def completions(text: str, commands: Sequence[Command]) -> list[tuple[str, str]]:
+    """Return (whole line, what it does) for everything that `text` may become."""
+    word, blank, rest = text.lstrip().partition(" ")
+    if not blank:
+        return [(each.name, each.does) for each in commands if each.name.startswith(word)]
+    command = next((each for each in commands if each.name == word), None)
+    if command is None or command.complete is None:
+        return []
+    return [(f"{word} {argument}", "") for argument in command.complete() if argument.startswith(rest.lstrip())]
+
+
+class _Ghost(Suggester):
+    """Shows in grey what Tab would write."""
+
+    def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._commands = commands
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """Return the first completion."""
+        found = completions(value, self._commands()) if value else []
+        return found[0][0] if found else None
+
+
+class Candidates(Widget):
+    """What the line may become, just above it."""
+
+    DEFAULT_CSS = "Candidates { layer: overlay; dock: bottom; height: auto; width: 1fr; margin: 0 0 1 0; display: none; }"
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__(id="candidates")
+        self._lines: list[Parts] = []
+
+    def show(self, found: Sequence[tuple[str, str]], chosen: int = -1) -> None:
+        """Show the first few; `chosen` is the one Tab has written."""
+        first = max(0, min(chosen - _MOST_CANDIDATES // 2, len(found) - _MOST_CANDIDATES))
+        shown = list(enumerate(found))[first : first + _MOST_CANDIDATES]
+        width = max((len(text) for _, (text, _) in shown), default=0) + 2
+        self._lines = [
+            (Part("  "), Part(f"{text:<{width}}", "title" if at == chosen else "key"), Part(does, "muted"))
+            for at, (text, does) in shown
+        ]
+        self.display = bool(self._lines)
+        self.styles.height = max(1, len(self._lines))
+        self.refresh(layout=True)
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line."""
+        return strip_of(self._lines[y] if y < len(self._lines) else (), self, self.size.width, self.rich_style)
+
+
+class CommandLine(Horizontal):
+    """`:` and what people say."""
+
+    DEFAULT_CSS = """
+    CommandLine { height: 1; width: 1fr; display: none; }
+    CommandLine Line { width: 2; }
+    CommandLine Input { width: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "back", id="command.close"),
+        Binding("tab", "complete(1)", "complete", id="command.complete", priority=True),
+        Binding("shift+tab", "complete(-1)", "complete back", show=False, id="command.complete_back", priority=True),
+        Binding("up", "recall(-1)", "earlier", show=False, id="command.earlier"),
+        Binding("down", "recall(1)", "later", show=False, id="command.later"),
+    ]
+
+    class Said(Message):
+        """A line was said."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Closed(Message):
+        """Nothing was said."""
+
+    def __init__(self, commands: Callable[[], Sequence[Command]], history: Callable[[], list[str]]) -> None:
+        super().__init__(id="command")
+        self._commands, self._history = commands, history
+        self._typed, self._chosen, self._back = "", -1, 0
+        self._written: str | None = None
+
+    def compose(self) -> ComposeResult:
+        """Yield the prompt and the input."""
+        yield _Prompt()
+        line = Input(compact=True, suggester=_Ghost(self._commands), select_on_focus=False)
+        line.cursor_blink = False
+        yield line
+
+    @property
+    def input(self) -> Input:
+        """Where people type."""
+        return self.query_one(Input)
+
+    def start(self, text: str = "") -> None:
+        """Begin with `text`."""
+        self._back, self._chosen, self._written = 0, -1, None
+        self.input.value = text
+        self.input.cursor_position = len(text)
+        self._typed = text
+        self.display = True
+        self.input.focus()
+        self._offer()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Offer what the text may become."""
+        event.stop()
+        if event.value != self._written:
+            self._typed, self._chosen = event.value, -1
+        self._written = None
+        self._offer()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Say the line."""
+        event.stop()
+        self._offer(is_over=True)
+        self.post_message(self.Said(event.value.strip()))
+
+    def action_close(self) -> None:
+        """Say nothing."""
+        self._offer(is_over=True)
+        self.post_message(self.Closed())
+
+    def action_complete(self, way: int) -> None:
+        """Write the next completion of what was typed."""
+        found = completions(self._typed, self._commands())
+        if found:
+            self._chosen = (self._chosen + way) % len(found) if self._chosen >= 0 else (0 if way > 0 else len(found) - 1)
+            self._write(found[self._chosen][0])
+
+    def action_recall(self, way: int) -> None:
+        """Write an earlier or a later line of the history."""
+        history = self._history()
+        self._back = max(0, min(self._back - way, len(history)))
+        self._write(history[-self._back] if self._back else self._typed)
+
+    def _write(self, text: str) -> None:
+        self._written = text
+        self.input.value = text
+        self.input.cursor_position = len(text)
+
+    def _offer(self, *, is_over: bool = False) -> None:
+        found = [] if is_over else completions(self._typed, self._commands())
+        self.screen.query_one(Candidates).show(found, self._chosen)
+
+
+class _Prompt(Line):
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # as wide as it is
+        return (Part(" :", "accent"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer to a question."""
+
+    letter: str
+    text: str
+    run: Callable[[], None] = lambda: None
+
+
+class Question(Line, can_focus=True):
+    """A question; a letter answers it, `Esc` gives the last answer, which changes nothing."""
+
+    DEFAULT_CSS = "Question { display: none; }"
+
+    class Answered(Message):
+        """The question is done with."""
+
+        def __init__(self, choice: Choice) -> None:
+            super().__init__()
+            self.choice = choice
+
+    def __init__(self) -> None:
+        super().__init__(id="question")
+        self._text = ""
+        self._choices: Sequence[Choice] = ()
+
+    def start(self, text: str, choices: Sequence[Choice]) -> None:
+        """Ask."""
+        self._text, self._choices = text, choices
+        self.display = True
+        self.refresh()
+        self.focus()
+
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # what does not fit is cut
+        """Return question and answers."""
+        parts = [Part(f" {self._text}   ", "warning")]
+        for choice in self._choices:
+            action = f"app.press('{choice.letter}')"
+            parts += [Part(choice.letter, "key", action), Part(f" {choice.text}   ", "muted", action)]
+        return tuple(parts)
+
+    def on_key(self, event: events.Key) -> None:
+        """Take the answer; every other key means nothing here."""
+        if event.key == "ctrl+c":
+            return
+        event.stop()
+        event.prevent_default()
+        chosen = next((each for each in self._choices if event.character == each.letter), None)
+        if event.key == "escape":
+            chosen = self._choices[-1]
+        if chosen is not None:
+            self.post_message(self.Answered(chosen))

@@ -1,0 +1,87 @@
+"""What `?` and `:keys` show, made from the bindings that are really active; lines only, the sheet that holds them is `sheet.Sheet`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual import events
+
+from aptui.tui.frame.line import Part, Parts
+from aptui.tui.frame.sheet import Lines, Sheet
+from aptui.tui.keymap import EVERYWHERE, Keymap, shown_key
+
+if TYPE_CHECKING:
+    from textual.binding import ActiveBinding
+
+    from aptui.tui.pane import Command
+
+_KEYS_WIDTH, _DOES_WIDTH = 18, 44
+
+
+def help_lines(active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str) -> list[Parts]:
+    """Return a line for each active action, those of the place first, then what holds everywhere, then the commands of the `:` line."""
+    here: dict[str, list[str]] = {}
+    does: dict[str, str] = {}
+    everywhere: set[str] = set()
+    for key, (_node, binding, _is_enabled, _tooltip) in active.items():
+        name = binding.id or binding.action
+        action = keymap.actions.get(name)
+        text = action.does if action else binding.description
+        if not text:
+            continue
+        here.setdefault(name, []).append(shown_key(key))
+        does[name] = text
+        if action is not None and action.scope == EVERYWHERE:
+            everywhere.add(name)
+    lines = [_heading(title)] + [_row(here[name], does[name], name) for name in here if name not in everywhere]
+    lines += [(), _heading("everywhere")] + [_row(here[name], does[name], name) for name in here if name in everywhere]
+    lines += [(), _heading("commands")] + [_row([f":{each.name}"], each.does, "") for each in commands]
+    return lines
+
+
+def _heading(text: str) -> Parts:
+    return (Part(f" {text}", "title"),)
+
+
+def _row(keys: Sequence[str], does: str, name: str) -> Parts:
+    return (Part(f"  {'  '.join(keys):<{_KEYS_WIDTH}}", "key"), Part(f"{does:<{_DOES_WIDTH}}"), Part(f" {name}", "muted"))
+
+
+class KeyTester(Sheet):
+    """Shows what each key is called and what it would do here; twice `Esc` leaves."""
+
+    def __init__(self) -> None:
+        super().__init__("sheet-keys")
+        self._active: dict[str, ActiveBinding] = {}
+        self._keymap = Keymap()
+        self._last = ""
+
+    def start(self, active: dict[str, ActiveBinding], keymap: Keymap) -> None:
+        """Begin to test the keys that are active now."""
+        self._active, self._keymap, self._last = active, keymap, ""
+        self.show([(Part(" Press keys to see what they are called and what they do. Esc twice leaves.", "title"),), ()])
+
+    def on_key(self, event: events.Key) -> None:
+        """Show a key instead of doing it."""
+        event.stop()
+        event.prevent_default()
+        if event.key == self._last == "escape":
+            self.post_message(self.Closed())
+            return
+        self._last = event.key
+        lines = self.query_one(Lines)
+        self._all = [*self._all[:2], self._told(event.key), *self._all[2:200]]
+        lines.show(self._all)
+
+    def _told(self, key: str) -> Parts:
+        found = self._active.get(key)
+        if found is None:
+            return (Part(f"  {shown_key(key):<8}", "key"), Part(f"{key:<20}"), Part("nothing here", "muted"))
+        name = found.binding.id or found.binding.action
+        return (
+            Part(f"  {shown_key(key):<8}", "key"),
+            Part(f"{key:<20}"),
+            Part(f"{self._keymap.does(name) or found.binding.description}  "),
+            Part(name, "muted"),
+        )

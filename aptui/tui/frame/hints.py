@@ -1,0 +1,56 @@
+"""The last line: keys that mean something here and now, taken from the bindings that are really active."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aptui.tui.frame.line import Line, Part, Parts, width_of
+from aptui.tui.keymap import shown_key
+
+if TYPE_CHECKING:
+    from textual.binding import ActiveBinding
+
+ALWAYS = ("app.help", "app.palette", "app.detach")
+"""Hints that stay when the line is too short; the rest is cut from the end."""
+
+
+class Hints(Line):
+    """Keys and what they do; a click does it."""
+
+    def __init__(self) -> None:
+        super().__init__(id="hints")
+
+    def parts(self, width: int) -> Parts:
+        """Return as many hints as fit, the ones that always stay at the end."""
+        mine, always = hints_of(self.screen.active_bindings)
+        kept = [hint for hint in always if hint]
+        while kept and width_of([part for hint in kept for part in hint]) > width:
+            kept.pop()
+        room = width - width_of([part for hint in kept for part in hint]) - 1
+        shown: list[Part] = [Part(" ")]
+        for hint in mine:
+            room -= width_of(hint)
+            if room < 0:
+                break
+            shown += hint
+        return tuple(shown + [part for hint in kept for part in hint])
+
+
+def hints_of(active: dict[str, ActiveBinding]) -> tuple[list[Parts], list[Parts]]:
+    """Return the hints of the place we are at, and those that are everywhere; one an action, its first key."""
+    mine: dict[str, Parts] = {}
+    always: dict[str, Parts] = {}
+    for key, (node, binding, is_enabled, _tooltip) in active.items():
+        if not binding.show or not is_enabled or not binding.description:
+            continue
+        namespace = f"{node.id}" if node.id else ""
+        into = always if binding.id in ALWAYS else mine
+        name = binding.id or f"{namespace}.{binding.action}"
+        into.setdefault(
+            name,
+            (
+                Part(shown_key(key), "key", f"app.press('{key}')"),
+                Part(f" {binding.description}   ", "muted", f"app.press('{key}')"),
+            ),
+        )
+    return list(mine.values()), [always[name] for name in ALWAYS if name in always]

@@ -1,0 +1,56 @@
+"""What `i` shows: project, engine, versions, watched roots, and where things lie; lines only."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import TYPE_CHECKING
+
+from aptui import __version__
+from aptui.core.sanitize import sanitize
+from aptui.tui.frame.line import Part, Parts
+from aptui.tui.frame.words import clock
+
+if TYPE_CHECKING:
+    from aptui.core.health import Health
+    from aptui.tui.session import Session
+
+_WIDTH = 16
+
+
+def info_lines(session: Session, project_dir: str, more: list[tuple[str, str]]) -> list[Parts]:
+    """Return the lines of the info sheet; `more` are rows of the pane and the app."""
+    engine = session.engine
+    rows = [
+        ("Project", f"{session.project_name}   {project_dir}"),
+        ("Cache", str(session.cache_dir)),
+        ("Engine", f"{session.state.value} since {clock(session.since_ms)}" if session.since_ms else session.state.value),
+        ("", session.trouble),
+        ("", f"pid {engine.pid}   version {engine.version}   started {clock(engine.started_ms)}" if engine.pid else ""),
+        ("Socket", engine.socket),
+        ("aptui", f"{__version__}   Python {platform.python_version()}   pid {os.getpid()}"),
+        ("Terminal", f"{os.environ.get('TERM', '')}   {'tmux' if os.environ.get('TMUX') else ''}"),
+        *more,
+    ]
+    lines = [_row(key, value) for key, value in rows if value.strip()]
+    return [(), *lines, (), *_health_lines(session.latest_health)]
+
+
+def _row(key: str, value: str, role: str = "value") -> Parts:
+    return (Part(f" {key:<{_WIDTH}}", "key"), Part(sanitize(value), role))
+
+
+def _health_lines(health: Health | None) -> list[Parts]:
+    if health is None:
+        return []
+    lines = [
+        _row("Root" if at == 0 else "", f"{root.path}   {root.mode.value}   {root.detail}") for at, root in enumerate(health.roots)
+    ]
+    troubles = [
+        ("Workers", health.pool),
+        ("Disk", health.disk),
+        ("Database", health.database),
+        ("Configuration", health.configuration),
+    ]
+    troubles += [("Builder", f"{name}: {why}") for name, why in health.broken_builders] + [("Hold", hold) for hold in health.holds]
+    return lines + [_row(key, value, "warning") for key, value in troubles if value]

@@ -1,0 +1,84 @@
+"""Lines made of parts: what the frame draws instead of stock labels. Text of parts is safe already, and never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.strip import Strip
+from textual.widget import Widget
+
+from aptui.tui.theming import roles
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual import events
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a line; a click on it runs `action`."""
+
+    text: str
+    role: str = ""
+    action: str = ""
+
+    @property
+    def width(self) -> int:
+        """How many cells it takes."""
+        return cell_len(self.text)
+
+
+Parts = tuple[Part, ...]
+
+
+def width_of(parts: Sequence[Part]) -> int:
+    """Return how many cells `parts` take."""
+    return sum(part.width for part in parts)
+
+
+def spread(left: Sequence[Part], right: Sequence[Part], width: int) -> Parts:
+    """Return `left` and `right` at the two ends of a line."""
+    return (*left, Part(" " * max(1, width - width_of(left) - width_of(right))), *right)
+
+
+def strip_of(parts: Sequence[Part], widget: Widget, width: int, base: Style) -> Strip:
+    """Return a line of exactly `width` cells."""
+    styles = roles(widget.app)
+    segments = [Segment(part.text, base + styles[part.role] if part.role else base) for part in parts if part.text]
+    return Strip(segments).adjust_cell_length(width, base)
+
+
+class Line(Widget):
+    """One line; subclasses say what is in it. It is drawn anew only where that is something else than before."""
+
+    DEFAULT_CSS = "Line { height: 1; width: 1fr; }"
+    ALLOW_SELECT: ClassVar[bool] = False
+    _drawn: Parts = ()
+
+    def parts(self, width: int) -> Parts:
+        """Return what stands in a line of `width` cells."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """Look whether something else is to be drawn."""
+        if self.is_mounted and self.size.width and self.parts(self.size.width) != self._drawn:
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002  # there is one line
+        """Return the line."""
+        self._drawn = self.parts(self.size.width)
+        return strip_of(self._drawn, self, self.size.width, self.rich_style)
+
+    async def on_click(self, event: events.Click) -> None:
+        """Run the action of the part under the pointer."""
+        end = 0
+        for part in self._drawn:
+            end += part.width
+            if event.x < end:
+                if part.action:
+                    await self.app.run_action(part.action)
+                return

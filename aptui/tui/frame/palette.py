@@ -1,0 +1,40 @@
+"""What the command palette offers: the commands of the `:` line, the actions with a key, and the themes. Imported when it is first opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+
+
+class ShellProvider(Provider):
+    """Everything that can be done from where we are."""
+
+    async def discover(self) -> Hits:
+        """Offer everything while nothing is typed."""
+        for title, does, run in self._offers():
+            yield DiscoveryHit(title, run, help=does)
+
+    async def search(self, query: str) -> Hits:
+        """Offer what matches."""
+        matcher = self.matcher(query)
+        for title, does, run in self._offers():
+            score = matcher.match(f"{title} {does}")
+            if score > 0:
+                yield Hit(score, matcher.highlight(title), run, help=does)
+
+    def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        app = cast("AptuiApp", self.app)
+        for command in app.commands():
+            if command.complete is None:
+                yield command.name, command.does, partial(command.run, "")
+            else:
+                for argument in command.complete():
+                    yield f"{command.name} {argument}", command.does, partial(command.run, argument)
+        for key, name, does in app.actions_here():
+            yield f"{does}", f"{name}   {key}", partial(app.press, key)

@@ -1,0 +1,130 @@
+"""Line 1, what goes on: project, activity, counts, ETA, the three timers; and the rules, whose upper one is the progress bar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aptui.core.sanitize import sanitize
+from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
+from aptui.tui.frame.words import brief, shortened
+from aptui.tui.session import SessionState
+
+if TYPE_CHECKING:
+    from aptui.core.health import Health
+    from aptui.core.messages import Progress
+    from aptui.tui.session import Session
+
+_LEAST_NAME, _ROOMY = 4, 100
+
+
+class StatusLine(Line):
+    """What the engine is doing."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(id="status")
+        self._session = session
+
+    def parts(self, width: int) -> Parts:
+        """Return as much as there is room for: the timers go first, then details of the counts, then the name is cut."""
+        session = self._session
+        activity = activity_of(session.state, session.latest_progress, session.latest_health)
+        counts, timers = _counts(session.latest_progress), _timers(session.latest_progress)
+        name = sanitize(session.project_name)
+        # What is worth least is taken away first.
+        is_narrow = width < _ROOMY
+        fewer = [(counts[:count], ()) for count in range(len(counts), -1, -1)]
+        for shown_counts, shown_timers in ((counts, timers), (counts, timers[-1:]), *fewer):
+            right = tuple(Part(f"  {timer}" if at else timer, "muted") for at, timer in enumerate(shown_timers))
+            right = (*right, Part(" ")) if right else ()
+            left = _left(name, activity, shown_counts, is_narrow=is_narrow)
+            if width_of(left) + width_of(right) + 1 <= width:
+                return spread(left, right, width)
+        room = width - width_of(_left("", activity, (), is_narrow=True))
+        return _left(shortened(name, max(room, _LEAST_NAME)), activity, (), is_narrow=True)
+
+
+def _left(name: str, activity: Part, counts: tuple[Part, ...], *, is_narrow: bool) -> Parts:
+    parts = [Part(" " if is_narrow else " aptui  ", "muted"), Part(name, "title"), Part("   "), activity]
+    for at, count in enumerate(counts):
+        parts += [Part("  " if at == 0 else " · ", "muted"), count]
+    return tuple(parts)
+
+
+def activity_of(state: SessionState, progress: Progress | None, health: Health | None) -> Part:
+    """Return a glyph and a word for what goes on."""
+    words = {
+        SessionState.NONE: Part("○ read only", "muted"),
+        SessionState.ATTACHING: Part("· attaching", "muted"),
+        SessionState.REATTACHING: Part("✗ engine gone", "failed"),
+        SessionState.DETACHED: Part("○ no engine", "warning"),
+    }
+    if state in words:
+        return words[state]
+    if health is not None and health.is_paused:
+        return Part("‖ paused", "warning")
+    if health is not None and health.holds:
+        return Part("‖ on hold", "warning")
+    if progress is None:
+        return Part("· attached", "muted")
+    if is_working(progress):
+        return Part("● scanning" if progress.is_scanning and not _owed(progress) else "● working", "processing")
+    return Part("✓ idle", "completed")
+
+
+def _owed(progress: Progress) -> int:
+    return progress.analyses_waiting + progress.analyses_running + progress.jobs_waiting + progress.jobs_running
+
+
+def is_working(progress: Progress | None) -> bool:
+    """Whether anything is owed or looked at."""
+    return progress is not None and (progress.is_scanning or _owed(progress) > 0)
+
+
+def _counts(progress: Progress | None) -> tuple[Part, ...]:
+    """Return what is still to do, the most important first; at rest, what failed."""
+    if progress is None:
+        return ()
+    parts = []
+    if progress.is_scanning:
+        parts.append(Part(f"{progress.files_scanned:,} files", "muted"))
+    if analyses := progress.analyses_waiting + progress.analyses_running:
+        parts.append(Part(f"analysing {analyses:,}"))
+    if jobs := progress.jobs_waiting + progress.jobs_running:
+        parts.append(Part(f"processing {jobs:,}"))
+    if progress.eta_ms >= 0 and is_working(progress):
+        parts.append(Part(f"ETA {brief(progress.eta_ms)}", "accent"))
+    if progress.jobs_running:
+        parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
+    if progress.jobs_failed:
+        parts.append(Part(f"{progress.jobs_failed:,} failed", "failed"))
+    return tuple(parts)
+
+
+def _timers(progress: Progress | None) -> tuple[str, ...]:
+    if progress is None or not (progress.scan_ms or progress.analysis_ms or progress.processing_ms):
+        return ()
+    named = (("scan", progress.scan_ms), ("analysis", progress.analysis_ms), ("processing", progress.processing_ms))
+    return tuple(f"{name} {brief(duration_ms)}" for name, duration_ms in named)
+
+
+class Rule(Line):
+    """A thin rule; with a session, heavy as far as the work is done."""
+
+    def __init__(self, session: Session | None = None, *, name: str) -> None:
+        super().__init__(id=name)
+        self._session = session
+
+    def parts(self, width: int) -> Parts:
+        """Return the rule."""
+        room = max(0, width - 2)
+        done = round(room * _fraction(self._session.latest_progress)) if self._session is not None else 0
+        return Part(" "), Part("━" * done, "accent"), Part("─" * (room - done), "rule"), Part(" ")
+
+
+def _fraction(progress: Progress | None) -> float:
+    """Return how much of the work of this round is done, 0 at rest."""
+    if progress is None or not is_working(progress):
+        return 0.0
+    settled = progress.jobs_done + progress.jobs_failed
+    total = settled + _owed(progress)
+    return settled / total if total else 0.0

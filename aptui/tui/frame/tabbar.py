@@ -1,0 +1,151 @@
+"""Line 2: the tabs, and how things stand: platforms, watched roots, attached or not. And the banner that says when the engine is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aptui.core.health import Health, WatchMode
+from aptui.core.sanitize import sanitize
+from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
+from aptui.tui.frame.words import clock
+from aptui.tui.session import SessionState, is_older
+
+if TYPE_CHECKING:
+    from aptui.tui.pane import PaneSpec
+    from aptui.tui.session import Session
+
+_WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
+
+
+class TabBar(Line):
+    """The tabs; a click goes there."""
+
+    def __init__(self, session: Session, panes: Sequence[PaneSpec], platforms: Sequence[str]) -> None:
+        super().__init__(id="tabs")
+        self._session, self._panes, self._platforms = session, panes, ",".join(platforms)
+        self.current = ""
+
+    def show(self, pane: str) -> None:
+        """Mark the tab of `pane`."""
+        self.current = pane
+        self.changed()
+
+    def parts(self, width: int) -> Parts:
+        """Return the widest form that fits: titles are shortened before the state goes, numbers alone come last."""
+        platforms = Part(self._platforms, "muted")
+        health, state = health_part(self._session.latest_health), _state_part(self._session.state)
+        worse = health if health.role not in {"", "muted"} and state.role == "muted" else state
+        full, brief_, least = _joined(platforms, health, state), _joined(health, state), _joined(worse)
+        for gap, is_short, right in (
+            (3, False, full), (2, False, full), (2, False, brief_), (2, True, full), (2, True, brief_), (2, False, least), (2, True, least),
+            (1, True, least), (1, True, ()),
+        ):  # fmt: skip
+            left = self._tabs(gap, is_short=is_short)
+            if width_of(left) + width_of(right) + 2 <= width:
+                return spread(left, right, width)
+        return self._numbers()
+
+    def _tabs(self, gap: int, *, is_short: bool) -> Parts:
+        parts: list[Part] = [Part(" ")]
+        for spec in self._panes:
+            title, is_here = (spec.short if is_short else spec.title), spec.id == self.current
+            action = f"app.show('{spec.id}')"
+            parts.append(Part(f"{spec.number}", "accent" if is_here else "muted", action))
+            parts.append(Part(f" {title}", "title" if is_here else "muted", action))
+            parts.append(Part(" " * gap))
+        return tuple(parts[:-1])
+
+    def _numbers(self) -> Parts:
+        parts: list[Part] = [Part(" ")]
+        for spec in self._panes:
+            is_here = spec.id == self.current
+            parts.append(
+                Part(
+                    f"{spec.number} {spec.short}" if is_here else f"{spec.number}",
+                    "title" if is_here else "muted",
+                    f"app.show('{spec.id}')",
+                )
+            )
+            parts.append(Part(" "))
+        return tuple(parts)
+
+
+def _joined(*parts: Part) -> Parts:
+    shown = [part for part in parts if part.text]
+    return tuple(piece for part in shown for piece in (part, Part("   "))) if shown else ()
+
+
+def _state_part(state: SessionState) -> Part:
+    return {
+        SessionState.ATTACHED: Part("attached", "muted"),
+        SessionState.NONE: Part("no engine", "muted"),
+    }.get(state, Part(state.value, "warning"))
+
+
+def health_part(health: Health | None) -> Part:
+    """Return how the watched roots are, the worst of them if one is not well."""
+    if health is None or not health.roots:
+        return Part("")
+    modes = [root.mode for root in health.roots]
+    worst = next((mode for mode in _WORST_FIRST if mode in modes), WatchMode.NATIVE)
+    count = f"{len(modes)} root{'s' if len(modes) != 1 else ''}"
+    if worst is WatchMode.NATIVE:
+        return Part(f"watching {count}", "muted", "app.info")
+    of = f"{modes.count(worst)} of {count}" if modes.count(worst) < len(modes) else count
+    word = {WatchMode.GONE: "gone", WatchMode.LIMITED: "limited", WatchMode.POLLING: "polling"}.get(worst, "starting")
+    return Part(f"! {word}: {of}", "failed" if worst is WatchMode.GONE else "warning", "app.info")
+
+
+class Banner(Line):
+    """One line below the tabs, only where something is wrong with the engine."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(id="banner")
+        self._session = session
+
+    def changed(self) -> None:
+        """Come and go."""
+        self.display = bool(banner_text(self._session))
+        super().changed()
+
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # what does not fit is cut
+        """Return the line."""
+        return (Part(" "), Part(banner_text(self._session), "warning"))
+
+
+def banner_text(session: Session) -> str:
+    """Return what people must know about the engine, "" = nothing."""
+    trouble = sanitize(session.trouble)
+    engine = session.engine
+    match session.state:
+        case SessionState.REATTACHING:
+            return f"! engine gone since {clock(session.since_ms)}; reattaching · ':start' starts one · {trouble}".removesuffix(
+                " · "
+            )
+        case SessionState.DETACHED if not engine.speaks_our_protocol:
+            return f"! {trouble} · ':restart' starts one of this version"
+        case SessionState.DETACHED:
+            return f"! no engine: {trouble or 'none is running'} · ':start' starts one"
+        case SessionState.ATTACHED if is_older(engine.version):
+            return f"! the engine is older (aptui {sanitize(engine.version)}) · ':restart' starts one of this version when idle"
+        case SessionState.ATTACHED if session.latest_health is not None:
+            return trouble_of(session.latest_health)
+    return ""
+
+
+def trouble_of(health: Health) -> str:
+    """Return the first thing of an engine's health that needs a person."""
+    named = (
+        ("database", health.database),
+        ("disk", health.disk),
+        ("workers", health.pool),
+        ("configuration", health.configuration),
+    )
+    for name, what in named:
+        if what:
+            return f"! {name}: {sanitize(what)}"
+    if health.broken_builders:
+        name, why = health.broken_builders[0]
+        return f"! builder '{sanitize(name)}' is switched off: {sanitize(why)}"
+    return ""

@@ -1,0 +1,30 @@
+"""Numbers and times as the frame writes them; no widget."""
+
+from __future__ import annotations
+
+_SECOND_MS, _TEN_S_MS, _MINUTE_MS, _HOUR_MS = 1000, 10_000, 60_000, 3_600_000
+
+
+def brief(duration_ms: int) -> str:
+    """Return a duration in few letters: `0.8s`, `48s`, `1m40s`, `2h05m`."""
+    if duration_ms < _TEN_S_MS:
+        return f"{duration_ms / _SECOND_MS:.1f}s"
+    if duration_ms < _MINUTE_MS:
+        return f"{duration_ms // _SECOND_MS}s"
+    if duration_ms < _HOUR_MS:
+        return f"{duration_ms // _MINUTE_MS}m{duration_ms % _MINUTE_MS // _SECOND_MS:02d}s"
+    return f"{duration_ms // _HOUR_MS}h{duration_ms % _HOUR_MS // _MINUTE_MS:02d}m"
+
+
+def shortened(text: str, width: int) -> str:
+    """Return `text` in at most `width` cells, its end cut off."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+
+
+def clock(time_ms: int) -> str:
+    """Return a moment of today as `23:01:07`."""
+    import time
+
+    return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))

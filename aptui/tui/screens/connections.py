@@ -1,0 +1,437 @@
+"""The Connections screen: the engine, who is connected to it, its workers, and the roots it watches; clients can be dropped, workers restarted.
+
+Who is connected comes as news. Ages and memory do not: they are asked for while the screen is visible and a worker works, once a second, and
+after news of work that ended. An idle engine is asked nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from aptui.core.health import Connection, WorkerInfo
+from aptui.core.sanitize import sanitize
+from aptui.link.port import Connections, Disconnect, RestartWorker, Status
+from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.line import Line, Part, Parts, width_of
+from aptui.tui.frame.words import brief, clock, shortened
+from aptui.tui.pane import Command, Pane
+from aptui.tui.screens import connections_rows as rows
+from aptui.tui.screens.assets_files import size_text
+from aptui.tui.screens.jobs_bar import Bar
+from aptui.tui.screens.jobs_texts import term
+from aptui.tui.screens.journeys import to_jobs
+from aptui.tui.screens.listed import Listed, ListedRow
+from aptui.tui.session import SessionState
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from aptui.core.messages import Progress
+    from aptui.link.port import Answer
+    from aptui.tui.feed import Batch
+
+ASK_S = 1.0
+"""The engine is asked no more often."""
+_LEAST_ROWS = 2
+_PARTS = (("clients", "Clients", rows.CLIENTS), ("workers", "Workers", rows.WORKERS), ("roots", "Watched roots", rows.ROOTS))
+
+
+class _Fact(Line):
+    """One line of facts about the engine: (key, value, role) each; those at the end go where there is no room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts: list[tuple[str, str, str]] = []
+
+    def show(self, facts: Sequence[tuple[str, str, str]]) -> None:
+        """Show these facts."""
+        self.facts = [fact for fact in facts if fact[1]]
+        self.display = bool(self.facts)
+        self.changed()
+
+    def parts(self, width: int) -> Parts:
+        """Return as many as fit; the first is cut where even that is too long."""
+        parts: list[Part] = []
+        for key, value, role in self.facts:
+            more = [Part("   " if parts else " "), Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value")]
+            if width_of(parts) + width_of(more) > width:
+                if not parts:
+                    more[-1] = Part(shortened(more[-1].text, width - width_of(more[:-1])), role or "value")
+                    parts += more
+                break
+            parts += more
+        return tuple(parts)
+
+
+class ConnectionsPane(Pane):
+    """The screen."""
+
+    DEFAULT_CSS = """
+    ConnectionsPane { layout: vertical; }
+    ConnectionsPane Table { height: 3; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "disconnect", "disconnect", id="connections.disconnect"),
+        Binding("r", "restart", "restart worker", id="connections.restart"),
+        Binding("y", "copy", "copy", show=False, id="connections.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
+        Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
+    ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.lists = {name: Listed() for name, _, _ in _PARTS}
+        self._status = rows.EngineStatus()
+        self._workers: tuple[WorkerInfo, ...] = ()
+        self._connections: tuple[Connection, ...] = ()
+        self._progress: Progress | None = None
+        self._is_visible = self._shall_ask = self._is_armed = self._is_zoomed = False
+        self._asked_s = -ASK_S
+        self._answers_owed = 0
+        self._counts: list[int] = []
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        for _ in range(4):
+            yield _Fact()
+        for name, title, columns in _PARTS:
+            yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
+            yield Table(columns, id=f"connections-{name}")
+
+    def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        count = self.lists[name].row_count()
+        return (Part(title, "title"),), ((Part(f"{count:,}", "muted"),) if count else ())
+
+    def table(self, name: str) -> Table:
+        """Return a table: `clients`, `workers` or `roots`."""
+        return self.query_one(f"#connections-{name}", Table)
+
+    def on_mount(self) -> None:
+        """Show what is known already."""
+        session = self.shell.session
+        for name, _, _ in _PARTS:
+            self.table(name).set_model(self.lists[name])
+        self._connections, self._progress = session.connections, session.latest_progress
+        session.on_state.append(self._turned)
+        self._put()
+
+    def on_unmount(self) -> None:
+        """Hear no more."""
+        if self._turned in self.shell.session.on_state:
+            self.shell.session.on_state.remove(self._turned)
+
+    def on_resize(self) -> None:
+        """Share the height anew."""
+        self._share_height()
+
+    # -------------------------------------------------------------------------------------------------------------- the hooks
+
+    def activate(self) -> None:
+        """Ask how things are."""
+        self._is_visible = self._shall_ask = True
+
+    def deactivate(self) -> None:
+        """Ask nothing any more."""
+        self._is_visible = False
+
+    def on_news(self, batch: Batch) -> None:
+        """Note who came and went, and that work went on."""
+        if batch.connections is not None:
+            self._connections = batch.connections
+        if batch.progress is not None:
+            self._progress = batch.progress
+        if batch.connections is not None or batch.progress is not None or batch.health is not None:
+            self._shall_ask = True
+
+    def on_frame(self) -> None:
+        """Draw what is known, and ask for more where something happened."""
+        if self._shall_ask:
+            self._ask()
+        self._put()
+
+    def refreshed(self) -> None:
+        """Ask again."""
+        self._shall_ask, self._asked_s = True, -ASK_S
+
+    def status(self) -> str:
+        """Say how many there are."""
+        return f"{len(self._connections)} clients, {len(self._workers)} workers"
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        return (
+            Command("disconnect", "drop a client, by its number", self._say_disconnect, lambda: self._numbers("clients"), needs_engine=True),
+            Command(
+                "restart-worker", "restart a worker, by its number", self._say_restart, lambda: self._numbers("workers"), needs_engine=True
+            ),
+        )  # fmt: skip
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer what makes sense: for the table that has the focus, and where there is an engine to ask."""
+        if action in {"disconnect", "restart"}:
+            name = "clients" if action == "disconnect" else "workers"
+            return self.shell.can_ask and self.table(name).has_focus and self.lists[name].row_count() > 0
+        return super().check_action(action, parameters)
+
+    # ----------------------------------------------------------------------------------------------------------------- asking
+
+    def _turned(self) -> None:
+        """The engine came or went; called in any thread."""
+        self._shall_ask = True
+        self.shell.wake()
+
+    @property
+    def _is_working(self) -> bool:
+        counts = self._progress
+        runs = counts is not None and counts.is_scanning + counts.analyses_running + counts.jobs_running > 0
+        return runs or any(worker.state in {"working", "starting", "ending"} for worker in self._workers)
+
+    def _ask(self) -> None:
+        """Ask now, or when a second has passed since it was asked last."""
+        if self.shell.session.state is not SessionState.ATTACHED:
+            self._status, self._workers, self._connections, self._shall_ask = rows.EngineStatus(), (), (), False
+            return
+        if self.shell.session.is_read_only:
+            self._shall_ask = False
+            return
+        wait_s = self._asked_s + ASK_S - time.monotonic()
+        if wait_s > 0 or self._answers_owed:
+            self._arm(max(wait_s, 0.1))
+            return
+        self._shall_ask, self._asked_s = False, time.monotonic()
+        for verb, take in ((Status(), self._take_status), (Connections(), self._take_answer)):
+            self._answers_owed += 1
+            self.shell.session.ask(verb).add_done_callback(partial(self._answered, take))
+
+    def _arm(self, wait_s: float) -> None:
+        if not self._is_armed:
+            self._is_armed = True
+            self.set_timer(wait_s, self._due)
+
+    def _due(self) -> None:
+        self._is_armed = False
+        if self._is_visible and (self._shall_ask or self._is_working):
+            self._shall_ask = True
+            self.shell.wake()
+
+    def _answered(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
+        """Hand an answer to the app's thread; what is refused is not worth a word, for nobody asked for it."""
+        self.shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
+
+    def _settle(self, take: Callable[[Answer], None], answer: Answer | None) -> None:
+        self._answers_owed -= 1
+        if answer is not None:
+            take(answer)
+        if self._is_visible:
+            if self._is_working:
+                self._arm(ASK_S)
+            self.shell.wake()
+
+    def _take_status(self, answer: Answer) -> None:
+        self._status = rows.read_status(answer)
+
+    def _take_answer(self, answer: Answer) -> None:
+        found = rows.read_answer(answer)
+        self._workers, self._connections = found.workers, found.connections
+
+    # ---------------------------------------------------------------------------------------------------------------- drawing
+
+    def _put(self) -> None:
+        session = self.shell.session
+        for fact, facts in zip(self.query(_Fact), self._facts(), strict=True):
+            fact.show(facts)
+        self.lists["clients"].put(rows.client_rows(self._connections))
+        self.lists["workers"].put(rows.worker_rows(self._workers))
+        self.lists["roots"].put(rows.root_rows(session.latest_health if session.state is SessionState.ATTACHED else None))
+        for name, _, _ in _PARTS:
+            table = self.table(name)
+            table.empty_text = self._nothing(name)
+            table.refresh_model()
+        for bar in self.query(Bar):
+            bar.changed()
+        self._share_height()
+        counts = [self.lists[name].row_count() for name, _, _ in _PARTS]
+        if counts != self._counts:
+            self._counts = counts
+            self.refresh_bindings()
+
+    def _facts(self) -> list[list[tuple[str, str, str]]]:
+        session, status = self.shell.session, self._status
+        engine, is_attached = session.engine, session.state is SessionState.ATTACHED
+        cache = ("Cache", str(session.cache_dir), "path")
+        config = self.shell.config
+        project = ("Project", f"{config.project_dir}" if config else session.project_name, "path")
+        if not is_attached:
+            absent = "no engine: this is a database without one" if session.state is SessionState.NONE else "no engine"
+            why = session.trouble if session.trouble and session.state is not SessionState.NONE else ""
+            hint = "':start' starts one" if self.shell.can_ask else ""
+            return [[("", absent, "warning"), ("", why, ""), ("", hint, "muted")], [project], [cache], []]
+        trouble = [(what, why, "warning") for what, why in rows.troubles(session.latest_health)]
+        return [
+            [
+                ("Engine", f"pid {engine.pid}", ""),
+                ("", status.state, {"idle": "completed", "working": "processing"}.get(status.state, "warning")),
+                ("", f"aptui {engine.version}", ""),
+                ("", f"up {brief(int(status.uptime_s * 1000))}" if status.pid else "", ""),
+                ("", size_text(status.rss_bytes) if status.rss_bytes else "", ""),
+                ("", f"since {clock(engine.started_ms)}" if engine.started_ms else "", "muted"),
+                ("", f"epoch {engine.epoch}", "muted"),
+            ],
+            [project],
+            [cache, ("Socket", engine.socket, "path")],
+            trouble,
+        ]
+
+    def _nothing(self, name: str) -> str:
+        session = self.shell.session
+        if session.state is not SessionState.ATTACHED:
+            return "no engine"
+        if name == "workers":
+            return (
+                "not asked: the screen was opened with '--read-only'"
+                if session.is_read_only
+                else "none; they start with the first work"
+            )
+        return "nothing is watched" if name == "roots" else "nobody"
+
+    def _share_height(self) -> None:
+        """Give each table what it needs; where that is too much, the largest give way, and with `z` the others go."""
+        tables = [self.table(name) for name, _, _ in _PARTS]
+        room = self.size.height - sum(1 for fact in self.query(_Fact) if fact.display) - len(tables)
+        if room <= 0:
+            return
+        focused = next((table for table in tables if table.has_focus), tables[0])
+        for table in tables:
+            table.display = not self._is_zoomed or table is focused
+        shown = [table for table in tables if table.display]
+        heights = [max(1, table.count_rows()) + 1 for table in shown]
+        while sum(heights) > room and max(heights) > _LEAST_ROWS:
+            heights[heights.index(max(heights))] -= 1
+        heights[-1] += max(0, room - sum(heights))
+        for table, height in zip(shown, heights, strict=True):
+            if table.styles.height is None or table.styles.height.value != height:
+                table.styles.height = height
+
+    def action_zoom(self) -> None:
+        """Show one table alone, or all again."""
+        self._is_zoomed = not self._is_zoomed
+        self._share_height()
+
+    def on_descendant_focus(self) -> None:
+        """Offer other keys."""
+        if self._is_zoomed:
+            self._share_height()
+        self.refresh_bindings()
+
+    # ------------------------------------------------------------------------------------------------------------------ deeds
+
+    def _current(self, name: str) -> ListedRow | None:
+        return self.lists[name].row(self.table(name).cursor_key)
+
+    def _numbers(self, name: str) -> list[str]:
+        return [f"{row.key}" for row in self.lists[name].records]
+
+    def _say_disconnect(self, rest: str) -> None:
+        self._ask_disconnect(self.lists["clients"].row(int(rest)) if rest.isdecimal() else self._current("clients"), rest)
+
+    def _say_restart(self, rest: str) -> None:
+        self._ask_restart(self.lists["workers"].row(int(rest)) if rest.isdecimal() else self._current("workers"), rest)
+
+    def action_disconnect(self) -> None:
+        """Drop the client under the cursor, after asking."""
+        self._ask_disconnect(self._current("clients"))
+
+    def action_restart(self) -> None:
+        """Restart the worker under the cursor; what it is at is done again, so that is asked."""
+        self._ask_restart(self._current("workers"))
+
+    def _ask_disconnect(self, row: ListedRow | None, said: str = "") -> None:
+        if row is None:
+            self.shell.tell(f"there is no client {said}".rstrip(), "warning")
+            return
+        client: Connection = row.data
+        who = row.cells["name"].text or f"pid {client.pid}"
+        drop = partial(self._do, Disconnect(client.number), f"client {client.number} is disconnected")
+        self.shell.question(
+            f"disconnect {sanitize(client.kind)} {client.number}, {sanitize(who)}?",
+            [Choice("y", "disconnect", drop), Choice("n", "leave it")],
+        )
+
+    def _ask_restart(self, row: ListedRow | None, said: str = "") -> None:
+        if row is None:
+            self.shell.tell(f"there is no worker {said}".rstrip(), "warning")
+            return
+        worker: WorkerInfo = row.data
+        restart = partial(self._do, RestartWorker(worker.number), f"worker {worker.number} restarts")
+        if not worker.job:
+            restart()
+            return
+        text = f"worker {worker.number} is at {shortened(sanitize(worker.job), 60)}; restart it?"
+        self.shell.question(text, [Choice("y", "restart", restart), Choice("n", "let it work")])
+
+    def _do(self, verb: Disconnect | RestartWorker, done: str) -> None:
+        self.shell.ask(verb, done, lambda _answer: self._turned())
+
+    @on(Rows.Opened, "#connections-workers")
+    def _go_to_job(self, event: Rows.Opened) -> None:
+        event.stop()
+        self.go_to_job()
+
+    def go_to_job(self) -> None:
+        """Show what the worker under the cursor is at among the jobs."""
+        row = self._current("workers")
+        source = rows.source_of(row.data.job) if row else ""
+        if source:
+            self.run_worker(to_jobs(self.shell, term("source", source, is_whole=True)), exclusive=True, group="go")
+
+    def action_copy(self) -> None:
+        """Copy the row."""
+        for name, _, _ in _PARTS:
+            table = self.table(name)
+            if table.has_focus and table.cursor_key is not None:
+                self.shell.copy_text("\n".join(table.row_text(key) for key in table.selected_keys()))
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done here."""
+        has = self.check_action
+        deeds: dict[str, tuple[MenuItem, Callable[[], object]]] = {
+            "disconnect": (MenuItem("disconnect", "Disconnect…", "d", has("disconnect", ()) is True), self.action_disconnect),
+            "restart": (MenuItem("restart", "Restart the worker", "r", has("restart", ()) is True), self.action_restart),
+            "job": (MenuItem("job", "Show in Jobs", "enter", self._has_job()), self.go_to_job),
+            "copy": (MenuItem("copy", "Copy the row", "y"), self.action_copy),
+        }
+        Menu.ask(
+            self.shell, [item for item, _ in deeds.values()], lambda what: deeds[what][1]() if what else None, title="Connections",
+            place=place,
+        )  # fmt: skip
+
+    def _has_job(self) -> bool:
+        row = self._current("workers")
+        return self.table("workers").has_focus and row is not None and bool(rows.source_of(row.data.job))
+
+    @on(Rows.ContextMenu)
+    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
+        event.stop()
+        event.rows.focus()
+        self.call_later(self.action_menu, (event.x, event.y))
+
+    @on(Table.HeaderClicked)
+    def _sort(self, event: Table.HeaderClicked) -> None:
+        event.stop()
+        table = event.rows
+        assert isinstance(table, Table)
+        was = table.sort
+        table.sort = (event.column_id, was is not None and was[0] == event.column_id and not was[1])
+        self.lists[(table.id or "").removeprefix("connections-")].sort_by(table.sort)
+        table.refresh_model()

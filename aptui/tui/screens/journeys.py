@@ -1,0 +1,16 @@
+"""The way from other screens to the jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+
+
+async def to_jobs(shell: AptuiApp, text: str) -> None:
+    """Go to the jobs that a filter lets through, or to one: `#12`."""
+    await shell.action_show("jobs")
+    reveal = getattr(shell.pane, "reveal", None)
+    if reveal is not None:
+        reveal(text)

@@ -1,0 +1,74 @@
+"""A short list of records as the model of a table: sorted by any column, all at once. Tables of jobs and assets have models of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from aptui.tui.widgets.cells import Cell
+
+T = TypeVar("T")
+
+
+class Listing(Generic[T]):
+    """A `TableModel` of records.
+
+    Args:
+        cell: draws a cell of a record.
+        order: what a record is sorted by in a column; without it the order is that of the records.
+        key: the stable id of a record and its place in what was shown last; the place unless said otherwise.
+    """
+
+    def __init__(
+        self,
+        cell: Callable[[T, str], Cell],
+        order: Callable[[T, str], object] | None = None,
+        key: Callable[[T, int], int] = lambda _record, place: place,
+    ) -> None:
+        self.version = 0
+        self.sort: tuple[str, bool] | None = None
+        self._cell, self._order, self._key = cell, order, key
+        self._rows: list[tuple[int, T]] = []
+        self._places: dict[int, int] = {}
+
+    def show(self, records: Sequence[T]) -> None:
+        """Show other records."""
+        self._rows = [(self._key(record, place), record) for place, record in enumerate(records)]
+        self.sort_by(self.sort)
+
+    def sort_by(self, sort: tuple[str, bool] | None) -> None:
+        """Sort by a column, descending or not."""
+        self.sort = sort
+        if sort is not None and self._order is not None:
+            column, is_descending = sort
+            order = self._order
+            self._rows.sort(key=lambda row: order(row[1], column), reverse=is_descending)  # type: ignore[arg-type,return-value]
+        self._places = {key: place for place, (key, _) in enumerate(self._rows)}
+        self.version += 1
+
+    @property
+    def records(self) -> list[T]:
+        """All records as they are sorted."""
+        return [record for _, record in self._rows]
+
+    def at(self, key: int) -> T:
+        """Return the record with this key."""
+        return self._rows[self._places[key]][1]
+
+    # ----------------------------------------------------------------------------------------------------- as `TableModel`
+
+    def row_count(self) -> int:
+        """Return how many there are."""
+        return len(self._rows)
+
+    def cell(self, index: int, column_id: str) -> Cell:
+        """Return a cell."""
+        return self._cell(self._rows[index][1], column_id)
+
+    def key(self, index: int) -> int:
+        """Return the key of a row."""
+        return self._rows[index][0]
+
+    def index_of(self, key: int) -> int | None:
+        """Return where a record is."""
+        return self._places.get(key)

@@ -1,0 +1,42 @@
+"""The frame written to the terminal before Textual is imported: something on screen within milliseconds. No imports but os and sys."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?1049l\x1b[?25h"
+_TABS = "1 Jobs  2 Assets  3 Logs  4 Conn  5 Build  6 Cache  7 Tools"
+
+
+def show(project_name: str) -> bool:
+    """Write the frame where a terminal is on stderr (which is what Textual draws on); return whether it was written."""
+    if os.environ.get("TERM", "dumb") in {"", "dumb"}:
+        return False
+    try:
+        if not os.isatty(2):
+            return False
+        width, height = os.get_terminal_size(2)
+        os.write(2, (_ENTER + frame(project_name, width or 80, height or 24)).encode("utf-8", "replace"))
+    except OSError:
+        return False
+    return True
+
+
+def hide() -> None:
+    """Leave the screen that `show` entered: for errors that come before the app runs."""
+    try:
+        os.write(2, _LEAVE.encode())
+    except OSError:
+        pass  # nobody looks any more
+
+
+def frame(project_name: str, width: int, height: int) -> str:
+    """Return the frame as text with cursor moves; the name is made safe here, for it comes from the command line."""
+    is_unicode = (getattr(sys.stderr, "encoding", "") or "").lower().replace("-", "") == "utf8"
+    name = "".join(letter if letter.isprintable() and (is_unicode or letter.isascii()) else "?" for letter in project_name)
+    rule = ("─" if is_unicode else "-") * max(0, width - 2)
+    lines = {1: f" aptui  {name}   opening"}
+    if height >= 10:
+        lines |= {2: f" {_TABS}", 3: f" {rule}", height - 1: f" {rule}"}
+    return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())

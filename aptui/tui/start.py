@@ -1,0 +1,87 @@
+"""Opens the screen on a real terminal: what must be so before Textual runs (guard, signals, collector), and how a dumb terminal is served."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aptui.core.errors import UserError
+from aptui.link.places import state_dir
+
+if TYPE_CHECKING:
+    from aptui.config import Config
+    from aptui.core.model import Builder
+    from aptui.tui.app import AptuiApp
+    from aptui.tui.session import Session
+
+
+def run(
+    config: Config | None,
+    session_factory: Callable[[], Session],
+    *,
+    mouse: bool = True,
+    theme: str = "",
+    all_builders: Callable[[], Sequence[Builder]] | None = None,
+) -> int:
+    """Show the screen until people leave it; return the exit code.
+
+    Args:
+        config: the project's; None = only a database is there (`aptui open`).
+        session_factory: makes the session; it is not opened yet.
+        mouse: False = leave the mouse to the terminal.
+        theme: instead of the one remembered.
+        all_builders: returns the builders as the engine sees them; may take a while.
+
+    Raises:
+        UserError: there is no terminal to show anything on.
+    """
+    from aptui.tui import driver, safety, skeleton, state
+
+    session = session_factory()
+    if not driver.is_possible():
+        skeleton.hide()
+        from aptui.tui.plain import run_plain
+
+        if sys.stdout.isatty() or sys.stdin.isatty():
+            return run_plain(session)
+        raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
+    gc.disable()
+    from aptui.tui.app import AptuiApp
+
+    safety.install(safety.prepare_terminal(os.environ))
+    folder = state_dir()
+    person = state.person_memory(folder)
+    has_mouse = mouse and person.get("mouse", True)
+    app = AptuiApp(
+        session, config, memory=state.project_memory(folder, session.cache_dir), person=person, theme=theme, driver=driver.Terminal
+    )
+    app.has_mouse, app.all_builders = has_mouse, all_builders
+    _prepare_signals(app, folder)
+    app.run(mouse=has_mouse)
+    return app.return_code or 0
+
+
+def _prepare_signals(app: AptuiApp, folder: Any) -> None:
+    """SIGHUP: put away and go, the terminal is gone. SIGTERM: leave. SIGUSR1: write where every thread is, also where all hangs."""
+    import faulthandler
+
+    def hung_up(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        app.memory.save()
+        app.person.save()
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGHUP, hung_up)
+    signal.signal(signal.SIGTERM, lambda *_: app.in_ui(app.exit))
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        # The descriptor lives as long as the process: faulthandler must not open anything when it is needed.
+        faulthandler.register(
+            signal.SIGUSR1, file=os.open(folder / "threads.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), all_threads=True
+        )
+    except OSError:
+        return

@@ -1,0 +1,269 @@
+"""Cells and how they become segments: measuring, shortening, matches, roles; no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style
+
+from aptui.tui.safety import glyph, shown
+from aptui.tui.theming import Roles, roles
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+Spans = tuple[tuple[int, int], ...]
+"""Ranges of characters, ascending and not overlapping."""
+
+
+class Cell(NamedTuple):
+    """One cell: foreign text, what it means (a role of `theming.ROLES`, "" = plain), and the ranges of it to highlight as matches."""
+
+    text: str
+    role: str = ""
+    spans: Spans = ()
+
+
+class Fitted(NamedTuple):
+    """Text that is exactly as wide as it was asked to be, with its matches where they are now."""
+
+    text: str
+    spans: Spans
+
+
+def width_of(text: str) -> int:
+    """Return how many cells a text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def safe(text: str, spans: Spans = ()) -> Fitted:
+    """Make foreign text drawable and keep its matches at their place."""
+    if text.isprintable():
+        return Fitted(shown(text), spans)
+    if not spans:
+        return Fitted(shown(text), ())
+    pieces, moved, at, length = [], [], 0, 0
+    for start, end in spans:
+        before, match = shown(text[at:start]), shown(text[start:end])
+        pieces += [before, match]
+        moved.append((length + len(before), length + len(before) + len(match)))
+        length += len(before) + len(match)
+        at = end
+    return Fitted("".join(pieces) + shown(text[at:]), tuple(moved))
+
+
+@lru_cache(maxsize=8192)
+def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset: int = 0, is_prose: bool = False) -> Fitted:
+    """Return foreign text in exactly `width` cells: padded, or shortened with "…".
+
+    A path (it holds "/") loses its middle and keeps its file name; anything else loses its end.
+
+    Args:
+        is_prose: it loses its end even where it holds "/".
+        offset: cells scrolled away at the left; a text that is scrolled loses its ends, not its middle.
+    """
+    text, spans = safe(text, spans)
+    if width <= 0:
+        return Fitted("", ())
+    wide = width_of(text)
+    if offset and wide > width:
+        text, spans = _scrolled(text, spans, min(offset, wide - width))
+        wide = width_of(text)
+    if wide <= width:
+        room = " " * (width - wide)
+        if align == "right":
+            return Fitted(room + text, tuple((start + len(room), end + len(room)) for start, end in spans))
+        return Fitted(text + room, spans)
+    return _shortened(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
+
+
+def _scrolled(text: str, spans: Spans, offset: int) -> Fitted:
+    """Drop cells from the left and put "…" for them."""
+    dropped = _count_in(text, offset + 1)
+    return Fitted(glyph("ellipsis") + text[dropped:], _moved(spans, 0, dropped))
+
+
+def _shortened(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted:
+    """Cut one piece out of a text and put "…" for it."""
+    tail = 0
+    if keeps_name:
+        name = text[text.rindex("/") :]
+        tail = min(width_of(name), width - 1) if width_of(name) <= width - 1 else (width - 1) * 2 // 3
+        tail = max(tail, (width - 1) // 2)
+    start = _count_in(text, width - 1 - tail)
+    end = len(text) - _count_in(text[::-1], tail)
+    cut = text[:start] + glyph("ellipsis") + text[end:]
+    moved = _moved(spans, start, end)
+    if (wide := width_of(cut)) < width:  # a wide letter did not fit in half
+        cut += " " * (width - wide)
+    return Fitted(cut, moved)
+
+
+def _moved(spans: Spans, start: int, end: int) -> Spans:
+    """Return where spans are once the characters from `start` to `end` gave way to one."""
+    shift = end - start - 1
+    moved = []
+    for a, b in spans:
+        a = a if a < start else max(a - shift, start)  # noqa: PLW2901  # the same end, after the cut
+        b = b if b <= start else max(b - shift, start + 1)  # noqa: PLW2901  # the same end, after the cut
+        if b > a:
+            moved.append((a, b))
+    return tuple(moved)
+
+
+def _count_in(text: str, cells: int) -> int:
+    """Return how many leading characters fit into so many cells."""
+    if text.isascii():
+        return min(len(text), cells)
+    taken = 0
+    for count, letter in enumerate(text):
+        taken += cell_len(letter)
+        if taken > cells:
+            return count
+    return len(text)
+
+
+def wrapped(text: str, width: int) -> list[tuple[int, int]]:
+    """Return where to break a drawable text into rows of at most `width` cells: (start, end) of each, at blanks where there are some."""
+    rows, start, width = [], 0, max(1, width)
+    while width_of(text[start : start + width + 1]) > width:
+        count = max(1, _count_in(text[start : start + width + 1], width))
+        blank = text.rfind(" ", start + count // 2, start + count + 1)
+        end = blank + 1 if blank > start else start + count
+        rows.append((start, min(end, start + count) if blank < start + count else end))
+        start = end
+    rows.append((start, len(text)))
+    return rows
+
+
+class Painter:
+    """Turns cells into segments in the styles of the theme; one per widget, made anew when theme or background change."""
+
+    def __init__(self, styles: Roles, ground: Style) -> None:
+        self._roles, self.ground = styles, ground
+        self._made: dict[tuple[str, bool, bool], Style] = {}
+
+    def style(self, role: str = "", *, is_cursor: bool = False, is_match: bool = False) -> Style:
+        """Return the style of a role; one the theme does not know is plain."""
+        key = (role, is_cursor, is_match)
+        style = self._made.get(key)
+        if style is None:
+            style = self._made[key] = self._combined(role, is_cursor=is_cursor, is_match=is_match)
+        return style
+
+    def _combined(self, role: str, *, is_cursor: bool, is_match: bool) -> Style:
+        own = self._role(role)
+        style = self.ground + own
+        if is_cursor:
+            bar = self._role("cursor")
+            style = self.ground + own + bar
+            if bar.bgcolor and own.color and _contrast(own.color, bar.bgcolor) >= 3:  # WCAG 2.2, 1.4.11: what is not body text
+                style += Style(color=own.color)
+            if bar.reverse:  # a dim letter on a reversed bar cannot be read
+                style += Style(dim=False)
+        return style + self._role("match") if is_match else style
+
+    def _role(self, role: str) -> Style:
+        try:
+            return self._roles[role] if role else _PLAIN
+        except KeyError:
+            return _PLAIN
+
+    def pieces(self, fitted: Fitted, role: str, *, is_cursor: bool = False) -> list[Segment]:
+        """Return the segments of a fitted text."""
+        text, spans = fitted
+        plain = self.style(role, is_cursor=is_cursor)
+        blank = self.style("", is_cursor=is_cursor)
+        if not spans:
+            bare = text.strip(" ")
+            if len(bare) == len(text):
+                return [Segment(text, plain)]
+            start = text.index(bare) if bare else 0
+            return [Segment(text[:start], blank), Segment(bare, plain), Segment(text[start + len(bare) :], blank)]
+        match = self.style(role, is_cursor=is_cursor, is_match=True)
+        found, at = [], 0
+        for start, end in spans:
+            found += [Segment(text[at:start], plain), Segment(text[start:end], match)]
+            at = end
+        rest = text[at:].rstrip(" ")
+        return [*found, Segment(rest, plain), Segment(text[at + len(rest) :], blank)]
+
+
+_PLAIN = Style()
+
+
+def painter_of(widget: Widget, known: Painter | None) -> Painter:
+    """Return the painter for what the theme is now; `known` when nothing changed."""
+    ground = ground_of(widget)
+    styles = roles(widget.app)
+    if known is not None and known._roles is styles and known.ground == ground:  # noqa: SLF001  # of its own module
+        return known
+    return Painter(styles, ground)
+
+
+def ground_of(widget: Widget) -> Style:
+    """Return the widget's own colours, without attributes."""
+    style = widget.visual_style.rich_style
+    return Style(color=style.color, bgcolor=style.bgcolor)
+
+
+@lru_cache(maxsize=256)
+def _contrast(one: Color, other: Color) -> float:
+    """Return the contrast of two colours (WCAG 2.2), 1 where the terminal decides what they are."""
+    if one.is_system_defined or other.is_system_defined or one.is_default or other.is_default:
+        return 1.0
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: Color) -> float:
+    parts = [part / 255 for part in color.get_truecolor()]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def merged(segments: list[Segment]) -> list[Segment]:
+    """Return fewer segments that look the same: each costs the terminal some 40 bytes. Blanks take the style before them where it shows nothing."""
+    joined: list[Segment] = []
+    for segment in segments:
+        text, style, _ = segment
+        if joined and text:
+            last, before, _ = joined[-1]
+            if style is before or style == before or (text.isspace() and _blanks_alike(before, style)):
+                joined[-1] = Segment(last + text, before)
+                continue
+            if last.isspace() and _blanks_alike(before, style):
+                joined[-1] = Segment(last + text, style)
+                continue
+        if text:
+            joined.append(segment)
+    return joined
+
+
+@lru_cache(maxsize=1024)
+def _blanks_alike(one: Style | None, other: Style | None) -> bool:
+    """Whether a blank looks the same in both styles."""
+    if one is None or other is None or one.bgcolor != other.bgcolor:
+        return False
+    return not any(style.underline or style.reverse or style.strike or style.underline2 for style in (one, other))
+
+
+def pad(segments: list[Segment], width: int, style: Style) -> list[Segment]:
+    """Return segments that fill `width` cells exactly, cut where they are more."""
+    taken = 0
+    for at, segment in enumerate(segments):
+        wide = width_of(segment.text)
+        if taken + wide > width:
+            return [*segments[:at], Segment(set_cell_size(segment.text, width - taken), segment.style)]
+        taken += wide
+    return [*segments, Segment(" " * (width - taken), style)] if taken < width else segments
+
+
+def text_of(cells: Iterable[Any]) -> str:
+    """Return the text of cells as one line, separated by tabs, for copying."""
+    return "\t".join(cell.text for cell in cells)

@@ -1,0 +1,209 @@
+"""The filter line: `FilterBox`, with history, the place of a mistake, and the number of hits; what a filter means is decided elsewhere.
+
+How to use it:
+
+    box = FilterBox(history=["failed", "platform:pc"], id="filter")
+    def on_filter_box_changed(self, event):  …event.text  → filter as one types, then
+        box.show_count("37 of 12,408")  or  box.show_mistake(4, "unclosed group")      # column from 0 of the text
+    def on_filter_box_left(self, event): table.focus()        # after Enter (kept) and after the second Esc
+
+Enter keeps the filter and remembers it in the history; Esc clears, then leaves; up and down walk the history; right takes what is suggested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from aptui.tui.safety import shown
+
+KEPT_COUNT = 50
+
+
+class History(Suggester):
+    """The filters that were kept, newest first."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self.texts = list(texts)[:KEPT_COUNT]
+
+    def add(self, text: str) -> None:
+        """Remember a text as the newest."""
+        if text:
+            self.texts = [text, *(other for other in self.texts if other != text)][:KEPT_COUNT]
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """Return the newest text that begins so."""
+        return next((text for text in self.texts if text.startswith(value) and text != value), None)
+
+
+class _FilterLine(Input):
+    """The line itself; history on the arrows, and Esc in two steps."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "older", "older filter", id="filter.older", show=False),
+        Binding("down", "newer", "newer filter", id="filter.newer", show=False),
+        Binding("escape", "clear_or_leave", "clear, then leave", id="filter.leave", show=False),
+    ]
+
+    @property
+    def box(self) -> FilterBox:
+        found = self.query_ancestor(FilterBox)
+        assert isinstance(found, FilterBox)
+        return found
+
+    def action_older(self) -> None:
+        self.box.walk_history(1)
+
+    def action_newer(self) -> None:
+        self.box.walk_history(-1)
+
+    def action_clear_or_leave(self) -> None:
+        self.box.clear_or_leave()
+
+
+class _FilterRow(Widget):
+    """Sign, line and count; no `Horizontal`, which screens give sizes to."""
+
+
+class FilterBox(Widget):
+    """The filter line; see the module. Two lines high while there is a mistake to show, else one."""
+
+    DEFAULT_CSS = """
+    FilterBox { height: auto; width: 1fr; }
+    FilterBox > _FilterRow { layout: horizontal; height: 1; width: 1fr; }
+    FilterBox .sign { width: 3; }
+    FilterBox Input, FilterBox Input:focus { width: 1fr; height: 1; background: $background; border: none; padding: 0; }
+    FilterBox .count { width: auto; max-width: 50%; padding: 0 1; color: $secondary; }
+    FilterBox .mistake { height: 1; width: 1fr; display: none; color: $error; }
+    """
+
+    @dataclass
+    class Changed(Message):
+        """The text is another one; sent at every key."""
+
+        box: FilterBox
+        text: str
+
+        @property
+        def control(self) -> FilterBox:
+            """The widget it is about."""
+            return self.box
+
+    @dataclass
+    class Left(Changed):
+        """People are done: `text` is the filter that stays; `is_kept` tells Enter from Esc."""
+
+        is_kept: bool = True
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        history: Iterable[str] = (),
+        sign: str = "/",
+        placeholder: str = "",
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002  # Textual's name
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self.history = History(history)
+        self._sign = sign
+        self._walked = -1
+        self._typed = text
+        self._line = _FilterLine("", placeholder=placeholder, compact=True, select_on_focus=False)
+        self._line.cursor_blink = False
+        self._count = Static("", markup=False, classes="count")
+        self._mistake = Static("", markup=False, classes="mistake")
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        with _FilterRow():
+            yield Static(f" {self._sign} ", markup=False, classes="sign")
+            yield self._line
+            yield self._count
+        yield self._mistake
+
+    def on_mount(self) -> None:
+        """Write the text, silently, and suggest from now on: before, no app runs that could be told."""
+        with self._line.prevent(Input.Changed):
+            self.text = self._typed
+        self._line.suggester = self.history
+
+    @property
+    def text(self) -> str:
+        """The filter as it stands there."""
+        return self._line.value if self._line.is_attached else self._typed
+
+    @text.setter
+    def text(self, text: str) -> None:
+        if not self._line.is_attached:
+            self._typed = text
+            return
+        self._line.value = text
+        self._line.cursor_position = len(text)
+
+    def focus(self, scroll_visible: bool = True) -> FilterBox:  # noqa: FBT002  # Textual's signature
+        """Let the keys go to the line."""
+        self._line.focus(scroll_visible)
+        return self
+
+    def show_count(self, text: str) -> None:
+        """Say at the right how many hits there are, and that nothing is wrong."""
+        self._mistake.display = False
+        self._count.update(Content(shown(text)))
+
+    def show_mistake(self, column: int, text: str, hint: str = "") -> None:
+        """Say below what is wrong, with a "^" under the place in the text; the last good view stays, so the count does too."""
+        said = shown(f"{text}; {hint}" if hint else text)
+        shift = self._line.scroll_offset.x
+        place = 3 + max(0, min(column, len(self.text)) - shift)
+        after = f"{' ' * place}^ {said}"
+        before = f"{said:>{place - 1}} ^"
+        fits = len(after) <= (self.size.width or len(after)) or len(said) > place - 1
+        self._mistake.update(Content(after if fits else before))
+        self._mistake.display = True
+
+    def walk_history(self, step: int) -> None:
+        """Put an older (1) or newer (-1) filter into the line; past the newest is what was typed."""
+        if self._walked < 0:
+            self._typed = self.text
+        self._walked = max(-1, min(self._walked + step, len(self.history.texts) - 1))
+        self.text = self._typed if self._walked < 0 else self.history.texts[self._walked]
+
+    def clear_or_leave(self) -> None:
+        """Clear the text; leave where there is none."""
+        if self.text:
+            self.text = ""
+        else:
+            self.post_message(self.Left(self, "", is_kept=False))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Say what the text is now."""
+        event.stop()
+        if self._walked >= 0 and event.value != self.history.texts[self._walked]:
+            self._walked = -1
+        self.post_message(self.Changed(self, event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter."""
+        event.stop()
+        self.history.add(event.value)
+        self._walked = -1
+        self.post_message(self.Left(self, event.value))
+
+    def on_click(self, event: events.Click) -> None:
+        """Take the focus wherever it was clicked."""
+        event.stop()
+        self._line.focus()

@@ -1,0 +1,378 @@
+"""A log: `LogPane` shows a `LineSource` with levels, follow, pause, wrap, hits and marks; where lines come from is decided in `lines`.
+
+How to use it:
+
+    pane = LogPane(MemoryLines(lines), id="event-log")
+    …in the frame timer:  pane.refresh_source()
+    pane.go_to_first_error()
+    pane.set_search(spans_of, hits)     # what to highlight in a text, and the keys of all lines with a hit
+    pane.modes()                        # "I W E d  following  wrapped  paused, 37 new" for the title line
+    pane.current()                      # the LogLine under the cursor; on_rows_highlighted says when it is another one
+
+Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show and hide
+infos and debug lines, left and right scroll long lines. A capital letter in `modes` is a level that shows. Wrapped lines scroll by lines, not rows.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.strip import Strip
+
+from aptui.tui.safety import glyph
+from aptui.tui.widgets.cells import Spans, fit, merged, pad, safe, width_of, wrapped
+from aptui.tui.widgets.lines import LEVELS, LineSource, LogLine, MemoryLines
+from aptui.tui.widgets.rows import Rows
+
+_WORDS = {"E": ("error", "Error"), "W": ("warning", "Warning"), "I": ("info", "Info"), "D": ("debug", "Debug")}
+"""{level: (role and glyph, word)}."""
+_SHOWN_ORDER = "IWED"
+_LEVEL_CELLS = 9
+_MOST_CHARS = 16_384
+"""More of a line is never measured or drawn."""
+_SHIFT_CELLS = 16
+
+
+class LogPane(Rows):
+    """The pane; see the module."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "follow", "follow", id="log.follow", show=False),
+        Binding("p", "pause", "pause", id="log.pause", show=False),
+        Binding("ctrl+w", "wrap", "wrap long lines", id="log.wrap", show=False),
+        Binding("e", "step('E', 1)", "next error", id="log.next_error", show=False),
+        Binding("E", "step('E', -1)", "previous error", id="log.previous_error", show=False),
+        Binding("w", "step('W', 1)", "next warning", id="log.next_warning", show=False),
+        Binding("W", "step('W', -1)", "previous warning", id="log.previous_warning", show=False),
+        Binding("n", "hit(1)", "next hit", id="log.next_hit", show=False),
+        Binding("N", "hit(-1)", "previous hit", id="log.previous_hit", show=False),
+        Binding("I", "level('I')", "show or hide infos", id="log.infos", show=False),
+        Binding("D", "level('D')", "show or hide debug lines", id="log.debugs", show=False),
+        Binding("right", "shift(1)", "see more of long lines", id="log.right", show=False),
+        Binding("left", "shift(-1)", "back to the start of lines", id="log.left", show=False),
+    ]
+
+    @dataclass
+    class ModesChanged(Rows.MarksChanged):
+        """Follow, pause, wrap or levels changed: draw `modes()` anew."""
+
+    def __init__(
+        self,
+        source: LineSource | None = None,
+        *,
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002  # Textual's name
+        classes: str | None = None,
+        window_cells: int = 14,
+    ) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self._source: LineSource = source or MemoryLines()
+        self._window_cells = window_cells
+        self._seen_version: int | None = None
+        self._paused_count: int | None = None
+        self._levels = LEVELS
+        self._shown: Sequence[int] | None = None
+        self._offset = 0
+        self._spans_of: Callable[[str], Spans] | None = None
+        self._hits: Sequence[int] = ()
+        self._search_number = 0
+        self._screen_rows: list[tuple[int, int]] = []
+        self.is_following = False
+        self.is_wrapped = False
+
+    # -------------------------------------------------------------------------------------------------------------- the lines
+
+    @property
+    def source(self) -> LineSource:
+        """Where the lines come from."""
+        return self._source
+
+    def set_source(self, source: LineSource) -> None:
+        """Show another log, from its first line; levels, wrap and follow stay."""
+        self._source = source
+        self.marks.clear()
+        self._range_key = self._seen_version = self._paused_count = None
+        self.cursor, self.cursor_key = 0, None
+        self.refresh_source()
+        self.move_cursor(0)
+
+    def refresh_source(self) -> None:
+        """Show what came; call it once a frame."""
+        if self._source.version == self._seen_version:
+            return
+        self._seen_version = self._source.version
+        if self._paused_count is not None:
+            self.post_message(self.ModesChanged(self))
+            return
+        self._renew()
+
+    def _renew(self) -> None:
+        self._shown = None if self._levels == LEVELS else self._source.of_levels(self._levels)
+        self.refresh_rows()
+        if self.is_following and self._row_count:
+            self.move_cursor(self._row_count - 1)
+
+    def current(self) -> LogLine | None:
+        """Return the line under the cursor."""
+        return self._source.line(self._place(self.cursor)) if self._row_count else None
+
+    def lines_of(self, keys: Sequence[int]) -> list[LogLine]:
+        """Return the lines with these keys that still exist, as for copying `selected_keys()`."""
+        places = (self._source.index_of(key) for key in keys)
+        return [self._source.line(place) for place in places if place is not None]
+
+    def go_to_first_error(self) -> bool:
+        """Put the cursor on the first error, or on the last line where there is none; return whether there is one."""
+        place = 0 if self._row_count and self._source.line(0).level == "E" else self._source.next_of(0, "E", 1)
+        if place is not None and self.move_to_key(self._source.key(place)):
+            return True
+        self.action_last()
+        return False
+
+    def set_search(self, spans_of: Callable[[str], Spans] | None, hits: Sequence[int] = ()) -> None:
+        """Highlight what `spans_of` finds in a text; n and N go along `hits`, the keys of lines, ascending."""
+        self._spans_of, self._hits = spans_of, hits
+        self._search_number += 1
+        self.refresh()
+
+    def modes(self) -> str:
+        """Return the levels, those that do not show in lower case, and the modes that are on."""
+        words = [" ".join(level if level in self._levels else level.lower() for level in _SHOWN_ORDER)]
+        words += ["following"] if self.is_following else []
+        words += ["wrapped"] if self.is_wrapped else []
+        if self._paused_count is not None:
+            words.append(f"paused, {max(0, self._source.line_count() - self._paused_count):,} new")
+        return "  ".join(words)
+
+    @property
+    def levels(self) -> str:
+        """The levels that show, in the order of `LEVELS`."""
+        return self._levels
+
+    @levels.setter
+    def levels(self, levels: str) -> None:
+        self._levels = "".join(level for level in LEVELS if level in levels)
+        self._renew()
+        self.post_message(self.ModesChanged(self))
+
+    # -------------------------------------------------------------------------------------------------------------- as `Rows`
+
+    def _place(self, index: int) -> int:
+        return index if self._shown is None else self._shown[index]
+
+    def count_rows(self) -> int:
+        """Return how many lines show."""
+        count = self._source.line_count() if self._shown is None else len(self._shown)
+        return count if self._paused_count is None else min(count, self._paused_count)
+
+    def key_of(self, index: int) -> int:
+        """Return the key of a line."""
+        return self._source.key(self._place(index))
+
+    def index_of(self, key: int) -> int | None:
+        """Return where a line is among those that show."""
+        place = self._source.index_of(key)
+        if place is None or self._shown is None:
+            return place
+        at = bisect.bisect_left(self._shown, place)
+        return at if at < len(self._shown) and self._shown[at] == place else None
+
+    def row_state(self, index: int) -> tuple[object, ...]:
+        """Return the line and what it is to cursor, marks and search."""
+        line = self._source.line(self._place(index))
+        is_cursor = index == self.cursor
+        is_lit = is_cursor and self.has_focus
+        return (line, is_cursor, is_lit, self.is_marked(index, self.key_of(index)), self._offset, self._search_number, 0)
+
+    def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
+        """Paint a line; the last entry of the state is which of its rows, where lines are wrapped."""
+        line, is_cursor, is_lit, is_mark, offset, _, part = cast(tuple[LogLine, bool, bool, bool, int, int, int], state)
+        painter, width = self.painter, self.row_width
+        head, text_role = self._head(line, is_lit=is_lit)
+        taken = sum(width_of(piece.text) for piece in head)
+        text, spans = self._text(line)
+        edge = self.edge(is_cursor=is_cursor, is_mark=is_mark, painter=painter)
+        if not self.is_wrapped:
+            return [
+                edge,
+                *head,
+                *painter.pieces(
+                    fit(text, width - taken - 1, spans=spans, offset=offset, is_prose=True), text_role, is_cursor=is_lit
+                ),
+            ]
+        start, end = wrapped(text, width - taken - 1)[part]
+        cut = tuple((max(a, start) - start, min(b, end) - start) for a, b in spans if a < end and b > start)
+        row = fit(text[start:end].rstrip().ljust(1), max(1, width - taken - 1), spans=cut)
+        if part:
+            head = [Segment(" " * taken, painter.style("", is_cursor=is_lit))]
+        return [edge, *head, *painter.pieces(row, text_role, is_cursor=is_lit)]
+
+    def _head(self, line: LogLine, *, is_lit: bool) -> tuple[list[Segment], str]:
+        """Paint time, level and window as far as there is room, and say which role the text has."""
+        painter, width = self.painter, self.row_width
+        role, word = _WORDS.get(line.level, ("", ""))
+        text_role = role if role in {"error", "debug"} else ""
+        plain, pieces = painter.style("", is_cursor=is_lit), []
+        if line.time and width >= 60:
+            pieces += [Segment(fit(line.time, 12).text, painter.style("muted", is_cursor=is_lit)), Segment("  ", plain)]
+        if word:
+            text = f"{glyph(role)} {word}" if width >= 40 else glyph(role)
+            pieces += [Segment(fit(text, _LEVEL_CELLS if width >= 40 else 1).text, painter.style(role, is_cursor=is_lit))]
+            pieces += [Segment("  " if width >= 40 else " ", plain)]
+        if self._window_cells and width >= 76 and (line.window or line.time):
+            pieces += [
+                Segment(fit(line.window, self._window_cells).text, painter.style("muted", is_cursor=is_lit)),
+                Segment("  ", plain),
+            ]
+        pieces.append(Segment(f"{glyph('details')} " if line.has_details else "", painter.style("accent", is_cursor=is_lit)))
+        return [piece for piece in pieces if piece.text], text_role
+
+    def _text(self, line: LogLine) -> tuple[str, Spans]:
+        text = line.text[:_MOST_CHARS]
+        spans = line.spans
+        if self._spans_of is not None:
+            text = safe(text).text
+            spans = tuple(self._spans_of(text))
+        return safe(text, spans)
+
+    # --------------------------------------------------------------------------------------------------------------- wrapping
+
+    def _height_of(self, index: int) -> int:
+        """Return how many rows a wrapped line takes."""
+        line = self._source.line(self._place(index))
+        width = self.row_width
+        taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
+        return len(wrapped(self._text(line)[0], width - taken - 1))
+
+    def _lay_out_wrapped(self) -> list[tuple[int, int]]:
+        """Return (line, which of its rows) for each row of the screen."""
+        rows: list[tuple[int, int]] = []
+        index, height = self.top, self.scrollable_content_region.height
+        while len(rows) < height and index < self.count_rows():
+            rows += [(index, part) for part in range(self._height_of(index))]
+            index += 1
+        return rows[:height]
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one row of the screen."""
+        if not self.is_wrapped:
+            return super().render_line(y)
+        width, painter = self.row_width, self.painter
+        if y == 0 or not self._screen_rows:
+            self._screen_rows = self._lay_out_wrapped()
+        if y >= len(self._screen_rows):
+            return self._below(y, width, painter)
+        index, part = self._screen_rows[y]
+        state = (*self.row_state(index)[:-1], part)
+        return Strip(merged(pad(self.draw_row(state), width, painter.ground)), width)
+
+    def _repaint_changed(self) -> None:
+        if self.is_wrapped:
+            self._screen_rows = []
+            self.refresh()
+        else:
+            super()._repaint_changed()
+
+    def _refresh_row(self, index: int) -> None:
+        if not self.is_wrapped:
+            super()._refresh_row(index)
+            return
+        rows = [y for y, (line, _) in enumerate(self._screen_rows) if line == index]
+        if rows:
+            self.refresh(Region(0, rows[0], self.size.width, len(rows)))
+
+    def show_cursor(self) -> None:
+        """Scroll as little as needed to see the cursor, all of it where it is wrapped."""
+        if not self.is_wrapped or not self.is_attached or not self.scrollable_content_region.height:
+            super().show_cursor()
+            return
+        room, first = self.scrollable_content_region.height, self.cursor
+        needed = self._height_of(first) if self._row_count else 0
+        while first > 0 and needed <= room and first > self.top:
+            needed += self._height_of(first - 1)
+            first -= 1
+        top = min(self.cursor, first if needed <= room else first + 1)
+        if top != self.top and (self.cursor < self.top or top > self.top):
+            self.scroll_to(y=top, animate=False, force=True)
+        self._screen_rows = []
+
+    @property
+    def max_scroll_y(self) -> int:
+        """Wrapped lines take more rows than there are lines: the last one must be reachable."""
+        return max(0, self._row_count - 1) if self.is_wrapped else super().max_scroll_y
+
+    def row_at(self, y: int) -> int | None:
+        """Return the line at a row of the widget."""
+        if not self.is_wrapped:
+            return super().row_at(y)
+        return self._screen_rows[y][0] if 0 <= y < len(self._screen_rows) else None
+
+    # --------------------------------------------------------------------------------------------------------------- actions
+
+    def move_cursor(self, index: int) -> None:
+        """Put the cursor on a line; going up ends following."""
+        if self.is_following and index < self._row_count - 1:
+            self.is_following = False
+            self.post_message(self.ModesChanged(self))
+        super().move_cursor(index)
+
+    def action_follow(self) -> None:
+        """Stay on the last line as lines come, or no more."""
+        self.is_following = not self.is_following
+        if self.is_following:
+            self._paused_count = None
+            self._renew()
+        self.post_message(self.ModesChanged(self))
+
+    def action_pause(self) -> None:
+        """Show no new lines for a while, or those that came meanwhile."""
+        if self._paused_count is None:
+            self._paused_count = self.count_rows()
+        else:
+            self._paused_count = None
+            self._renew()
+        self.post_message(self.ModesChanged(self))
+
+    def action_wrap(self) -> None:
+        """Break long lines, or cut them."""
+        self.is_wrapped = not self.is_wrapped
+        self._offset = 0
+        self._drawn.clear()
+        self._strips.clear()
+        self._screen_rows = []
+        if self.is_attached:
+            self.scroll_to(y=min(self.top, self.max_scroll_y), animate=False, force=True)
+        self.show_cursor()
+        self.refresh()
+        self.post_message(self.ModesChanged(self))
+
+    def action_level(self, level: str) -> None:
+        """Show or hide a level; the last one stays."""
+        levels = set(self._levels) ^ {level}
+        if levels:
+            self.levels = "".join(levels)
+
+    def action_step(self, levels: str, step: int) -> None:
+        """Go to the next or previous line of a level that shows."""
+        place = self._source.next_of(self._place(self.cursor), levels, step) if self._row_count else None
+        if place is not None:
+            self.move_to_key(self._source.key(place))
+
+    def action_hit(self, step: int) -> None:
+        """Go to the next or previous hit, past hidden ones."""
+        if self.cursor_key is None:
+            return
+        at = bisect.bisect_right(self._hits, self.cursor_key) if step > 0 else bisect.bisect_left(self._hits, self.cursor_key) - 1
+        while 0 <= at < len(self._hits) and not self.move_to_key(self._hits[at]):
+            at += step
+
+    def action_shift(self, steps: int) -> None:
+        """Scroll long lines to the side."""
+        self._offset = 0 if self.is_wrapped else max(0, self._offset + steps * _SHIFT_CELLS)
+        self.refresh()

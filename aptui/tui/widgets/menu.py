@@ -1,0 +1,329 @@
+"""What pops up over a screen and goes again: a menu of actions with their keys, a question, a prompt; inside the screen, so they come at once.
+
+How to use it:
+
+    Menu.ask(app, [MenuItem("reprocess", "Reprocess", "r"), None, MenuItem("cancel", "Cancel", "c", is_enabled=False)], chosen, title="rock.png")
+    Confirm.ask(app, "Stop the engine? 3 jobs are running.", answered, yes="stop it")
+    Prompt.ask(app, "Save this filter as", named, value="failed")
+
+Each calls back once, with the id of the item, True or False, the text; None is Esc. The focus goes back to where it was. Arrows and j k choose,
+Enter takes, the key of an item takes it at once. A click beside it closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Offset, Size
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from aptui.tui.safety import glyph, shown
+from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
+
+_KEY_NAMES = {"question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*"}
+
+
+@dataclass(frozen=True, slots=True)
+class MenuItem:
+    """One action: its id, what it says, its key as Textual names it (shown at the right), whether it can be taken now."""
+
+    id: str
+    label: str
+    key: str = ""
+    is_enabled: bool = True
+    role: str = ""
+
+
+class _PopUp(Widget):
+    """What all three share: a place over everything else, the focus, and one answer."""
+
+    DEFAULT_CSS = """
+    _PopUp { position: absolute; overlay: screen; constrain: inside inside; width: auto; height: auto; max-width: 100%; max-height: 100%;
+             background: $surface; border: round $secondary;
+             border-title-color: $foreground; border-title-style: bold; padding: 0; }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self, answer: Callable[[Any], object]) -> None:
+        super().__init__()
+        self._answer: Callable[[Any], object] | None = answer
+        self._focused_before: Widget | None = None
+
+    @classmethod
+    def _pop_up(cls, app: App[Any], pop_up: _PopUp, place: Offset | None) -> None:
+        screen = app.screen
+        for other in screen.query(_PopUp):
+            other.answer(None)
+        pop_up._focused_before = screen.focused
+        pop_up._place = place
+        screen.mount(pop_up)
+
+    _place: Offset | None = None
+
+    def on_mount(self) -> None:
+        """Take the focus."""
+        self.call_after_refresh(self._settle)
+        self.take_focus()
+
+    def _settle(self) -> None:
+        """Go to where it was asked for, or to the middle, a little above."""
+        width, height = self.screen.size
+        place = self._place
+        if place is None:
+            place = Offset(max(0, (width - self.outer_size.width) // 2), max(0, (height - self.outer_size.height) // 3))
+        self.styles.offset = (place.x, place.y)
+
+    def take_focus(self) -> None:
+        """Let the keys come here."""
+        self.focus()
+
+    def answer(self, what: Any) -> None:
+        """Say the answer, once, and go."""
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        if self._focused_before is not None and self._focused_before.is_attached:
+            self.screen.set_focus(self._focused_before)
+        self.remove()
+        answer(what)
+
+    def on_descendant_blur(self) -> None:
+        """Close when the focus went elsewhere."""
+        self.call_after_refresh(self._close_when_left)
+
+    def on_blur(self) -> None:
+        """Close when the focus went elsewhere."""
+        self.call_after_refresh(self._close_when_left)
+
+    def _close_when_left(self) -> None:
+        if self.is_attached and not self.has_focus_within and not self.has_focus:
+            self.answer(None)
+
+
+class Menu(_PopUp, can_focus=True):
+    """A menu; see the module."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down,tab", "step(1)", "next", id="menu.down", show=False),
+        Binding("k,up,shift+tab", "step(-1)", "previous", id="menu.up", show=False),
+        Binding("g,home", "step(-1000)", "first", id="menu.first", show=False),
+        Binding("G,end", "step(1000)", "last", id="menu.last", show=False),
+        Binding("enter", "take", "take", id="menu.take", show=False),
+        Binding("escape,q", "leave", "close", id="menu.leave", show=False),
+    ]
+
+    def __init__(self, items: Sequence[MenuItem | None], answer: Callable[[str | None], object], title: str = "") -> None:
+        super().__init__(answer)
+        self._items = list(items)
+        self._chosen = next((at for at, item in enumerate(self._items) if item is not None and item.is_enabled), 0)
+        self._painter: Painter | None = None
+        self._first = 0
+        if title:
+            self.border_title = Content(shown(title))  # a str would be markup
+
+    @classmethod
+    def ask(
+        cls,
+        app: App[Any],
+        items: Sequence[MenuItem | None],
+        answer: Callable[[str | None], object],
+        *,
+        title: str = "",
+        place: tuple[int, int] | None = None,
+    ) -> Menu:
+        """Open a menu.
+
+        Args:
+            items: None draws a line between groups.
+            place: (x, y) on the screen, as in `Rows.ContextMenu`; None = the middle.
+        """
+        menu = cls(items, answer, title)
+        cls._pop_up(app, menu, None if place is None else Offset(*place))
+        return menu
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002  # Textual's signature
+        """Return the width of the widest item with its key."""
+        label = max((width_of(shown(item.label)) for item in self._items if item), default=0)
+        key = max((len(_key_name(item.key)) for item in self._items if item), default=0)
+        title = width_of(str(self.border_title or "")) + 4
+        return int(max(1 + label + 3 + key + 1, title, 12))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  # Textual's signature
+        """Return how many lines there are."""
+        return max(1, min(len(self._items), viewport.height - 2))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw an item, or the line between groups."""
+        painter = self._painter = painter_of(self, self._painter)
+        width, height = self.content_size
+        self._first = max(min(self._first, self._chosen), self._chosen - height + 1, 0)
+        at = y + self._first
+        if at >= len(self._items):
+            return Strip([Segment(" " * width, painter.ground)], width)
+        item = self._items[at]
+        if item is None:
+            return Strip([Segment(glyph("rule") * width, painter.style("rule"))], width)
+        is_chosen = at == self._chosen
+        key = _key_name(item.key)
+        role = item.role if item.is_enabled else "muted"
+        room = max(0, width - 2 - len(key))
+        segments = [
+            Segment(glyph("cursor") if is_chosen else " ", painter.style("accent")),
+            *painter.pieces(fit(item.label, room), role, is_cursor=is_chosen),
+            Segment(key + " ", painter.style("key" if item.is_enabled else "muted", is_cursor=is_chosen)),
+        ]
+        return Strip(pad(segments, width, painter.ground), width)
+
+    def on_key(self, event: events.Key) -> None:
+        """Take the item with this key; it goes before the keys that move."""
+        for at, item in enumerate(self._items):
+            if item is not None and item.key and (event.key in item.key.split(",") or event.character == item.key):
+                event.stop()
+                event.prevent_default()
+                self._chosen = at
+                self.action_take()
+                return
+
+    def on_click(self, event: events.Click) -> None:
+        """Take the item that was clicked."""
+        event.stop()
+        place = event.get_content_offset(self)
+        if place is not None and 0 <= place.y + self._first < len(self._items) and self._items[place.y + self._first] is not None:
+            self._chosen = place.y + self._first
+            self.action_take()
+
+    def action_step(self, step: int) -> None:
+        """Choose another item, past lines and what cannot be taken."""
+        able = [at for at, item in enumerate(self._items) if item is not None and item.is_enabled]
+        if not able:
+            return
+        if abs(step) > 1:
+            self._chosen = able[0 if step < 0 else -1]
+        else:
+            at = able.index(self._chosen) if self._chosen in able else 0
+            self._chosen = able[(at + step) % len(able)]
+        self.refresh()
+
+    def action_take(self) -> None:
+        """Answer with the chosen item, if it can be taken."""
+        item = self._items[self._chosen] if self._items else None
+        if item is not None and item.is_enabled:
+            self.answer(item.id)
+        else:
+            self.refresh()
+
+    def action_leave(self) -> None:
+        """Close without an answer."""
+        self.answer(None)
+
+
+class Confirm(Menu):
+    """A question with two answers; `n` and Esc are the safe one, which is chosen first."""
+
+    @classmethod
+    def ask(  # type: ignore[override]  # another question, other words
+        cls,
+        app: App[Any],
+        question: str,
+        answer: Callable[[bool], object],
+        *,
+        yes: str = "yes",
+        no: str = "no",
+        place: tuple[int, int] | None = None,
+    ) -> Confirm:
+        """Ask; the answer is True or False. A longer question takes a line for each of its lines."""
+        first, *more = question.split("\n")
+        said = [MenuItem("", line, is_enabled=False) for line in more]
+        box = cls(
+            [*said, MenuItem("no", no, "n"), MenuItem("yes", yes, "y", role="warning")], lambda what: answer(what == "yes"), first
+        )
+        cls._pop_up(app, box, None if place is None else Offset(*place))
+        return box
+
+
+class Prompt(_PopUp):
+    """A question whose answer is typed; see the module."""
+
+    DEFAULT_CSS = """
+    Prompt { width: 60; padding: 0 1; }
+    Prompt > Vertical { height: auto; }
+    Prompt Input { width: 1fr; background: $surface; }
+    Prompt .mistake { color: $error; height: auto; display: none; }
+    """
+
+    def __init__(self, label: str, answer: Callable[[str | None], object], value: str, check: Callable[[str], str]) -> None:
+        super().__init__(answer)
+        self.border_title = Content(shown(label))
+        self._value, self._check = value, check
+
+    @classmethod
+    def ask(
+        cls,
+        app: App[Any],
+        label: str,
+        answer: Callable[[str | None], object],
+        *,
+        value: str = "",
+        check: Callable[[str], str] = lambda _text: "",
+    ) -> Prompt:
+        """Ask for a text.
+
+        Args:
+            value: stands there already.
+            check: returns what is wrong with a text, "" = nothing.
+        """
+        prompt = cls(label, answer, value, check)
+        cls._pop_up(app, prompt, None)
+        return prompt
+
+    def compose(self) -> ComposeResult:
+        """Make the line and the place for what is wrong with it."""
+        with Vertical():
+            line = Input(self._value, compact=True, select_on_focus=False)
+            line.cursor_blink = False
+            yield line
+            yield Static("", markup=False, classes="mistake")
+
+    def take_focus(self) -> None:
+        """Let the keys go to the line."""
+        self.query_one(Input).focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Leave on Esc."""
+        if event.key == "escape":
+            event.stop()
+            event.prevent_default()
+            self.answer(None)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answer, or say what is wrong."""
+        event.stop()
+        mistake = self._check(event.value)
+        if mistake:
+            place = self.query_one(Static)
+            place.update(Content(shown(mistake)))
+            place.display = True
+        else:
+            self.answer(event.value)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Forget what was wrong."""
+        event.stop()
+        self.query_one(Static).display = False
+
+
+def _key_name(key: str) -> str:
+    """Return a key as people know it."""
+    name = key.partition(",")[0]
+    name = _KEY_NAMES.get(name, name)
+    return name.replace("ctrl+", "^").upper() if name.startswith("ctrl+") else name.replace("enter", "⏎").replace("escape", "Esc")

@@ -1,0 +1,267 @@
+"""A preview: `TextView` shows the head of a file or a text with syntax colours, of a binary one in hexadecimal; bounded, read in a thread.
+
+How to use it:
+
+    view = TextView(id="preview")
+    view.show_file(path)                      # at most the first 256 KB; errors are said in place
+    view.show_text(text, "shader.lua")        # the name chooses the language
+    view.title()                              # "Lua  41 lines" for the title line; `Ready` says when it changed
+
+Keys are those of `Rows` and left and right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+
+from aptui.tui.safety import glyph, shown
+from aptui.tui.widgets.cells import pad, width_of
+from aptui.tui.widgets.rows import Rows
+
+READ_BYTES = 256 * 1024
+_HEX_BYTES = 4096
+_COLOURED_CHARS = 128 * 1024
+"""pygments makes 1 to 2 MB a second; what is beyond stays plain."""
+_LINE_CHARS = 4096
+_SHIFT_CELLS = 8
+
+Piece = tuple[str, str]
+"""Drawable text and its role."""
+
+_ROLES = (
+    ("Token.Comment", "muted"),
+    ("Token.Keyword", "accent"),
+    ("Token.Name.Tag", "accent"),
+    ("Token.Name.Attribute", "key"),
+    ("Token.Name.Function", "title"),
+    ("Token.Name.Class", "title"),
+    ("Token.Literal.String", "completed"),
+    ("Token.Literal.Number", "processing"),
+    ("Token.Literal.Date", "processing"),
+    ("Token.Generic.Deleted", "failed"),
+    ("Token.Generic.Inserted", "completed"),
+    ("Token.Generic.Heading", "title"),
+)
+"""{token of pygments: role}, the first that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Lines ready to be drawn, and what they are of."""
+
+    kind: str
+    lines: tuple[tuple[Piece, ...], ...]
+    is_cut: bool = False
+    is_numbered: bool = True
+
+
+def read_preview(path: str | os.PathLike[str]) -> Preview:
+    """Return the preview of a file; what cannot be read is said. Blocks: call it in a thread."""
+    try:
+        # A pipe in a scan folder must not block the thread for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            data = stream.read(READ_BYTES) or b""
+            is_cut = bool(stream.read(1))
+    except OSError as error:
+        return _unreadable(error)
+    return make_preview(data, os.path.basename(os.fspath(path)), is_cut=is_cut)
+
+
+def _unreadable(error: OSError) -> Preview:
+    text = f"cannot be read: {(error.strerror or 'no reason given').lower()}"
+    return Preview("not readable", (((text, "error"),),), is_numbered=False)
+
+
+def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> Preview:
+    """Return the preview of bytes; the name chooses the language."""
+    if not data:
+        return Preview("empty", (), is_numbered=False)
+    text = _decoded(data, is_cut=is_cut)
+    if text is None:
+        return Preview("binary", tuple(_hex_lines(data[:_HEX_BYTES])), is_cut or len(data) > _HEX_BYTES, is_numbered=False)
+    language, lines = _coloured(text, name)
+    return Preview(language, lines, is_cut)
+
+
+def _decoded(data: bytes, *, is_cut: bool) -> str | None:
+    """Return the text of bytes, None = they are none."""
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
+    if b"\0" in data[:8192]:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if is_cut and error.start >= len(data) - 3:
+            return data[: error.start].decode("utf-8")
+    odd = sum(byte < 9 or 13 < byte < 32 for byte in data[:8192])
+    return None if odd * 20 > len(data[:8192]) else data.decode("utf-8", "surrogateescape")
+
+
+def _coloured(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
+    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # it has none
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has none
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        lexer = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return "text", tuple(((shown(line[:_LINE_CHARS]), ""),) for line in text.removesuffix("\n").split("\n"))
+    head = text if len(text) <= _COLOURED_CHARS else text[: text.rfind("\n", 0, _COLOURED_CHARS) + 1 or _COLOURED_CHARS]
+    lines: list[list[Piece]] = [[]]
+    for token, value in lexer.get_tokens(head):
+        _append(lines, value, _role_of(str(token)))
+    for at, line in enumerate(text[len(head) :].split("\n") if len(head) < len(text) else ()):
+        _append(lines, line if at == 0 else f"\n{line}", "")
+    if lines and not lines[-1]:
+        lines.pop()
+    return lexer.name.lower(), tuple(tuple(line) for line in lines)
+
+
+def _append(lines: list[list[Piece]], value: str, role: str) -> None:
+    for at, part in enumerate(value.split("\n")):
+        if at:
+            lines.append([])
+        if part:
+            lines[-1].append((shown(part[:_LINE_CHARS]), role))
+
+
+def _role_of(token: str) -> str:
+    return next((role for prefix, role in _ROLES if token.startswith(prefix)), "error" if token == "Token.Error" else "")
+
+
+def _hex_lines(data: bytes) -> Iterator[tuple[Piece, ...]]:
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        left, right = row[:8].hex(" "), row[8:].hex(" ")
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield ((f"{at:08x}  ", "muted"), (f"{left:<23}  {right:<23}  ", ""), (letters, "muted"))
+
+
+class TextView(Rows):
+    """The preview; see the module."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "shift(1)", "see more of long lines", id="text.right", show=False),
+        Binding("left", "shift(-1)", "back to the start of lines", id="text.left", show=False),
+    ]
+
+    @dataclass
+    class Ready(Rows.MarksChanged):
+        """Another preview is shown now."""
+
+    def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
+        super().__init__(name=name, id=id, classes=classes)
+        self._preview = Preview("", ())
+        self._offset = 0
+        self._shown_number = 0
+
+    def show_file(self, path: str | os.PathLike[str]) -> None:
+        """Read a file in a thread and show it; what is shown stays until then, and a newer call wins."""
+        self.run_worker(
+            lambda: self._deliver(read_preview(path)), thread=True, exclusive=True, group="preview", exit_on_error=False
+        )
+
+    def show_text(self, text: str, name: str = "") -> None:
+        """Colour a text in a thread and show it."""
+        data = text.encode("utf-8", "surrogateescape")
+        cut = len(data) > READ_BYTES
+
+        def work() -> None:
+            self._deliver(make_preview(data[:READ_BYTES], name, is_cut=cut))
+
+        self.run_worker(work, thread=True, exclusive=True, group="preview", exit_on_error=False)
+
+    def show_preview(self, preview: Preview) -> None:
+        """Show what was made elsewhere."""
+        self._preview = preview
+        self._shown_number += 1
+        self._offset = 0
+        self.marks.clear()
+        self.cursor, self.cursor_key = 0, None
+        self.empty_text = preview.kind
+        self.refresh_rows()
+        if self.is_attached:
+            self.scroll_to(y=0, animate=False, force=True)
+        self.refresh()
+        self.post_message(self.Ready(self))
+
+    def _deliver(self, preview: Preview) -> None:
+        from textual.worker import get_current_worker
+
+        if not get_current_worker().is_cancelled:
+            self.app.call_from_thread(self.show_preview, preview)
+
+    def title(self) -> str:
+        """Return what is shown, for the title line."""
+        preview = self._preview
+        if not preview.lines:
+            return preview.kind
+        more = f"the first {len(preview.lines):,} lines" if preview.is_cut else f"{len(preview.lines):,} lines"
+        return f"{preview.kind}  {more}"
+
+    def text_of(self, key: int) -> str:
+        """Return a line as text, for copying."""
+        return "".join(text for text, _ in self._preview.lines[key])
+
+    def count_rows(self) -> int:
+        """Return how many lines there are."""
+        return len(self._preview.lines)
+
+    def key_of(self, index: int) -> int:
+        """Return the line's number, from 0."""
+        return index
+
+    def index_of(self, key: int) -> int | None:
+        """Return the line's number."""
+        return key if 0 <= key < len(self._preview.lines) else None
+
+    def row_state(self, index: int) -> tuple[object, ...]:
+        """Return the line and what it is to cursor and marks."""
+        is_cursor = index == self.cursor
+        return (self._shown_number, index, is_cursor, is_cursor and self.has_focus, self.is_marked(index, index), self._offset)
+
+    def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
+        """Paint a line and its number."""
+        _, index, is_cursor, is_lit, is_mark, offset = cast(tuple[int, int, bool, bool, bool, int], state)
+        painter = self.painter
+        segments = [self.edge(is_cursor=is_cursor, is_mark=is_mark, painter=painter)]
+        if self._preview.is_numbered:
+            digits = len(str(len(self._preview.lines)))
+            segments.append(Segment(f"{index + 1:>{digits}}  ", painter.style("muted", is_cursor=is_lit)))
+        room = self.row_width - sum(width_of(piece.text) for piece in segments)
+        line = [Segment(text, painter.style(role, is_cursor=is_lit)) for text, role in self._preview.lines[index]]
+        wide = sum(width_of(piece.text) for piece in line)
+        if offset:
+            line = _without_start(line, offset)
+        if wide - offset > room > 0:
+            line = [*pad(line, room - 1, painter.ground), Segment(glyph("ellipsis"), painter.style("muted", is_cursor=is_lit))]
+        return [*segments, *pad(line, max(0, room), painter.style("", is_cursor=is_lit))]
+
+    def action_shift(self, steps: int) -> None:
+        """Scroll to the side."""
+        self._offset = max(0, self._offset + steps * _SHIFT_CELLS)
+        self.refresh()
+
+
+def _without_start(line: list[Segment], cells: int) -> list[Segment]:
+    """Drop so many cells from the left."""
+    rest = []
+    for piece in line:
+        wide = width_of(piece.text)
+        if wide <= cells:
+            cells -= wide
+            continue
+        if cells:
+            _, piece = piece.split_cells(cells)  # noqa: PLW2901  # what is left of it
+            cells = 0
+        rest.append(piece)
+    return rest

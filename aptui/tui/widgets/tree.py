@@ -1,0 +1,484 @@
+"""A tree with columns over arrays: `VTree` shows a `TreeModel` (a million nodes, preorder) or a `LazyTree` (children asked when expanded).
+
+How to use it:
+
+    tree = VTree([Column("name", "Name", 0, 20), Column("kind", "Kind", 8)], model, id="sources")
+    …in the frame timer:  tree.refresh_model()
+    tree.filter(ids)      # only these nodes and their ancestors, all open;  tree.filter(None): everything again, as it was open before
+    tree.reveal(node)     # opens the ancestors and puts the cursor there
+    tree.node             # the cursor's node, None where there is none
+
+The first column holds label and branches. Keys beside those of `Rows`: right opens or goes to the first child, left closes or goes to the
+parent, enter opens and closes a parent and says `Opened` of a leaf, `*` opens all, `-` closes all. Messages are those of `Rows`; keys are those
+of the model, never node numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from textual.binding import Binding, BindingType
+
+from aptui.tui.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.table import Column, Table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int32]
+    Flags = NDArray[np.bool_]
+
+_INDENT = "  "
+
+
+class TreeModel(Protocol):
+    """What a tree shows: nodes numbered in preorder, parents before their children.
+
+    Nodes may be renumbered when `version` rises; then all arrays are read again, and what was open stays open by key.
+    """
+
+    @property
+    def version(self) -> int:
+        """Rises whenever anything may have changed."""
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+
+    @property
+    def parent(self) -> Ids:
+        """The parent of each node, -1 = none."""
+
+    @property
+    def depth(self) -> Ids:
+        """How deep each node is, 0 = at the top."""
+
+    @property
+    def end(self) -> Ids:
+        """One past the last descendant of each node."""
+
+    @property
+    def structure_version(self) -> int:
+        """Rises whenever nodes came, went or moved; labels alone do not raise it."""
+
+    def cell(self, node: int, column_id: str) -> Cell:
+        """Return a cell; that of the first column is the label."""
+
+    def key(self, node: int) -> int:
+        """Return the stable id of a node."""
+
+    def node_of(self, key: int) -> int | None:
+        """Return the node with this key, None = there is none."""
+
+    def is_unread(self, node: int) -> bool:
+        """Whether its children are not known yet; the tree draws it as a parent and calls `read` to open it."""
+
+    def read(self, node: int) -> None:
+        """Ask for the children; when they come, now or later, `version` rises and the node opens."""
+
+
+class _OpenNodes:
+    """Which nodes of the arrays are visible, and in which order: the view of the table below."""
+
+    def __init__(self, model: TreeModel, columns: Callable[[], Sequence[Column]]) -> None:
+        import numpy as np
+
+        self.model = model
+        self._columns = columns
+        self._numpy = np
+        self._steps = 0
+        self._structure: int | None = None
+        self._mask: Flags | None = None
+        self._are_open: Flags = np.zeros(0, np.bool_)
+        # What is open survives a renumbering as "all but these keys" or "none but these keys".
+        self._is_usually_open = False
+        self._exceptions: set[int] = set()
+        self._before_filter: tuple[bool, set[int]] | None = None
+        self._awaited: set[int] = set()
+        self.view: Ids = np.zeros(0, np.int32)
+        self.renew()
+
+    # as `TableModel`
+
+    @property
+    def version(self) -> int:
+        return self.model.version * 1_000_000_007 + self._steps
+
+    def row_count(self) -> int:
+        return len(self.view)
+
+    def key(self, index: int) -> int:
+        return self.model.key(int(self.view[index]))
+
+    def index_of(self, key: int) -> int | None:
+        node = self.model.node_of(key)
+        return None if node is None else self.index_of_node(node)
+
+    def cell(self, index: int, column_id: str) -> Cell:
+        node = int(self.view[index])
+        cell = self.model.cell(node, column_id)
+        if column_id != self._columns()[0].id:
+            return cell
+        sign = f"{glyph('open' if self.is_open(node) else 'closed')} " if self.is_parent(node) else "  "
+        before = _INDENT * int(self.model.depth[node]) + sign
+        shift = len(before)
+        return Cell(before + cell.text, cell.role, tuple((start + shift, end + shift) for start, end in cell.spans))
+
+    # the tree
+
+    def index_of_node(self, node: int) -> int | None:
+        at = int(self._numpy.searchsorted(self.view, node))
+        return at if at < len(self.view) and self.view[at] == node else None
+
+    def is_parent(self, node: int) -> bool:
+        return bool(self.model.end[node] > node + 1) or self.model.is_unread(node)
+
+    def is_open(self, node: int) -> bool:
+        return bool(self._are_open[node]) and not self.model.is_unread(node)
+
+    def renew(self) -> None:
+        """Take the arrays anew where nodes came, went or moved."""
+        if self.model.structure_version == self._structure:
+            return
+        model = self.model
+        self._structure = model.structure_version
+        self._mask = None  # of nodes that have other numbers now: whoever filters does so again
+        arrived = {key for key in self._awaited if (node := model.node_of(key)) is not None and not model.is_unread(node)}
+        self._awaited -= arrived
+        self._exceptions ^= arrived if not self._is_usually_open else set()
+        self._apply_exceptions()
+        self._rebuild()
+
+    def _apply_exceptions(self) -> None:
+        self._are_open = self._numpy.full(self.model.node_count, self._is_usually_open)
+        known = [node for key in self._exceptions if (node := self.model.node_of(key)) is not None]
+        self._are_open[known] = not self._is_usually_open
+
+    def _set(self, node: int, *, is_open: bool) -> None:
+        self._are_open[node] = is_open
+        self._exceptions ^= {self.model.key(node)}
+        self._steps += 1
+
+    def open(self, node: int) -> None:
+        if self.model.is_unread(node):
+            self._awaited.add(self.model.key(node))
+            self.model.read(node)
+            self.renew()
+            return
+        if self._are_open[node]:
+            return
+        self._set(node, is_open=True)
+        at = self.index_of_node(node)
+        if at is not None:
+            self.view = self._numpy.concatenate((self.view[: at + 1], self._visible_below(node), self.view[at + 1 :]))
+
+    def close(self, node: int) -> None:
+        if not self._are_open[node]:
+            return
+        self._set(node, is_open=False)
+        at = self.index_of_node(node)
+        if at is not None:
+            past = int(self._numpy.searchsorted(self.view, self.model.end[node]))
+            self.view = self._numpy.concatenate((self.view[: at + 1], self.view[past:]))
+
+    def set_all(self, *, are_open: bool) -> None:
+        self._is_usually_open, self._exceptions = are_open, set()
+        self._are_open[:] = are_open
+        self._rebuild()
+
+    def show_only(self, nodes: Ids | Sequence[int] | None) -> None:
+        """Restrict the view to nodes and their ancestors, all open; None lifts it and restores what was open."""
+        np = self._numpy
+        self.renew()
+        if nodes is None:
+            if self._before_filter is not None:
+                self._is_usually_open, self._exceptions = self._before_filter
+                self._before_filter = None
+                self._apply_exceptions()
+            self._mask = None
+            self._rebuild()
+            return
+        if self._before_filter is None:
+            self._before_filter = (self._is_usually_open, self._exceptions)
+        self._is_usually_open, self._exceptions = True, set()
+        mask = np.zeros(self.model.node_count, np.bool_)
+        front = np.asarray(nodes, np.int32)
+        parent = np.asarray(self.model.parent)
+        while len(front):
+            mask[front] = True
+            above = parent[front]
+            above = above[above >= 0]
+            above = above[~mask[above]]
+            front = np.flatnonzero(np.bincount(above)).astype(np.int32) if len(above) > 4096 else np.unique(above)
+        self._mask = mask
+        self._are_open = np.ones(self.model.node_count, np.bool_)
+        self.view = np.flatnonzero(mask).astype(np.int32)
+        self._steps += 1
+
+    def _rebuild(self) -> None:
+        np, count = self._numpy, self.model.node_count
+        if not count:
+            self.view = np.zeros(0, np.int32)
+        elif self._are_open.all():
+            self.view = np.arange(count, dtype=np.int32) if self._mask is None else np.flatnonzero(self._mask).astype(np.int32)
+        elif not self._are_open.any():
+            top = np.asarray(self.model.depth) == 0
+            self.view = np.flatnonzero(top if self._mask is None else top & self._mask).astype(np.int32)
+        else:
+            self.view = self._visible(0, count)
+        self._steps += 1
+
+    def _visible_below(self, node: int) -> Ids:
+        return self._visible(node + 1, int(self.model.end[node]))
+
+    def _visible(self, start: int, stop: int) -> Ids:
+        """Return the nodes of a range that no closed node of the same range hides: closed nodes open a hidden stretch, their ends shut it."""
+        np = self._numpy
+        ends = np.asarray(self.model.end[start:stop], np.int32)
+        closed = np.flatnonzero(~self._are_open[start:stop] & (ends > np.arange(start + 1, stop + 1)))
+        change = np.zeros(stop - start + 1, np.int32)
+        change[closed + 1] += 1
+        np.subtract.at(change, ends[closed] - start, 1)
+        is_visible = np.cumsum(change[:-1]) == 0
+        if self._mask is not None:
+            is_visible &= self._mask[start:stop]
+        visible: Ids = (np.flatnonzero(is_visible) + start).astype(np.int32)
+        return visible
+
+
+class VTree(Table):
+    """The tree; see the module."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l", "unfold", "open", id="tree.open", show=False),
+        Binding("left,h", "fold", "close", id="tree.close", show=False),
+        Binding("asterisk", "unfold_all", "open all", id="tree.open_all", show=False),
+        Binding("minus", "fold_all", "close all", id="tree.close_all", show=False),
+        Binding("shift+right", "shift(1)", "see more of long texts", id="tree.right", show=False),
+        Binding("shift+left", "shift(-1)", "back to the start of texts", id="tree.left", show=False),
+    ]
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        model: TreeModel | None = None,
+        *,
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002  # Textual's name
+        classes: str | None = None,
+        disabled: bool = False,
+    ) -> None:
+        super().__init__(columns, name=name, id=id, classes=classes, disabled=disabled)
+        self._open_nodes: _OpenNodes | None = None
+        if model is not None:
+            self.set_tree(model)
+
+    def set_tree(self, model: TreeModel) -> None:
+        """Show another tree, closed; imports numpy."""
+        self._open_nodes = _OpenNodes(model, lambda: self.columns)
+        self.set_model(self._open_nodes)
+
+    def refresh_model(self) -> None:
+        """Show what changed; call it once a frame."""
+        if self._open_nodes is not None:
+            self._open_nodes.renew()
+        super().refresh_model()
+
+    @property
+    def node(self) -> int | None:
+        """The cursor's node."""
+        nodes = self._open_nodes
+        return int(nodes.view[self.cursor]) if nodes is not None and self.cursor < len(nodes.view) else None
+
+    def filter(self, nodes: Ids | Sequence[int] | None) -> None:
+        """Show only these nodes and their ancestors, all open; None shows everything as it was."""
+        if self._open_nodes is not None:
+            self._open_nodes.show_only(nodes)
+            self.refresh_model()
+
+    def reveal(self, node: int) -> bool:
+        """Open what hides a node and put the cursor on it; return whether the filter lets it through."""
+        nodes = self._open_nodes
+        if nodes is None:
+            return False
+        above, up = [], int(nodes.model.parent[node])
+        while up >= 0:
+            above.append(up)
+            up = int(nodes.model.parent[up])
+        for parent in reversed(above):
+            nodes.open(parent)
+        self.refresh_model()
+        return self.move_to_key(nodes.model.key(node))
+
+    def set_open(self, node: int, *, is_open: bool) -> None:
+        """Open or close a node."""
+        if self._open_nodes is not None:
+            (self._open_nodes.open if is_open else self._open_nodes.close)(node)
+            self.refresh_model()
+
+    def action_unfold(self) -> None:
+        """Open the node, or go to its first child."""
+        nodes, node = self._open_nodes, self.node
+        if nodes is None or node is None or not nodes.is_parent(node):
+            return
+        if nodes.is_open(node):
+            self.move_cursor(self.cursor + 1)
+        else:
+            self.set_open(node, is_open=True)
+
+    def action_fold(self) -> None:
+        """Close the node, or go to its parent."""
+        nodes, node = self._open_nodes, self.node
+        if nodes is None or node is None:
+            return
+        if nodes.is_parent(node) and nodes.is_open(node):
+            self.set_open(node, is_open=False)
+        elif (parent := int(nodes.model.parent[node])) >= 0 and (index := nodes.index_of_node(parent)) is not None:
+            self.move_cursor(index)
+
+    def action_unfold_all(self) -> None:
+        """Open everything that is known."""
+        self._set_all(are_open=True)
+
+    def action_fold_all(self) -> None:
+        """Close everything; the cursor goes to the top node above it."""
+        nodes, node = self._open_nodes, self.node
+        while nodes is not None and node is not None and (parent := int(nodes.model.parent[node])) >= 0:
+            node = parent
+        self._set_all(are_open=False)
+        if nodes is not None and node is not None and (index := nodes.index_of_node(node)) is not None:
+            self.move_cursor(index)
+
+    def _set_all(self, *, are_open: bool) -> None:
+        if self._open_nodes is not None:
+            self._open_nodes.set_all(are_open=are_open)
+            self.refresh_model()
+
+    def action_open(self) -> None:
+        """Open or close a parent; say `Opened` of a leaf."""
+        nodes, node = self._open_nodes, self.node
+        if nodes is None or node is None:
+            return
+        if nodes.is_parent(node):
+            self.set_open(node, is_open=not nodes.is_open(node))
+        else:
+            super().action_open()
+
+
+# ── children on demand ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class Branch:
+    """A node of a `LazyTree`.
+
+    Args:
+        cells: {column id: cell}; missing ones are empty.
+        data: whatever the screen needs to know it by; the same thing may stand at several places of the tree.
+        has_children: whether it is worth asking.
+    """
+
+    cells: dict[str, Cell]
+    data: Any = None
+    has_children: bool = False
+    key: int = -1
+    parent: Branch | None = field(default=None, repr=False)
+    children: list[Branch] | None = field(default=None, repr=False)
+
+
+class LazyTree:
+    """A `TreeModel` whose children are asked for when a node is opened: for dependencies, which may go round in circles.
+
+    Args:
+        children: called with a branch when it is opened first. Return its children, or None to give them later with `grow`.
+    """
+
+    def __init__(self, children: Callable[[Branch], Sequence[Branch] | None]) -> None:
+        self._ask = children
+        self._roots: list[Branch] = []
+        self._by_key: dict[int, Branch] = {}
+        self._order: list[Branch] = []
+        self._place: dict[int, int] = {}
+        self._next_key = 0
+        self.version = self.structure_version = 0
+        self.set_roots([])
+
+    def set_roots(self, roots: Sequence[Branch]) -> None:
+        """Begin anew."""
+        self._by_key.clear()
+        self._roots = [self._adopted(branch, None) for branch in roots]
+        self._number()
+
+    def grow(self, branch: Branch, children: Sequence[Branch]) -> None:
+        """Give the children of a branch, or give them anew."""
+        branch.children = [self._adopted(child, branch) for child in children]
+        self._number()
+
+    def branch(self, key: int) -> Branch | None:
+        """Return the branch with this key."""
+        return self._by_key.get(key)
+
+    def _adopted(self, branch: Branch, parent: Branch | None) -> Branch:
+        branch.key, self._next_key = self._next_key, self._next_key + 1
+        branch.parent = parent
+        self._by_key[branch.key] = branch
+        return branch
+
+    def _number(self) -> None:
+        """Lay the branches out in preorder."""
+        import numpy as np
+
+        self._order = []
+        depths: list[int] = []
+        parents: list[int] = []
+        ends: dict[int, int] = {}
+        stack: list[tuple[Branch, int, int]] = [(branch, 0, -1) for branch in reversed(self._roots)]
+        while stack:
+            branch, depth, parent = stack.pop()
+            node = len(self._order)
+            self._order.append(branch)
+            depths.append(depth)
+            parents.append(parent)
+            stack += [(child, depth + 1, node) for child in reversed(branch.children or ())]
+        for node in range(len(self._order) - 1, -1, -1):
+            ends[node] = max(ends.get(node, 0), node + 1)
+            if (up := parents[node]) >= 0:
+                ends[up] = max(ends.get(up, 0), ends[node])
+        self._place = {branch.key: node for node, branch in enumerate(self._order)}
+        self.depth = np.array(depths, np.int32)
+        self.parent = np.array(parents, np.int32)
+        self.end = np.array([ends[node] for node in range(len(self._order))], np.int32)
+        self.version += 1
+        self.structure_version += 1
+
+    @property
+    def node_count(self) -> int:
+        """How many branches are known."""
+        return len(self._order)
+
+    def cell(self, node: int, column_id: str) -> Cell:
+        """Return a cell of a branch."""
+        return self._order[node].cells.get(column_id, Cell(""))
+
+    def key(self, node: int) -> int:
+        """Return the key of a branch."""
+        return self._order[node].key
+
+    def node_of(self, key: int) -> int | None:
+        """Return where a branch is."""
+        return self._place.get(key)
+
+    def is_unread(self, node: int) -> bool:
+        """Whether a branch may have children nobody asked for yet."""
+        branch = self._order[node]
+        return branch.has_children and branch.children is None
+
+    def read(self, node: int) -> None:
+        """Ask for the children."""
+        children = self._ask(self._order[node])
+        if children is not None:
+            self.grow(self._order[node], children)

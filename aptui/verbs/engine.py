@@ -1,0 +1,286 @@
+"""The verbs about engines themselves: start, stop, list and steer them; all but `serve` are words through the socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import REMAINDER, ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aptui import __version__, printing
+from aptui.batch import INTERRUPTED, load_config, project_dir
+from aptui.config import Config
+from aptui.core.errors import HostError, UserError
+from aptui.link import places, port
+from aptui.link.client import Client, EngineGone, NoEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STOP_LIMIT_S = 30.0
+_LOOK_S = 0.02
+
+
+def _no_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+@contextmanager
+def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[Client]:
+    """Connect to the engine of the project that the command line means.
+
+    Raises:
+        HostError: none runs.
+    """
+    config = config or load_config(arguments)
+    try:
+        client = Client.connect(places.socket_path(config.cache_dir))
+    except NoEngine:
+        raise HostError(f"no engine of '{config.project_dir}' runs", hint="'aptui start' starts one") from None
+    with client:
+        yield client
+
+
+def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> int:
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        printing.say(text)
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------ serve, start
+
+
+def serve_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `serve`."""
+    parser.add_argument("--skip-start-scan", action="store_true", help="do not look at what changed while no engine ran")
+    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
+    parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--detached", action="store_true", help="nobody sits at a terminal: SIGHUP reads the configuration again")
+
+
+def serve(arguments: Namespace) -> int:
+    """Run the engine in the foreground."""
+    from aptui import daemon
+
+    arguments.project = str(project_dir(arguments))
+    daemon.serve(
+        load_config(arguments),
+        lambda: load_config(arguments),
+        skips_start_scan=arguments.skip_start_scan,
+        is_detached=arguments.detached,
+        say=lambda text: printing.say(printing.line(text)),
+    )
+    return 0
+
+
+def start_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `start`."""
+    serve_arguments(parser)
+    _no_arguments(parser)
+
+
+def start(arguments: Namespace) -> int:
+    """Start the engine in the background, unless it runs already."""
+    from aptui import daemon
+
+    config = load_config(arguments)
+    pid, verb = _running(config), "runs already"
+    if not pid:
+        options = ["--skip-start-scan"] * arguments.skip_start_scan + [f"--set={text}" for text in arguments.set]
+        options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
+        options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []
+        pid, verb = daemon.start(config.project_dir, config.cache_dir, options), "runs"
+    return _say(arguments, {"pid": pid}, f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}")
+
+
+def _running(config: Config) -> int:
+    """Return the process of the engine that runs, 0 = none; one of another version is stopped as soon as it has nothing to do."""
+    try:
+        with Client.connect(places.socket_path(config.cache_dir)) as client:
+            welcome = client.hello
+    except NoEngine:
+        return 0
+    if welcome.version == __version__ and welcome.protocol == port.PROTOCOL:
+        return welcome.pid
+    printing.complain(f"aptui: the engine that runs is aptui {welcome.version}: it is replaced when it is idle", "yellow")
+    stop_engines(config.cache_dir, is_when_idle=True)
+    return 0
+
+
+def stop_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `stop`."""
+    parser.add_argument("--all", action="store_true", help="every engine of yours")
+    parser.add_argument("--when-idle", action="store_true", help="as soon as nothing is owed")
+    _no_arguments(parser)
+
+
+def stop(arguments: Namespace) -> int:
+    """Stop the engine; return when it is gone."""
+    stopped = stop_engines(None if arguments.all else load_config(arguments).cache_dir, is_when_idle=arguments.when_idle)
+    text = f"stopped: {', '.join(map(str, stopped))}" if stopped else "no engine runs"
+    return _say(arguments, {"stopped": stopped}, text)
+
+
+def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
+    """Stop the engine of a cache, None = every engine of this user; return the processes that are gone."""
+    records = [record for record in places.engines() if record.is_alive and cache_dir in (None, Path(record.cache))]
+    return [record.pid for record in records if _stop(record, is_when_idle=is_when_idle)]
+
+
+def _stop(record: places.EngineRecord, *, is_when_idle: bool) -> bool:
+    try:
+        with Client.connect(record.socket) as client:
+            client.ask(port.Shutdown(is_when_idle), timeout_s=5.0)
+    except NoEngine:
+        return False
+    except EngineGone:
+        pass
+    except HostError:
+        os.kill(record.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_LIMIT_S
+    while record.is_alive:
+        if time.monotonic() > deadline and not is_when_idle:
+            raise HostError(f"the engine (process {record.pid}) does not end", hint=f"'kill -9 {record.pid}' loses nothing")
+        time.sleep(_LOOK_S)
+    return True
+
+
+def ps_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `ps`."""
+    _no_arguments(parser)
+
+
+def ps(arguments: Namespace) -> int:
+    """List every engine of this user."""
+    rows = [_engine_row(record) for record in places.engines() if record.is_alive]
+    if arguments.json:
+        printing.say_json({"engines": rows})
+        return 0
+    printing.table(
+        ("pid", "state", "up", "memory", "version", "project"),
+        (
+            [
+                str(row["pid"]),
+                str(row["state"]),
+                printing.duration(float(row["uptime_s"])),
+                printing.size(int(row["rss_bytes"])),
+                str(row["version"]),
+                printing.line(str(row["project"])),
+            ]
+            for row in rows
+        ),
+        right=(0, 2, 3),
+    )
+    return 0
+
+
+def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
+    row: dict[str, Any] = {"pid": record.pid, "project": record.project, "cache": record.cache, "version": record.version}
+    try:
+        with Client.connect(record.socket, timeout_s=1.0) as client:
+            answer = client.ask(port.Status(), timeout_s=2.0)
+            row.update({key: answer.get(key, "") for key in ("state", "uptime_s", "rss_bytes")})
+    except HostError:
+        row.update(state="silent", uptime_s=0.0, rss_bytes=0)
+    return row
+
+
+# ------------------------------------------------------------------------------------------------------------------- steer
+
+
+def _steering(verb: Callable[[Namespace], port.Verb], told: Callable[[dict[str, Any]], str]) -> Callable[[Namespace], int]:
+    def steer(arguments: Namespace) -> int:
+        with engine_of(arguments) as client:
+            answer = client.ask(verb(arguments))
+        return _say(arguments, answer, told(answer))
+
+    return steer
+
+
+pause_arguments = resume_arguments = _no_arguments
+pause = _steering(lambda _: port.Pause(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' goes on")
+resume = _steering(lambda _: port.Resume(), lambda _: "resumed")
+run_next = _steering(
+    lambda arguments: port.RunNext(arguments.job or 0),
+    lambda answer: (
+        f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}" if answer["job_id"] else "nothing is owed"
+    ),
+)
+drain = _steering(lambda arguments: port.Drain(arguments.stop), lambda _: "all that was owed is done; nothing new is looked at")
+rescan = _steering(lambda arguments: port.Rescan(arguments.full), lambda _: "looking at everything again")
+reload = _steering(
+    lambda _: port.ReloadConfig(),
+    lambda answer: "the configuration is taken over" if answer["is_changed"] else "nothing has changed",
+)
+
+
+def run_next_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `run-next`."""
+    parser.add_argument("job", nargs="?", type=_job_number, metavar="#JOB", help="this job instead of the first in the queue")
+    _no_arguments(parser)
+
+
+def _job_number(text: str) -> int:
+    try:
+        return int(text.removeprefix("#"))
+    except ValueError:
+        raise UserError(f"'{text}' is no job number", hint="'aptui jobs --json' has them as job_id") from None
+
+
+def drain_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `drain`."""
+    parser.add_argument("--stop", action="store_true", help="stop the engine then")
+    _no_arguments(parser)
+
+
+def rescan_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `rescan`."""
+    parser.add_argument("--full", action="store_true", help="read every file's bytes, whatever its times say")
+    _no_arguments(parser)
+
+
+reload_arguments = _no_arguments
+
+
+# -------------------------------------------------------------------------------------------------------------------- hold
+
+
+def hold_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `hold`."""
+    parser.add_argument("words", nargs=REMAINDER, metavar="-- COMMAND", help="what to run meanwhile")
+    parser.epilog = "Changes gather while COMMAND runs and are one batch after it. Without an engine, COMMAND just runs."
+
+
+def hold(arguments: Namespace) -> int:
+    """Run a command while the engine holds changes back; exit with its code."""
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not words:
+        raise UserError("there is no command to run", hint="for example: aptui hold -- git checkout main")
+    config = load_config(arguments)
+    try:
+        client = Client.connect(places.socket_path(config.cache_dir), name="hold")
+    except NoEngine:
+        return _run(words)
+    with client:
+        client.ask(port.Hold(" ".join(words)))
+        return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    sys.stdout.flush()
+    try:
+        code = subprocess.run(words, check=False).returncode
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        raise UserError(f"'{words[0]}' cannot be run: {error.strerror}") from None
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,55 @@
+"""Job rows as the filter language sees them, for `aptui jobs --filter`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from aptui.store.filter import STATUS_CODES
+from aptui.store.reader import JobRow
+from aptui.store.texts import Texts
+
+
+class JobRowColumns:
+    """Columns of a list of rows; `builder_of` names a builder by its UUID."""
+
+    def __init__(self, rows: Sequence[JobRow], builder_of: Callable[[bytes], str]) -> None:
+        self._rows, self._builder_of = rows, builder_of
+
+    def row_count(self) -> int:
+        """Return how many rows there are."""
+        return len(self._rows)
+
+    def text(self, field: str) -> tuple[npt.NDArray[np.int32], Texts]:
+        """Return a column of texts."""
+        texts = Texts()
+        return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
+
+    def number(self, field: str) -> npt.NDArray[np.int64]:
+        """Return a column of numbers."""
+        return np.fromiter((self._number(row, field) for row in self._rows), np.int64, len(self._rows))
+
+    def _text(self, row: JobRow, field: str) -> str:
+        match field:
+            case "folder":
+                return row.scan_folder
+            case "builder":
+                return self._builder_of(row.builder)
+            case "key":
+                return row.job_key
+            case "cause":
+                return row.failure_cause
+            case _:
+                return str(getattr(row, field))
+
+    @staticmethod
+    def _number(row: JobRow, field: str) -> int:
+        match field:
+            case "status":
+                return STATUS_CODES[row.status]
+            case "duration_ms":
+                return round(row.duration_s * 1000)
+            case _:
+                return int(getattr(row, field))

@@ -1,0 +1,65 @@
+"""The screen: `aptui` alone opens it over the project's engine, `aptui open` over a database without one."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.batch import load_config
+from aptui.core.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.config import Config
+    from aptui.tui.session import Session
+
+DATABASE = "assetdb.sqlite"
+
+
+def tui(arguments: Namespace) -> int:
+    """Open the screen over the project's engine, which is started if none runs."""
+    return show(load_config(arguments), arguments, is_read_only=arguments.read_only)
+
+
+def show(config: Config, arguments: Namespace, *, is_read_only: bool = False) -> int:
+    """Open the screen over the engine of a project."""
+    from aptui.link import places
+    from aptui.tui.session import LinkSession, Places
+
+    def start() -> None:
+        from aptui import daemon
+
+        daemon.start(config.project_dir, config.cache_dir)
+
+    where = Places(config.name, config.cache_dir, places.socket_path(config.cache_dir), None if is_read_only else start)
+    return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
+
+
+def open_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `open`."""
+    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    parser.add_argument("database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, or the folder it is in")
+
+
+def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
+    """Show a cache without an engine."""
+    from aptui.tui.session import NoSession
+
+    path = Path(os.path.abspath(arguments.database))
+    path = path / DATABASE if path.is_dir() else path
+    if not path.is_file():
+        raise UserError(f"there is no '{path}'", hint=f"name a folder that has an '{DATABASE}', or the file")
+    if path.name != DATABASE:
+        raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
+    return _run(None, NoSession(path.parent.name, path.parent), arguments)
+
+
+def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
+    from aptui.tui.start import run
+    from aptui.verbs.opening import all_builders
+
+    complete = partial(all_builders, config) if config else None
+    return run(config, lambda: session, mouse=not arguments.no_mouse, theme=arguments.theme, all_builders=complete)

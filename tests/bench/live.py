@@ -1,0 +1,465 @@
+"""Rows of the engine that stays up (design/targets.md §2): saves, storms, stops, idle cost, questions of clients.
+
+The peers watch with bare inotify, or with chokidar where `npm` has put it, and copy with the syncs that the engine pays for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import random
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.errors import KnownError
+from aptui.link import places, port
+from aptui.link.client import Client
+from tests.bench.measure import aptui, run, say, settle
+
+if TYPE_CHECKING:
+    from tests.bench.__main__ import Bench
+
+ROWS: dict[str, Callable[[Bench], None]] = {}
+_PATIENCE_S = 300.0
+_SAVES = 120
+_GAP_S = 0.2
+_IDLE_S = 20.0
+
+
+def row(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
+    """Register a row under its name."""
+    ROWS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+# ------------------------------------------------------------------------------------------------------------------- engine
+
+
+class Engine:
+    """`aptui serve` over a project of the bench."""
+
+    def __init__(self, project: Path) -> None:
+        self.project, self.cache = project, project / "Cache"
+        with (project / "serve.log").open("ab") as log:
+            command = [sys.executable, "-m", "aptui", "serve", "--detached", "--project", str(project)]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self.client = Client.connect(places.socket_path(self.cache))
+                break
+            except KnownError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit((project / "serve.log").read_text()) from None
+                time.sleep(0.005)
+
+    def status(self) -> dict[str, object]:
+        """Ask how it does."""
+        return self.client.ask(port.Status(), _PATIENCE_S)
+
+    def until(self, is_true: Callable[[], bool], every_s: float = 0.02) -> float:
+        """Wait; return when it came true."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_true():
+            if time.monotonic() > deadline:
+                raise SystemExit("it does not come to that: no figure")
+            time.sleep(every_s)
+        return time.monotonic()
+
+    def rest(self) -> float:
+        """Wait until nothing is owed."""
+        return self.until(lambda: self.status()["state"] == "idle")
+
+    def processor_s(self) -> float:
+        """Return the processor time it has taken, its workers left out."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mib(self) -> float:
+        """Return its resident memory."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+@contextlib.contextmanager
+def engine_of(project: Path) -> Iterator[Engine]:
+    """Give an engine that has processed everything."""
+    os.environ["XDG_STATE_HOME"] = str(project.parent / "state")
+    engine = Engine(project)
+    try:
+        engine.rest()
+        yield engine
+    finally:
+        engine.client.close()
+        engine.process.send_signal(signal.SIGCONT)
+        engine.process.terminate()
+        engine.process.wait(60)
+
+
+def own_project(bench: Bench, name: str) -> tuple[Path, Path]:
+    """Return a project with a copy of the sources of its own, and the copy."""
+    project = bench.project(name, f"scan_folders: [{{name: game, path: sources}}]\n{_COPY}")
+    shutil.copytree(bench.sources, project / "sources")
+    return project, project / "sources"
+
+
+_COPY = 'platforms: {linux: {}}\nbuilders: [{name: all, copy: ["*"]}]\ncache: Cache\n'
+
+
+def _milliseconds(times_s: list[float]) -> str:
+    ordered = sorted(times_s)
+    median, p99 = ordered[len(ordered) // 2] * 1000, ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] * 1000
+    return f"median {median:.1f} ms, p99 {p99:.1f} ms"
+
+
+# -------------------------------------------------------------------------------------------------------------------- saves
+
+
+@row
+def live_save(bench: Bench) -> None:
+    """From a save to its product: the engine, bare inotify with the same syncs, chokidar without any."""
+    project, sources = own_project(bench, "live-save")
+    chosen = random.Random(7).sample(bench.paths, min(_SAVES, len(bench.paths)))
+    with engine_of(project):
+        time.sleep(3.0)
+        ours = _saves(sources, project / "Cache" / "linux", chosen, is_lower=True)
+    texts = [f"aptui {_milliseconds(ours)}"]
+    with _bare_watcher(sources, project / "bare"):
+        bare = _saves(sources, project / "bare", chosen)
+    texts.append(f"bare inotify, copy and the same syncs {_milliseconds(bare)}")
+    ratio = sorted(ours)[len(ours) // 2] / sorted(bare)[len(bare) // 2]
+    with _chokidar(bench.base, sources, project / "chokidar") as is_there:
+        if is_there:
+            texts.append(f"chokidar, copy without syncs {_milliseconds(_saves(sources, project / 'chokidar', chosen))}")
+    say("live-save", f"{'; '.join(texts)}: {ratio:.1f} × bare (target ≤ 5 ms, p99 ≤ 12 ms, or ≤ 4 ×)")
+
+
+def _saves(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = False) -> list[float]:
+    times = []
+    for number, path in enumerate(chosen):
+        time.sleep(_GAP_S)
+        product = products / (path.lower() if is_lower else path)
+        data = b"%d %d " % (number, time.time_ns()) + os.urandom(4096)
+        began = time.perf_counter()
+        (sources / path).write_bytes(data)
+        while not _holds(product, data):
+            if time.perf_counter() - began > 10:
+                raise SystemExit(f"'{path}' never comes: no figure")
+            time.sleep(0.0001)
+        times.append(time.perf_counter() - began)
+    return times
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except OSError:
+        return False
+
+
+_IN_CLOSE_WRITE = 0x8
+
+
+@contextlib.contextmanager
+def _bare_watcher(sources: Path, products: Path) -> Iterator[None]:
+    """Run the least that does the work, in a process of its own: a watch per folder; copy, sync, rename, sync, and two records."""
+    products.mkdir(exist_ok=True)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _watch_bare(sources, products, writer)
+        finally:
+            os._exit(1)
+    os.close(writer)
+    os.read(reader, 1)
+    try:
+        yield
+    finally:
+        os.close(reader)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _watch_bare(sources: Path, products: Path, told: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.inotify_init1(0)
+    folders = {}
+    for folder, _below, _names in os.walk(sources):
+        folders[libc.inotify_add_watch(descriptor, os.fsencode(folder), _IN_CLOSE_WRITE)] = folder
+        os.makedirs(products / os.path.relpath(folder, sources), exist_ok=True)
+    journal = os.open(products / "journal", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.write(told, b".")
+    while True:
+        data, at = os.read(descriptor, 65536), 0
+        while at < len(data):
+            watch, _mask, _cookie, length = struct.unpack_from("iIII", data, at)
+            name = data[at + 16 : at + 16 + length].rstrip(b"\0").decode()
+            at += 16 + length
+            source = os.path.join(folders[watch], name)
+            _copy_durably(source, os.path.join(products, os.path.relpath(source, sources)), journal)
+
+
+def _copy_durably(source: str, target: str, journal: int) -> None:
+    with open(source, "rb") as read, open(target + ".tmp", "wb") as write:
+        write.write(read.read())
+        write.flush()
+        os.fsync(write.fileno())
+    os.write(journal, os.fsencode(target) + b" intended\n")
+    os.fdatasync(journal)
+    os.rename(target + ".tmp", target)
+    folder = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(folder)
+    os.close(folder)
+    os.write(journal, os.fsencode(target) + b" done\n")
+    os.fdatasync(journal)
+
+
+_CHOKIDAR = """
+const chokidar = require('chokidar'), fs = require('fs'), path = require('path');
+const [top, out] = process.argv.slice(2);
+const copy = (file) => {
+  const to = path.join(out, path.relative(top, file));
+  fs.mkdirSync(path.dirname(to), {recursive: true});
+  fs.copyFileSync(file, to + '.tmp');
+  fs.renameSync(to + '.tmp', to);
+};
+chokidar.watch(top, {ignoreInitial: true}).on('add', copy).on('change', copy).on('ready', () => console.log('ready'));
+"""
+
+
+@contextlib.contextmanager
+def _chokidar(base: Path, sources: Path, products: Path) -> Iterator[bool]:
+    """Run chokidar from `base/node_modules` (`npm install chokidar` there); yield whether it is there."""
+    if shutil.which("node") is None or not (base / "node_modules" / "chokidar").is_dir():
+        yield False
+        return
+    (base / "chokidar.cjs").write_text(_CHOKIDAR)
+    with subprocess.Popen(
+        ["node", str(base / "chokidar.cjs"), str(sources), str(products)], cwd=base, stdout=subprocess.PIPE
+    ) as node:
+        assert node.stdout is not None
+        node.stdout.readline()
+        yield True
+        node.kill()
+
+
+# ------------------------------------------------------------------------------------------------------------------- storms
+
+
+@row
+def live_rewrite(bench: Bench) -> None:
+    """All files rewritten at once, against a cold build of them."""
+    project, sources = own_project(bench, "live-rewrite")
+    settle()
+    cold = run(aptui(project))
+    bench.same_bytes(project / "Cache" / "linux")
+    with engine_of(project) as engine:
+        settle()
+        began = time.monotonic()
+        for path in bench.paths:
+            (sources / path).write_bytes((sources / path).read_bytes() + b" again")
+        written = time.monotonic()
+        ended = _until_current(engine, sources, bench.paths)
+    text = f"written in {written - began:.2f} s, current {ended - written:.2f} s later; cold build {cold.wall_s:.2f} s"
+    say("live-rewrite", f"{text}: {(ended - began) / cold.wall_s:.2f} × (target ≤ 1.3, ≤ 2 s after the last write)")
+
+
+def _until_current(engine: Engine, sources: Path, paths: list[str], below: str = "") -> float:
+    products = engine.cache / "linux"
+    while True:
+        ended = engine.rest()
+        if all(_is_same(sources / path, products / f"{below}{path}".lower()) for path in paths):
+            return ended
+        if time.monotonic() - ended > _PATIENCE_S:
+            raise SystemExit("products are missing: no figure")
+        time.sleep(0.05)
+
+
+def _is_same(source: Path, product: Path) -> bool:
+    try:
+        return source.read_bytes() == product.read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+@row
+def live_new_tree(bench: Bench) -> None:
+    """A tree of so many files is copied into a scan folder."""
+    project = bench.project("live-new-tree", f"scan_folders: [{{name: game, path: sources}}]\n{_COPY}")
+    (project / "sources").mkdir()
+    with engine_of(project) as engine:
+        time.sleep(1.0)
+        settle()
+        began = time.monotonic()
+        run(["cp", "-r", str(bench.sources), str(project / "sources" / "new")])
+        written = time.monotonic()
+        ended = _until_current(engine, bench.sources, bench.paths, "new/")
+    text = f"copied in {written - began:.2f} s, all {len(bench.paths):,} current {ended - written:.2f} s later"
+    say("live-new-tree", f"{text} (target: all, within 2 s)")
+
+
+@row
+def live_stopped(bench: Bench) -> None:
+    """Every file changes while the engine is stopped."""
+    project, sources = own_project(bench, "live-stopped")
+    with engine_of(project) as engine:
+        time.sleep(1.0)
+        engine.process.send_signal(signal.SIGSTOP)
+        for path in bench.paths:
+            (sources / path).write_bytes((sources / path).read_bytes() + b" stopped")
+        time.sleep(1.0)
+        began = time.monotonic()
+        engine.process.send_signal(signal.SIGCONT)
+        begun = engine.until(lambda: engine.status()["state"] != "idle", 0.005)
+        ended = _until_current(engine, sources, bench.paths)
+    text = f"work begins after {begun - began:.2f} s, all {len(bench.paths):,} current after {ended - began:.2f} s"
+    say("live-stopped", f"{text} (target: all, begins ≤ 2 s)")
+
+
+@row
+def live_folders(bench: Bench) -> None:
+    """Watching 20,000 folders: how long until all are watched, and how long the engine keeps a client waiting meanwhile."""
+    count = 20_000
+    project = bench.project("live-folders", f"scan_folders: [{{name: game, path: sources}}]\n{_COPY}")
+    for number in range(count):
+        os.makedirs(project / "sources" / f"{number % 20}" / f"{number // 20 % 50}" / f"{number}")
+    (project / "sources" / "a.txt").write_text("a")
+    libc = ctypes.CDLL(None)
+    began = time.monotonic()
+    descriptor = libc.inotify_init1(0)
+    for folder, _below, _names in os.walk(project / "sources"):
+        libc.inotify_add_watch(descriptor, os.fsencode(folder), _IN_CLOSE_WRITE)
+    bare_s = time.monotonic() - began
+    os.close(descriptor)
+    began, worst_s = time.monotonic(), 0.0
+    os.environ["XDG_STATE_HOME"] = str(bench.base / "state")
+    engine = Engine(project)
+    try:
+        up_s = time.monotonic() - began
+        while True:
+            asked = time.monotonic()
+            health = engine.status()["health"]
+            worst_s = max(worst_s, time.monotonic() - asked)
+            if all(root["mode"] == "native" for root in health["roots"]):  # type: ignore[index]  # of a status
+                break
+            time.sleep(0.005)
+        watched_s = time.monotonic() - began
+        ended = _until_current(engine, project / "sources", ["a.txt"])
+    finally:
+        engine.client.close()
+        engine.process.terminate()
+        engine.process.wait(60)
+    text = f"answers after {up_s:.2f} s (slowest answer then {worst_s * 1000:.0f} ms), watched after {watched_s:.2f} s, idle after {ended - began:.2f} s"
+    say("live-folders", f"{text}; bare inotify with its walk {bare_s:.2f} s (target ≤ 0.5 s more than a start)")
+
+
+# --------------------------------------------------------------------------------------------------------------------- idle
+
+
+@row
+def live_idle(bench: Bench) -> None:
+    """What an idle engine costs."""
+    project = bench.copy_project("live-idle")
+    bench.build(project)
+    with engine_of(project) as engine:
+        time.sleep(5.0)
+        before = engine.processor_s()
+        time.sleep(_IDLE_S)
+        spent_s = engine.processor_s() - before
+        say(
+            "live-idle",
+            f"{100 * spent_s / _IDLE_S:.2f} % of a core over {_IDLE_S:.0f} s, {engine.rss_mib():.0f} MiB (target ≤ 1.5 %; 100,000: ≤ 0.5 %, 120 MiB)",
+        )
+
+
+@row
+def live_batch(bench: Bench) -> None:
+    """`aptui batch` beside an engine that has nothing to do."""
+    project = bench.copy_project("live-batch")
+    bench.build(project)
+    bench.build(project)
+    costs, inside = [], []
+    with engine_of(project):
+        time.sleep(5.0)
+        for _run in range(max(5, bench.runs)):
+            cost, did = bench.build(project)
+            if did["jobs_run"]:
+                raise SystemExit("something ran although nothing changed")
+            costs.append(cost.wall_s)
+            inside.append(_settle_s(project))
+    say("live-batch", f"whole process {_milliseconds(costs)}; in the engine {_milliseconds(inside)} (target ≤ 120 ms, ≤ 20 ms)")
+
+
+def _settle_s(project: Path) -> float:
+    with Client.connect(places.socket_path(project / "Cache")) as client:
+        began = time.perf_counter()
+        client.ask(port.Settle(), _PATIENCE_S)
+        return time.perf_counter() - began
+
+
+# ------------------------------------------------------------------------------------------------------------------ clients
+
+
+@row
+def live_status(bench: Bench) -> None:
+    """How long a question waits while all jobs run."""
+    project, sources = own_project(bench, "live-status")
+    times = []
+    with engine_of(project) as engine:
+        for path in bench.paths:
+            (sources / path).write_bytes((sources / path).read_bytes() + b" again")
+        engine.until(lambda: engine.status()["state"] != "idle")
+        while True:
+            asked = time.perf_counter()
+            state = engine.status()["state"]
+            times.append(time.perf_counter() - asked)
+            if state == "idle":
+                break
+            time.sleep(0.005)
+    say("live-status", f"{_milliseconds(times)} of {len(times)} questions, slowest {max(times) * 1000:.0f} ms (target p99 ≤ 20 ms)")
+
+
+@row
+def live_viewers(bench: Bench) -> None:
+    """All jobs once more, with nobody, one, and five listening to all news."""
+    project = bench.copy_project("live-viewers")
+    rates: dict[int, list[float]] = {0: [], 1: [], 5: []}
+    with engine_of(project) as engine:
+        for viewers in list(rates) * bench.runs:
+            settle()
+            clients = [Client.connect(places.socket_path(engine.cache)) for _ in range(viewers)]
+            threads = [threading.Thread(target=_listen, args=(client,), daemon=True) for client in clients]
+            for thread in threads:
+                thread.start()
+            began = time.monotonic()
+            engine.client.ask(port.Reprocess(keys=("*",)), _PATIENCE_S)
+            answer = engine.client.ask(port.Settle(), _PATIENCE_S)
+            if answer["run"] != len(bench.paths):
+                raise SystemExit(f"{answer['run']} jobs run instead of {len(bench.paths)}")
+            rates[viewers].append(len(bench.paths) / (time.monotonic() - began))
+            for client in clients:
+                client.hang_up()
+            for thread in threads:
+                thread.join(10)
+            for client in clients:
+                client.close()
+    medians = {viewers: statistics.median(found) for viewers, found in rates.items()}
+    text = ", ".join(f"{viewers}: {rate:.0f} jobs/s ({rate / medians[0]:.2f})" for viewers, rate in medians.items())
+    say("live-viewers", f"{text} (target ± 3 %)")
+
+
+def _listen(client: Client) -> None:
+    with contextlib.suppress(KnownError):
+        client.ask(port.Subscribe(wants_all=True), _PATIENCE_S)
+        for _news in client.news():
+            pass

@@ -1,0 +1,442 @@
+import copy
+import json
+import random
+import struct
+
+import pytest
+from gltf_sample import Sample, data_uri, glb, picture, read_glb
+
+from aptui.builders.gltf_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, GltfBuilder
+from aptui.builders.gltf_check import Checker
+from aptui.builders.gltf_file import BrokenError, file_uris, packed, parsed
+from aptui.sdk import Result
+
+BUILDER = GltfBuilder
+
+
+@pytest.fixture
+def sample():
+    return Sample()
+
+
+def mistakes(tree, numbers=b"", files=None):
+    """Return the errors and warnings of a document whose buffer 0 is embedded in a GLB."""
+    checker = Checker(parsed(glb(tree, numbers)), lambda path: (files or {})[path])
+    checker.check()
+    return checker.errors, checker.warnings
+
+
+def embedded(sample):
+    del sample.tree["buffers"][0]["uri"]
+    sample.tree["images"][0]["uri"] = data_uri(picture())
+    return sample
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+def test_a_gltf_becomes_one_glb_with_its_buffer_and_images(bench, sample):
+    response = bench.process(sample.write(bench, "art/Rock.gltf"))
+
+    (product,) = response.products
+    assert (product.path, product.sub_id, product.asset_type) == ("Rock.glb", 0, GLB_ASSET_TYPE)
+    tree, chunk = read_glb((bench.products_dir / "Rock.glb").read_bytes())
+    view = tree["bufferViews"][tree["images"][0]["bufferView"]]
+    assert tree["images"][0]["mimeType"] == "image/png"
+    assert chunk[view["byteOffset"] :][: view["byteLength"]] == picture()
+    assert chunk[: len(sample.numbers)] == sample.numbers
+    assert tree["buffers"] == [{"byteLength": view["byteOffset"] + view["byteLength"]}]
+    assert mistakes(tree, chunk) == ([], [])
+
+
+def test_images_may_stay_files(bench, sample):
+    tree, chunk = read_glb(bench.made(sample.write(bench), embed_images=False)["rock.glb"])
+
+    assert tree["images"] == [{"uri": "rock%20face.png"}]
+    assert len(chunk) == len(sample.numbers)
+
+
+def test_several_buffers_become_one_and_equal_images_are_held_once(bench, sample):
+    sample.tree["buffers"].append({"uri": data_uri(b"\x07" * 9), "byteLength": 9})
+    sample.tree["bufferViews"].append({"buffer": 1, "byteOffset": 1, "byteLength": 8})
+    sample.tree["accessors"].append({"bufferView": 9, "componentType": 5121, "count": 8, "type": "SCALAR"})
+    sample.tree["images"].append({"uri": data_uri(picture())})
+
+    tree, chunk = read_glb(bench.made(sample.write(bench))["rock.glb"])
+
+    view = tree["bufferViews"][9]
+    assert view["buffer"] == 0
+    assert chunk[view["byteOffset"] :][:8] == b"\x07" * 8
+    assert tree["images"][0]["bufferView"] == tree["images"][1]["bufferView"]
+    assert mistakes(tree, chunk) == ([], [])
+
+
+def test_a_buffer_for_readers_without_a_compression_keeps_its_place(bench, sample):
+    fallback = {"byteLength": 64, "extensions": {"EXT_meshopt_compression": {"fallback": True}}}
+    sample.tree["buffers"].append(fallback)
+    compressed = {"buffer": 0, "byteOffset": 0, "byteLength": 48}
+    sample.tree["bufferViews"].append({"buffer": 1, "byteLength": 48, "extensions": {"EXT_meshopt_compression": compressed}})
+    sample.tree["accessors"].append({"bufferView": 9, "componentType": 5126, "count": 4, "type": "VEC3"})
+
+    tree, chunk = read_glb(bench.made(sample.write(bench))["rock.glb"])
+
+    assert tree["buffers"][1] == fallback
+    assert tree["bufferViews"][9] == {"buffer": 1, "byteLength": 48, "extensions": {"EXT_meshopt_compression": compressed}}
+    assert mistakes(tree, chunk) == ([], [])
+
+
+def test_a_copy_is_the_source_and_leaves_its_files_alone(bench, sample):
+    source = sample.write(bench)
+
+    response = bench.process(source, output="copy")
+
+    assert [(each.path, each.asset_type) for each in response.products] == [("rock.gltf", GLTF_ASSET_TYPE)]
+    assert (bench.products_dir / "rock.gltf").read_text() == json.dumps(sample.tree)
+
+
+def test_a_glb_is_copied_unless_it_is_to_be_packed(bench, sample):
+    sample = embedded(sample)
+    data = glb(sample.tree, sample.numbers)
+    source = bench.write("a.glb", data)
+
+    assert bench.made(source) == {"a.glb": data}
+    tree, chunk = read_glb(bench.made(source, output="glb")["a.glb"])
+    assert "bufferView" in tree["images"][0]
+    assert mistakes(tree, chunk) == ([], [])
+
+
+def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, sample):
+    source = sample.write(bench)
+
+    first = bench.made(source)
+
+    assert bench.made(source) == first
+    assert made_elsewhere(bench, source) == digests_of(first)
+
+
+def test_numbers_and_names_of_the_json_stay(bench, sample):
+    sample.tree["extras"] = {"big": 12345678901234567890, "small": 1e-40, "minus": -0.0, "text": "é\u2028"}
+
+    tree, _ = read_glb(bench.made(sample.write(bench))["rock.glb"])
+
+    assert repr(tree["extras"]) == repr(sample.tree["extras"])
+
+
+# ------------------------------------------------------------------------------------------------------------ dependencies
+
+
+def test_files_of_buffers_and_images_are_dependencies(bench, sample):
+    sample.tree["buffers"].append({"uri": "../far/b.bin", "byteLength": 1})
+    sample.tree["images"] += [
+        {"uri": "a\\b%23.png"},
+        {"uri": data_uri(b"x")},
+        {"uri": "https://example.org/x.png"},
+        {"bufferView": 0},
+    ]
+    source = sample.write(bench, "art/rock.gltf")
+
+    assert bench.dependencies(source) == ["art/rock.bin", "far/b.bin", "art/rock face.png", "art/a/b#.png"]
+
+
+def test_what_climbs_out_of_the_scan_folder_is_named_in_full(bench):
+    source = bench.write("a.gltf", json.dumps({"images": [{"uri": "../../shared/x.png"}]}))
+
+    assert bench.dependencies(source) == [str(bench.folder.parent / "shared/x.png")]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"images": 3, "buffers": [1, {"uri": 4}]}', "\xff"])
+def test_a_broken_source_declares_nothing_and_is_analysed(bench, text):
+    assert bench.dependencies(bench.write("a.gltf", text.encode("latin-1"))) == []
+
+
+@pytest.mark.parametrize(("name", "what"), [("rock.bin", "buffer 0"), ("rock face.png", "image 0")])
+def test_a_missing_or_unfetched_file_fails_by_name(bench, sample, name, what):
+    source = sample.write(bench)
+    (bench.folder / "assets" / name).unlink()
+
+    assert bench.error(source) == f"rock.gltf: {what}: the file '{name}' is missing"
+    bench.write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    assert bench.error(source) == f"rock.gltf: {what}: {name}: is a Git LFS pointer; run git lfs pull"
+
+
+# ------------------------------------------------------------------------------------------------------------------ broken
+
+
+CONTAINERS = [
+    ("empty", b"", "a.gltf: line 1, column 1: Expecting value"),
+    ("comma", b'{"asset": 1\n "b": 2}', "a.gltf: line 2, column 2: Expecting ',' delimiter"),
+    ("list", b"[]", "a.gltf: the JSON is no object"),
+    ("nan", b'{"asset": NaN}', "a.gltf: NaN is not JSON"),
+    ("huge", b'{"asset": 1e999}', "a.gltf: the number 1e999 is too large"),
+    ("abyss", b'{"a":' * 100_000, "a.gltf: nested too deep"),
+    ("latin", b'{"a": "\xe9"}', "a.gltf: invalid UTF-8 at byte offset 7 of the JSON"),
+    ("no asset", b"{}", "a.gltf: has no asset.version, which every glTF has"),
+    ("old", b'{"asset": {"version": "1.0"}}', "a.gltf: is glTF version 1.0; only 2 is known"),
+    ("no list", b'{"asset": {"version": "2.0"}, "nodes": {}}', "a.gltf: nodes is no list"),
+    ("no object", b'{"asset": {"version": "2.0"}, "nodes": [3]}', "a.gltf: node 0 is no object"),
+    ("header", b"glTF\x02\0\0\0", "a.gltf: the GLB ends within its header, after 8 bytes"),
+    ("old glb", glb({}, version=1), "a.gltf: is GLB version 1; only 2 is known"),
+    ("cut", glb({})[:-1], "a.gltf: the GLB should have 24 bytes, and has 23"),
+    ("chunk", glb({}).replace(b"\x04\0\0\0JSON", b"\x05\0\0\0JSON"), "a.gltf: chunk 0 of the GLB has 5 bytes, and 4 are left"),
+    ("first", glb({}).replace(b"JSON", b"BIN\0"), "a.gltf: chunk 0 of the GLB is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("data", "error"), [case[1:] for case in CONTAINERS], ids=[case[0] for case in CONTAINERS])
+def test_a_broken_container_fails_saying_where(bench, data, error):
+    assert bench.error(bench.write("a.gltf", data)) == error
+
+
+POSITION = "accessor 0 ('POSITION' of mesh 'rock', primitive 0)"
+INDICES = "accessor 3 (indices of mesh 'rock', primitive 0)"
+ROCK = "mesh 0 ('rock'), primitive 0"
+WALK = "animation 0 ('walk')"
+
+MISTAKES = [
+    ("accessors.0.count", 5, f"{POSITION}: reads 60 bytes at 0 of buffer view 0, which has 48"),
+    ("accessors.0.byteOffset", 4, f"{POSITION}: reads 48 bytes at 4 of buffer view 0, which has 48"),
+    (
+        "accessors.0.componentType",
+        5127,
+        f"{POSITION}: componentType is 5127, which must be one of 5120, 5121, 5122, 5123, 5125, 5126",
+    ),
+    ("accessors.0.type", "VEC5", f"{POSITION}: type is 'VEC5', which must be one of SCALAR, VEC2, VEC3, VEC4, MAT2, MAT3, MAT4"),
+    ("accessors.0.count", 0, f"{POSITION}: count is 0, which must be an integer from 1"),
+    ("accessors.0.count", True, f"{POSITION}: count is True, which must be an integer from 1"),
+    ("accessors.0.bufferView", 99, f"{POSITION}: bufferView is 99, and there are 9 bufferViews"),
+    ("accessors.0.min", [0, 0], f"{POSITION}: min must have 3 numbers"),
+    ("accessors.3.byteOffset", 1, f"{INDICES}: reads 12 bytes at 1 of buffer view 3, which has 12"),
+    ("accessors.0.sparse", {"count": 9}, f"{POSITION}: sparse changes 9 elements of 4"),
+    ("bufferViews.0.byteLength", 9999, "buffer view 0: ends at byte 9,999 of buffer 0, which has 408"),
+    ("bufferViews.0.buffer", 1, "buffer view 0: buffer is 1, and there are 1 buffers"),
+    ("bufferViews.0.byteStride", 6, "buffer view 0: byteStride is 6, which must be a multiple of 4 from 4 to 252"),
+    ("bufferViews.0.byteStride", 8, f"{POSITION}: its elements have 12 bytes, and buffer view 0 a stride of 8"),
+    (
+        "bufferViews.0.byteOffset",
+        2,
+        f"{POSITION}: its place in the buffer is 2, which is no multiple of 4, the size of its numbers",
+    ),
+    ("buffers.0.byteLength", 9999, "buffer 0: byteLength is 9,999, and it has 408 bytes"),
+    ("buffers.0.uri", "data:x;base64,***", "buffer 0: its data URI is damaged: Only base64 data is allowed"),
+    ("buffers.0.uri", "file:///etc/passwd", "buffer 0: 'file:///etc/passwd' is no file of the project"),
+    ("images.0", {}, "image 0: must have either a uri or a bufferView"),
+    ("images.0", {"bufferView": 0}, "image 0: is in a bufferView, and has no mimeType"),
+    ("images.0", {"uri": data_uri(b"text")}, "image 0: its first bytes are those of no image (png, jpeg, webp, ktx2, dds)"),
+    (
+        "images.0",
+        {"uri": data_uri(picture("JPEG")), "mimeType": "image/png"},
+        "image 0: its mimeType is 'image/png', and its first bytes are those of image/jpeg",
+    ),
+    ("textures.0.source", 4, "texture 0: source is 4, and there are 1 images"),
+    (
+        "textures.0.extensions",
+        {"EXT_texture_webp": {"source": 7}},
+        "texture 0: source of EXT_texture_webp is 7, and there are 1 images",
+    ),
+    (
+        "materials.0.pbrMetallicRoughness.baseColorTexture.index",
+        3,
+        "material 0: pbrMetallicRoughness.baseColorTexture.index is 3, and there are 1 textures",
+    ),
+    ("meshes.0.primitives", [], "mesh 0 ('rock'): has no primitives"),
+    ("meshes.0.primitives.0.attributes", {}, f"{ROCK}: has no attributes"),
+    ("meshes.0.primitives.0.attributes.NORMAL", 77, f"{ROCK}: attribute 'NORMAL' is 77, and there are 9 accessors"),
+    ("meshes.0.primitives.0.attributes.NORMAL", 2, f"{ROCK}: attribute 'NORMAL' is 'VEC2', which must be VEC3"),
+    (
+        "accessors.1.count",
+        3,
+        f"{ROCK}: attributes differ in count: POSITION 4, NORMAL 3, TEXCOORD_0 4, JOINTS_0 4, WEIGHTS_0 4",
+    ),
+    ("meshes.0.primitives.0.mode", 9, f"{ROCK}: mode is 9, which must be from 0 to 6"),
+    ("meshes.0.primitives.0.material", 2, f"{ROCK}: material is 2, and there are 1 materials"),
+    ("meshes.0.primitives.0.indices", 5, f"{ROCK}: indices must be SCALAR, of an unsigned componentType (5121, 5123 or 5125)"),
+    ("meshes.0.primitives.0.targets", [{"POSITION": 5}], f"{ROCK}: attribute 'POSITION' is 'SCALAR', which must be VEC3"),
+    ("skins.0.joints", [], "skin 0: has no joints"),
+    ("skins.0.joints", [0, 0], "skin 0: has one joint twice"),
+    ("skins.0.joints", [0, 1, 2], "skin 0: has 3 joints, and 2 inverse bind matrices"),
+    ("skins.0.inverseBindMatrices", 6, "skin 0: inverseBindMatrices must be MAT4 of floats"),
+    ("nodes.1.mesh", 1, "node 1: mesh is 1, and there are 1 meshes"),
+    ("nodes.1", {"skin": 0}, "node 1: has a skin, and no mesh"),
+    ("nodes.0.rotation", [0, 0, 1], "node 0 ('root'): rotation must have 4 numbers"),
+    ("nodes.0.children", [1, 8], "node 0 ('root'): children[1] is 8, and there are 3 nodes"),
+    ("nodes.2.children", [1], "node 2 ('joint'): its child 1 is also one of node 0"),
+    ("scenes.0.nodes", [1], "scene 0: node 1 is no root, it is a child of node 0"),
+    ("scene", 1, "scene is 1, and there are 1 scenes"),
+    ("animations.0.samplers", [], f"{WALK}: has no samplers or no channels"),
+    ("animations.0.samplers.0.input", 99, f"{WALK}: input is 99, and there are 9 accessors"),
+    ("animations.0.samplers.0.input", 6, f"{WALK}: sampler 0: its input (accessor 6) must be SCALAR floats"),
+    (
+        "animations.0.samplers.0.interpolation",
+        "FAST",
+        f"{WALK}: sampler 0: interpolation is 'FAST', which must be LINEAR, STEP or CUBICSPLINE",
+    ),
+    ("animations.0.samplers.0.interpolation", "CUBICSPLINE", f"{WALK}: sampler 0: has 3 values for 3 times (CUBICSPLINE)"),
+    ("animations.0.channels.0.sampler", 1, f"{WALK}: channel 0: sampler is 1, and there are 1 samplers"),
+    ("animations.0.channels.0.target.path", "scale", f"{WALK}: channel 0: the output of a scale is VEC4, not VEC3"),
+    (
+        "animations.0.channels.0.target.path",
+        "spin",
+        f"{WALK}: channel 0: path is 'spin', which must be one of translation, rotation, scale, weights",
+    ),
+]
+
+
+def put(tree, way, value):
+    *steps, last = [int(step) if step.isdigit() else step for step in way.split(".")]
+    for step in steps:
+        tree = tree[step]
+    tree[last] = value
+
+
+@pytest.mark.parametrize(("way", "value", "error"), MISTAKES, ids=[f"{way}={str(value)[:20]}" for way, value, _ in MISTAKES])
+def test_a_mistake_is_named(sample, way, value, error):
+    sample = embedded(sample)
+    put(sample.tree, way, value)
+
+    errors, _ = mistakes(sample.tree, sample.numbers)
+
+    assert errors[0] == error
+
+
+def test_the_sample_is_right(sample):
+    sample = embedded(sample)
+
+    assert mistakes(sample.tree, sample.numbers) == ([], [])
+
+
+def change(sample, accessor, form, index, value):
+    at = sample.tree["bufferViews"][accessor]["byteOffset"] + struct.calcsize(form) * index
+    data = bytearray(sample.numbers)
+    struct.pack_into(f"<{form}", data, at, value)
+    sample.numbers = bytes(data)
+
+
+def test_an_index_beyond_the_vertices_is_named(sample):
+    sample = embedded(sample)
+    change(sample, 3, "H", 4, 4)
+
+    assert mistakes(sample.tree, sample.numbers)[0] == [f"{ROCK}: index 4 (accessor 3) is 4, and there are 4 vertices"]
+
+
+def test_a_number_that_is_none_is_named(sample):
+    sample = embedded(sample)
+    change(sample, 1, "f", 7, float("nan"))
+
+    assert mistakes(sample.tree, sample.numbers)[0] == [
+        "accessor 1 ('NORMAL' of mesh 'rock', primitive 0): element 2 is not a finite number"
+    ]
+
+
+def test_times_that_do_not_rise_are_named(sample):
+    sample = embedded(sample)
+    change(sample, 5, "f", 1, 2.0)
+
+    assert (
+        f"{WALK}: sampler 0: the times of its input (accessor 5) must be positive, and rise"
+        in mistakes(sample.tree, sample.numbers)[0]
+    )
+
+
+def test_a_ring_of_nodes_is_named(sample):
+    sample = embedded(sample)
+    sample.tree["nodes"][2]["children"] = [0]
+
+    assert "nodes: 0, 2 form a cycle" in mistakes(sample.tree, sample.numbers)[0]
+
+
+def test_bounds_that_are_not_those_of_the_data_warn_or_fail(bench, sample):
+    sample.tree["accessors"][0]["max"] = [1, 2, 0]
+    source = sample.write(bench)
+
+    assert bench.made(source)
+    assert bench.warnings == [f"rock.gltf: {POSITION}: max[1] is 2, and the data has 1"]
+    assert bench.error(source, strict=True) == f"rock.gltf: {POSITION}: max[1] is 2, and the data has 1"
+
+
+def test_bounds_rounded_to_the_datas_precision_are_right(sample):
+    sample = embedded(sample)
+    change(sample, 0, "f", 3, 0.1)
+    change(sample, 0, "f", 6, 0.1)
+    sample.tree["accessors"][0]["max"] = [0.1, 1, 0]
+
+    assert mistakes(sample.tree, sample.numbers) == ([], [])
+
+
+def sparse(sample, rows, values):
+    """Change positions of the sample sparsely."""
+    numbers = struct.pack(f"<{len(rows)}H", *rows).ljust(4, b"\0") + struct.pack(f"<{len(values)}f", *values)
+    sample.tree["bufferViews"].append({"buffer": 0, "byteOffset": len(sample.numbers), "byteLength": len(rows) * 2})
+    sample.tree["bufferViews"].append({"buffer": 0, "byteOffset": len(sample.numbers) + 4, "byteLength": len(values) * 4})
+    sample.tree["accessors"][0]["sparse"] = {
+        "count": len(rows),
+        "indices": {"bufferView": 9, "componentType": 5123},
+        "values": {"bufferView": 10},
+    }
+    sample.numbers += numbers
+    sample.tree["buffers"][0]["byteLength"] = len(sample.numbers)
+
+
+def test_sparse_changes_count(sample):
+    sample = embedded(sample)
+    sparse(sample, [1, 3], [9.0, 0, 0, 0, 1, 0])
+
+    assert mistakes(sample.tree, sample.numbers) == ([], [f"{POSITION}: max[0] is 1, and the data has 9"])
+
+
+@pytest.mark.parametrize("rows", [[3, 1], [1, 1], [1, 4]])
+def test_sparse_indices_rise_and_stay_within(sample, rows):
+    sample = embedded(sample)
+    sparse(sample, rows, [0.0] * 6)
+
+    assert mistakes(sample.tree, sample.numbers)[0][0] == f"{POSITION}: sparse indices must rise, and stay below 4"
+
+
+def test_all_mistakes_are_logged_and_the_first_is_the_error(bench, sample):
+    sample.tree["accessors"][0]["count"] = 5
+    sample.tree["nodes"][0]["rotation"] = 1
+
+    error = bench.error(sample.write(bench))
+
+    assert error == f"rock.gltf: {POSITION}: reads 60 bytes at 0 of buffer view 0, which has 48 (and 2 more)"
+    assert [text.partition(": ")[2].partition(":")[0] for text in bench.errors] == [ROCK, "node 0 ('root')"]
+
+
+def test_any_document_is_accepted_or_refused_by_name():
+    """Whatever a tree is changed to, nothing but named mistakes comes of it, and what is accepted can be packed."""
+    chance = random.Random(3)
+    values = [None, True, -1, 0, 2, 1e9, 1.5, "x", [], [1], {}, {"index": 0}, {"bufferView": 0}]
+
+    def spoil(tree):
+        while isinstance(tree, dict | list) and tree:
+            key = chance.choice(list(tree) if isinstance(tree, dict) else range(len(tree)))
+            if not isinstance(tree[key], dict | list) or chance.random() < 0.3:
+                tree[key] = copy.deepcopy(chance.choice(values))
+                return
+            tree = tree[key]
+
+    accepted = 0
+    for _ in range(400):
+        sample = embedded(Sample())
+        spoil(sample.tree)
+        try:
+            document = parsed(glb(sample.tree, sample.numbers))
+            list(file_uris(document.tree))
+            checker = Checker(document, lambda _path: b"")
+            checker.check()
+        except BrokenError:
+            continue
+        if not checker.errors:
+            accepted += 1
+            again = Checker(parsed(packed(document, lambda _path: b"", embeds_images=True)), lambda _path: b"")
+            again.check()
+            assert not again.errors
+
+    assert accepted > 10
+
+
+def test_parameters_differ_by_platform(bench):
+    source = bench.write("a.gltf", "{}")
+
+    assert bench.analyse({}, {"server": {"embed_images": False}}, source=source).result is Result.SUCCESS
+    error = bench.analyse({}, {"server": {"output": "gltf"}}, source=source).error
+    assert "platform 'server': parameter 'output' must be one of auto, copy, glb" in error

@@ -1,0 +1,167 @@
+import os
+import shutil
+
+import pytest
+
+from aptui.builders import lua_builder
+from aptui.builders.lua_builder import BYTECODE_ASSET_TYPE, LUA_ASSET_TYPE, LuaBuilder
+from aptui.sdk import Result
+
+BUILDER = LuaBuilder
+
+VERSIONS = ["5.1", "5.2", "5.3", "5.4", "5.5", "luajit"]
+TEXT = "local t = {" + ", ".join(f"k{number} = {number}" for number in range(30)) + "}\nreturn t\n"
+
+FAKE = """#!/bin/sh
+# Stands for luac: notes its arguments, and fails or writes as the source says.
+for last; do :; done
+echo "$PWD|$*" > "$LUAC_NOTE"
+if grep -q broken "$last"; then echo "luac: $last:7: '=' expected near 'x'" >&2; exit 1; fi
+if grep -q silent "$last"; then exit 3; fi
+while [ $# -gt 0 ]; do if [ "$1" = -o ]; then printf bytecode > "$2"; fi; shift; done
+"""
+
+
+@pytest.fixture
+def no_programs(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+@pytest.fixture
+def no_lupa(monkeypatch):
+    monkeypatch.setattr(lua_builder, "has_library", lambda _name: False)
+
+
+@pytest.fixture
+def fake_luac(no_programs, monkeypatch):
+    for tool in ("grep", "sh"):
+        (no_programs / tool).symlink_to(next(path for path in (f"/bin/{tool}", f"/usr/bin/{tool}") if os.path.exists(path)))
+    path = no_programs / "luac5.4"
+    path.write_text(FAKE)
+    path.chmod(0o755)
+    monkeypatch.setenv("LUAC_NOTE", str(no_programs / "note"))
+    return lambda: (no_programs / "note").read_text().strip().split("|")
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_without_a_compiler_a_right_script_is_copied(bench):
+    response = bench.process(bench.write("scripts/Main.lua", TEXT))
+
+    (product,) = response.products
+    assert (product.path, product.sub_id, product.asset_type) == ("Main.lua", 0, LUA_ASSET_TYPE)
+    assert (bench.products_dir / "Main.lua").read_text() == TEXT
+
+
+@pytest.mark.usefixtures("no_programs")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broken_script_fails_naming_its_line(bench, version):
+    source = bench.write("a.lua", "#!/usr/bin/lua\nx = 1\ny = = 2\n")
+
+    assert bench.error(source, version=version) == "a.lua:3: unexpected symbol near '='"
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_versions_of_the_language_differ(bench):
+    source = bench.write("a.lua", "x = 7 // 2\n")
+
+    assert bench.error(source, version="5.1") == "a.lua:1: unexpected symbol near '/'"
+    assert bench.made(source, version="5.3")
+
+
+@pytest.mark.usefixtures("no_programs")
+@pytest.mark.parametrize("is_stripped", [True, False])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_bytecode_is_made_without_a_compiler_too(bench, version, is_stripped):
+    source = bench.write("a.lua", TEXT)
+
+    made = bench.made(source, compile="bytecode", version=version, strip=is_stripped)
+
+    assert made["a.lua"].startswith((b"\x1bLua", b"\x1bLJ"))
+    assert str(bench.folder).encode() not in made["a.lua"]
+    assert bench.made(source, compile="bytecode", version=version, strip=is_stripped) == made
+    assert bench.process(source, compile="bytecode").products[0].asset_type == BYTECODE_ASSET_TYPE
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_equal_sources_give_equal_bytecode_in_another_process(bench, made_elsewhere, digests_of):
+    source = bench.write("a.lua", TEXT)
+    params = {"compile": "bytecode", "version": "luajit"}
+
+    assert made_elsewhere(bench, source, **params) == digests_of(bench.made(source, **params))
+
+
+@pytest.mark.usefixtures("no_programs")
+@pytest.mark.parametrize("data", [b"", b"-- \xff\xfe bytes\nx = '\xe9'\n", b"\xef\xbb\xbfx = 1\n", b"# shell line only"])
+def test_odd_but_right_scripts_are_accepted(bench, data):
+    assert bench.made(bench.write("a.lua", data), compile="bytecode")
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_nothing_of_the_script_runs(bench):
+    assert bench.made(bench.write("a.lua", "while true do end error('ran')"), compile="bytecode")
+
+
+def test_bytecode_is_no_source(bench):
+    assert bench.error(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: is bytecode already, not a script"
+
+
+def test_a_compiler_runs_in_the_scan_folder_with_a_relative_name(bench, fake_luac):
+    source = bench.write("scripts/a.lua", "fine")
+
+    assert bench.made(source, strip=True) == {"a.lua": b"bytecode"}
+    folder, arguments = fake_luac()
+    assert folder == str(bench.folder / "assets")
+    assert arguments.startswith("-o ")
+    assert arguments.endswith(" -s -- scripts/a.lua")
+
+
+@pytest.mark.usefixtures("no_lupa")
+def test_a_compiler_checks_where_there_is_no_library(bench, fake_luac):
+    assert bench.made(bench.write("a.lua", "fine"), compile="check") == {"a.lua": b"fine"}
+    assert fake_luac()[1] == "-p -- a.lua"
+
+
+@pytest.mark.usefixtures("fake_luac")
+def test_what_a_compiler_complains_of_has_its_line(bench):
+    assert bench.error(bench.write("a.lua", "broken")) == "a.lua:7: '=' expected near 'x'"
+    assert bench.error(bench.write("b.lua", "silent")) == "b.lua: does not compile"
+
+
+def test_the_compiler_is_part_of_the_fingerprint(bench, no_programs, fake_luac):
+    before = bench.analyse().jobs[0].additional_fingerprint
+    (no_programs / "luac5.4").write_text(FAKE + "# newer\n")
+    after = bench.analyse().jobs[0].additional_fingerprint
+    (no_programs / "luac5.4").unlink()
+
+    assert len({before, after, bench.analyse().jobs[0].additional_fingerprint}) == 3
+
+
+@pytest.mark.usefixtures("no_programs", "no_lupa")
+def test_without_library_and_compiler_the_job_says_how_to_get_one(bench):
+    error = bench.error(bench.write("a.lua", "x = 1"))
+
+    assert (
+        error == "a.lua: needs the Python package 'lupa' (pip install 'aptui[builders]'), or a program: install the package lua5.4"
+    )
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_a_compiler_that_is_named_and_missing_fails_by_name(bench):
+    assert "needs the program 'luac9', which the parameter 'luac' names" in bench.error(bench.write("a.lua", ""), luac="luac9")
+
+
+@pytest.mark.skipif(not shutil.which("luac5.4"), reason="luac5.4 is not installed")
+def test_the_real_compiler_agrees_with_the_library(bench):
+    good, bad = bench.write("a.lua", TEXT), bench.write("b.lua", "x = 1\nx = [[\n")
+
+    assert bench.made(good)["a.lua"].startswith(b"\x1bLuaT")
+    assert (
+        bench.error(bad) == bench.error(bad, compile="check") == "b.lua:3: unfinished long string (starting at line 2) near <eof>"
+    )
+
+
+def test_parameters_differ_by_platform(bench):
+    assert bench.analyse({}, {"server": {"compile": "check"}}).result is Result.SUCCESS
+    assert "platform 'server': parameter 'version' must be one of 5.1" in bench.analyse({}, {"server": {"version": "6"}}).error

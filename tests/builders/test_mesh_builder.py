@@ -1,0 +1,220 @@
+import io
+import struct
+import sys
+
+import pytest
+from gltf_sample import read_glb
+from PIL import Image
+
+from aptui.builders.gltf_check import Checker
+from aptui.builders.gltf_file import parsed
+from aptui.builders.mesh_builder import GLB_ASSET_TYPE, MeshBuilder
+from aptui.sdk import Cancelled, Result
+
+BUILDER = MeshBuilder
+
+SQUARE = "v 0 0 0\nv 2 0 0\nv 2 1 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\n"
+TEXTURED = f"mtllib mat/a.mtl\n{SQUARE}usemtl wood\nf 1/1 2/2 3/3 4/4\n"
+ROOF = "v 0 0 0\nv 1 0 0\nv 0 0 1\nv 0 1 0\nf 1 3 2\nf 1 2 4\n"
+PLY = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
+CORNERS = "0 0 0\n1 0 0\n0 1 0\n"
+OFF = f"OFF\n3 1 0\n{CORNERS}3 0 1 2\n"
+
+
+def stl(count=2):
+    triangle = struct.pack("<12fH", 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0)
+    return bytes(80) + struct.pack("<I", count) + triangle * count
+
+
+def picture():
+    stream = io.BytesIO()
+    Image.new("RGB", (2, 2), (9, 8, 7)).save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def model(bench, source, **params):
+    """Return (tree, {attribute: rows}) of the first primitive of a product, which must be right glTF."""
+    ((_, data),) = bench.made(source, **params).items()
+    checker = Checker(parsed(data), lambda _path: b"")
+    checker.check()
+    assert (checker.errors, checker.warnings) == ([], [])
+    tree, chunk = read_glb(data)
+    primitive = tree["meshes"][0]["primitives"][0]
+    rows = {}
+    for name, index in [*primitive["attributes"].items(), ("indices", primitive["indices"])]:
+        accessor = tree["accessors"][index]
+        view = tree["bufferViews"][accessor["bufferView"]]
+        form, width = ("I", 1) if name == "indices" else ("f", {"VEC2": 2, "VEC3": 3}[accessor["type"]])
+        numbers = struct.unpack_from(f"<{accessor['count'] * width}{form}", chunk, view.get("byteOffset", 0))
+        rows[name] = [numbers[at : at + width] for at in range(0, len(numbers), width)]
+    return tree, rows
+
+
+def test_a_textured_model_becomes_one_glb(bench):
+    bench.write("art/mat/a.mtl", "newmtl wood\nmap_Kd ../../tex/wood.png\n")
+    bench.write("tex/wood.png", picture())
+    source = bench.write("art/Crate.obj", TEXTURED)
+
+    tree, rows = model(bench, source)
+
+    (product,) = bench.process(source).products
+    assert (product.path, product.sub_id, product.asset_type) == ("Crate.glb", 0, GLB_ASSET_TYPE)
+    assert sorted(rows["POSITION"]) == [(0, 0, 0), (0, 1, 0), (2, 0, 0), (2, 1, 0)]
+    assert len(rows["indices"]) == 6
+    assert "TEXCOORD_0" in rows
+    assert "NORMAL" not in rows
+    assert tree["meshes"][0]["name"] == "Crate"
+    assert len(tree["images"]) == 1
+    assert bench.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("source", "data"),
+    [
+        ("a.STL", stl()),
+        (
+            "a.stl",
+            "solid x\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\nendfacet\nendsolid x\n",
+        ),
+    ]
+    + [("a.ply", PLY + CORNERS + "3 0 1 2\n"), ("a.off", OFF), ("a.obj", f"{SQUARE}f 1 2 3".encode("utf-16"))],
+)
+def test_other_formats_become_triangles(bench, source, data):
+    _, rows = model(bench, bench.write(source, data))
+
+    assert len(rows["indices"]) in (3, 6)
+    assert len(rows["POSITION"]) == 3
+
+
+def test_scale_and_up_axis_move_the_vertices(bench):
+    _, rows = model(bench, bench.write("a.obj", "v 0 0 0\nv 1 0 0\nv 0 0 3\nvn 0 0 1\nf 1//1 2//1 3//1\n"), scale=2, up_axis="z")
+
+    assert set(rows["POSITION"]) == {(0, 0, 0), (2, 0, 0), (0, 6, 0)}
+    assert set(rows["NORMAL"]) == {(0, 1, 0)}
+
+
+def test_equal_vertices_are_merged_unless_told_otherwise(bench):
+    source = bench.write("a.stl", stl())
+
+    assert len(model(bench, source)[1]["POSITION"]) == 3
+    assert len(model(bench, source, merge_vertices=False)[1]["POSITION"]) == 6
+
+
+def test_normals_are_kept_made_or_left_out(bench):
+    given = bench.write("a.obj", f"{SQUARE}vn 0 1 0\nf 1//1 2//1 3//1\n")
+    roof = bench.write("b.obj", ROOF)
+
+    assert set(model(bench, given)[1]["NORMAL"]) == {(0, 1, 0)}
+    assert set(model(bench, given, normals="smooth")[1]["NORMAL"]) == {(0, 0, 1)}
+    assert "NORMAL" not in model(bench, given, normals="none")[1]
+    assert "NORMAL" not in model(bench, roof)[1]
+    smooth = model(bench, roof, normals="smooth")[1]
+    shared = smooth["NORMAL"][smooth["POSITION"].index((0, 0, 0))]
+    assert shared == pytest.approx((0, 0.5**0.5, 0.5**0.5))
+
+
+def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of):
+    bench.write("mat/a.mtl", "newmtl wood\nmap_Kd w.png\nnewmtl red\nKd 1 0 0\n")
+    bench.write("mat/w.png", picture())
+    source = bench.write("a.obj", TEXTURED + "usemtl red\nf 1 2 3\nf 4 1 2\n")
+
+    first = bench.made(source, normals="smooth")
+
+    assert bench.made(source, normals="smooth") == first
+    assert made_elsewhere(bench, source, normals="smooth") == digests_of(first)
+    assert str(bench.folder).encode() not in first["a.glb"]
+
+
+# ------------------------------------------------------------------------------------------------------------ dependencies
+
+
+def test_material_files_and_textures_are_dependencies_also_the_missing_ones(bench):
+    bench.write("art/mat/a.mtl", "newmtl wood\nmap_Kd -clamp on ..\\t\\my wood.png\nbump /n.png\n")
+    source = bench.write("art/a.obj", "mtllib mat/a.mtl none.mtl\n" + SQUARE)
+
+    assert bench.dependencies(source) == ["art/mat/a.mtl", "art/t/my wood.png", "/n.png", "art/none.mtl"]
+
+
+def test_a_ply_names_its_texture(bench):
+    source = bench.write("art/a.ply", PLY.replace("element face", "comment TextureFile my wood.png\nelement face"))
+
+    assert bench.dependencies(source) == ["art/my wood.png"]
+    assert bench.dependencies(bench.write("a.stl", stl())) == []
+
+
+def test_what_is_missing_or_damaged_beside_a_model_warns_by_name(bench):
+    source = bench.write("a.obj", TEXTURED.replace("wood", "oak").replace("mat/a.mtl", "mat/a.mtl gone.mtl"))
+    bench.write("mat/a.mtl", "newmtl wood\nmap_Kd gone.png\nbump bad.png\n")
+    bench.write("mat/bad.png", b"\x89PNG\r\n\x1a\n")
+
+    assert bench.made(source)
+    assert bench.warnings == [
+        "mat/a.mtl: texture: the file 'mat/gone.png' is missing",
+        "mat/a.mtl: texture: 'mat/bad.png' is damaged: UnidentifiedImageError",
+        "a.obj: materials: the file 'gone.mtl' is missing",
+    ]
+    bench.lines.clear()
+    assert bench.made(bench.write("b.obj", TEXTURED.replace("wood", "oak")))
+    assert "b.obj:10: material 'oak' is in no material file" in bench.warnings
+
+
+# ------------------------------------------------------------------------------------------------------------------ broken
+
+
+BROKEN = [
+    ("a.obj", "", "a.obj: the file is empty"),
+    ("a.obj", SQUARE, "a.obj: holds no faces"),
+    ("a.obj", SQUARE + "f 1 2 9\n", "a.obj:9: the face refers to 9, and there are 4 vertices"),
+    ("a.obj", "v 0 0\n", "a.obj:1: 'v' needs 3 numbers, and has 2"),
+    ("a.stl", stl()[:-1], "a.stl: should have 184 bytes for 2 triangles, and has 183"),
+    ("a.stl", bytes(10), "a.stl: should have 84 bytes for 0 triangles, and has 10"),
+    ("a.stl", "solid x\nfacet normal 0 0 1\n", "a.stl:2: ends without 'endsolid'"),
+    ("a.ply", "plx", "a.ply:1: does not begin with 'ply'"),
+    ("a.ply", "ply\nformat ascii 1.0\n", "a.ply: its header has no 'end_header'"),
+    ("a.ply", PLY.replace("face 1", "face 0") + CORNERS, "a.ply: holds no triangles"),
+    ("a.ply", PLY + CORNERS, "a.ply: "),
+    ("a.ply", PLY + CORNERS + "3 0 1 7\n", "a.ply: face 0 refers to a vertex that is not there, there are 3"),
+    ("a.ply", PLY + CORNERS.replace("1", "nan", 1) + "3 0 1 2\n", "a.ply: vertex 1 is not a finite number"),
+    ("a.off", "OFF\n3 1 0\n0 0 0\n", "a.off: "),
+    ("a.off", "OOPS", "a.off: "),
+    ("a.xyzzy", "text", "a.xyzzy: trimesh reads no '.xyzzy' here"),
+    (
+        "a.obj",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+        "a.obj: is a Git LFS pointer; run git lfs pull",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "data", "error"), BROKEN)
+def test_a_broken_model_fails_by_name(bench, source, data, error):
+    found = bench.error(bench.write(source, data))
+
+    assert found.startswith(error)
+    assert found != error or not error.endswith(": ")
+
+
+def test_a_missing_library_says_how_to_get_it(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+
+    assert (
+        bench.error(bench.write("a.off", OFF))
+        == "a.off: needs the Python package 'trimesh', which is not installed: pip install 'aptui[builders]'"
+    )
+
+
+def test_a_cancelled_job_stops(bench):
+    bench.is_cancelled = lambda: True
+
+    with pytest.raises(Cancelled):
+        bench.process(bench.write("a.off", OFF))
+
+
+def test_parameters_differ_by_platform(bench):
+    source = bench.write("a.off", OFF)
+
+    assert bench.analyse({"scale": 0.01}, {"server": {"normals": "none"}}, source=source).result is Result.SUCCESS
+    assert (
+        "platform 'server': parameter 'scale' must be a number"
+        in bench.analyse({}, {"server": {"scale": "2"}}, source=source).error
+    )

@@ -1,0 +1,101 @@
+import re
+import sys
+
+import pytest
+
+from aptui.builders import needs
+from aptui.builders.needs import EXTRA, MissingError, found_program, has_library, library, messages, program_digest, run, summed_up
+
+
+def test_a_package_that_is_not_installed_is_missing_by_name():
+    with pytest.raises(MissingError, match=re.escape(f"needs the Python package 'Nope', which is not installed: {EXTRA}")):
+        library("no_such_module_here.part", "Nope")
+
+    assert not has_library("no_such_module_here")
+
+
+def test_a_package_that_is_broken_says_so(tmp_path, monkeypatch):
+    (tmp_path / "broken_here.py").write_text("import ctypes\nraise ImportError('libfoo.so.1 is missing')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(MissingError, match=r"cannot be imported \(libfoo.so.1 is missing\): pip install"):
+        library("broken_here")
+
+
+def test_a_package_that_is_there_is_imported_when_asked_for():
+    assert library("json").loads("1") == 1
+    assert has_library("json")
+
+
+@pytest.fixture
+def bin_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def put(name, text="#!/bin/sh\n"):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+        return str(tmp_path / name)
+
+    return put
+
+
+def test_the_wished_program_wins_else_the_first_that_is_there(bin_folder):
+    one, two = bin_folder("one"), bin_folder("two")
+
+    assert found_program(None, ("zero", "two", "one")) == two
+    assert found_program("one", ("two",)) == one
+    assert found_program(one, ()) == one
+    assert found_program("zero", ("one",)) == ""
+    assert found_program(None, ("zero",)) == ""
+
+
+def test_a_programs_digest_follows_its_bytes(bin_folder):
+    path = bin_folder("tool")
+    first = program_digest(path)
+    bin_folder("tool", "#!/bin/sh\ntrue\n")
+
+    assert first.startswith("tool ")
+    assert program_digest(path) != first
+    assert program_digest("") == "none"
+    assert program_digest(path + "x") == "toolx unreadable"
+
+
+def test_a_program_runs_where_it_is_told_and_both_streams_are_kept(bin_folder, tmp_path, monkeypatch):
+    path = bin_folder("tool", '#!/bin/sh\necho "$PWD $1 $LC_ALL"\necho wrong >&2\nexit 3\n')
+
+    ended = run([path, "a b"], str(tmp_path))
+
+    assert (ended.status, ended.output) == (3, f"{tmp_path} a b C\nwrong\n")
+    monkeypatch.setattr(needs, "MOST_OUTPUT_CHARACTERS", 3)
+    assert run([path], str(tmp_path)).output == str(tmp_path)[:3]
+
+
+def test_a_program_that_cannot_be_started_is_missing(tmp_path):
+    with pytest.raises(MissingError, match="cannot start 'tool': No such file or directory"):
+        run([str(tmp_path / "tool")], str(tmp_path))
+
+
+def test_messages_are_lifted_once_each():
+    pattern = re.compile(r"(?P<kind>\w+): (?P<file>[^:]*):(?P<line>\d*): (?P<text>.*)")
+
+    found = messages("noise\nERROR: a:3:  x\nERROR: a:3: x\nwarning: ::\nwarning: b:: y\n", pattern)
+
+    assert [(each.is_error, str(each)) for each in found] == [(True, "a:3: x"), (False, "b: y")]
+
+
+def test_errors_are_summed_up():
+    assert summed_up(["a"]) == "a"
+    assert summed_up(["a", "b", "c"]) == "a (and 2 more)"
+
+
+def test_no_builder_imports_what_is_heavy_before_it_is_needed():
+    import subprocess
+
+    code = (
+        "import sys, importlib\n"
+        "for name in 'gltf mesh shader lua font yaml xml'.split():\n"
+        "    importlib.import_module(f'aptui.builders.{name}_builder')\n"
+        "print([name for name in ('trimesh', 'fontTools', 'lupa', 'numpy', 'ruamel', 'jsonschema', 'PIL', 'brotli') if name in sys.modules])"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

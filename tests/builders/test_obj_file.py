@@ -1,0 +1,74 @@
+import pytest
+
+from aptui.builders.obj_file import BrokenError, libraries, material_names, outlined, textures, with_textures
+
+CUBE = "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\nf -1 -2 -3 # back\n"
+
+
+def test_an_outline_counts_and_names():
+    outline = outlined(CUBE)
+
+    assert outline.counts == {"v": 3, "vt": 1, "vn": 1}
+    assert (outline.face_count, outline.libraries, outline.materials) == (2, ["a.mtl"], {"red brick": 7})
+
+
+def test_faces_may_refer_to_later_vertices_and_lines_may_go_on():
+    assert outlined("f 1 2 \\\n3\nv 0 0 0\r\nv 1 0 0\r\nv 1 \\\r\n1 0\r\n").face_count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("v 1 2\n", 1, "'v' needs 3 numbers, and has 2"),
+        ("\n\nv 1 2 x\n", 3, "'v' has 'x' for a number"),
+        ("v 1 2 nan\n", 1, "'v' has 'nan' for a number"),
+        ("vn 1 2\n", 1, "'vn' needs 3 numbers, and has 2"),
+        ("v 0 0 0\nf 1 1\n", 2, "a face needs 3 corners, and has 2"),
+        ("v 0 0 0\nf 1 1 2\n", 2, "the face refers to 2, and there are 1 vertices"),
+        ("v 0 0 0\nf 1 1 0\n", 2, "the face refers to 0, and there are 1 vertices before it"),
+        ("v 0 0 0\nf 1 1 -2\n", 2, "the face refers to -2, and there are 1 vertices before it"),
+        ("v 0 0 0\nf 1/1 1 1\n", 2, "the face refers to 1, and there are 0 texture coordinates"),
+        ("v 0 0 0\nf 1//3 1 1\n", 2, "the face refers to 3, and there are 0 normals"),
+        ("v 0 0 0\nf 1 1 one\n", 2, "'one' is no corner of a face"),
+        ("v 0 0 0\nf 1/// 1 1\n", 2, "'1///' is no corner of a face"),
+        ("v 0 0 0\nf 1 \\\n 1 5\n", 2, "the face refers to 5, and there are 1 vertices"),
+    ],
+)
+def test_a_broken_line_is_named(text, line, what):
+    with pytest.raises(BrokenError) as caught:
+        outlined(text)
+
+    assert (caught.value.line, str(caught.value)) == (line, what)
+
+
+def test_material_files_may_have_blanks_and_be_several():
+    assert libraries("mtllib a.mtl b/c.MTL\n mtllib my old file.mtl\nmtllib odd.mat\n# mtllib no.mtl\n") == [
+        "a.mtl",
+        "b/c.MTL",
+        "my old file.mtl",
+        "odd.mat",
+    ]
+
+
+MATERIALS = r"""
+newmtl red brick
+Kd 1 0 0
+map_Kd -s 1 1 1 -o 0.5 tex\wall one.png
+map_bump -bm 0.3 -clamp on wall_n.png
+refl -type sphere -mm 0 1 sky.png
+newmtl plain
+# map_Kd none.png
+disp wall.png
+"""
+
+
+def test_textures_are_found_behind_their_options():
+    assert textures(MATERIALS) == [r"tex\wall one.png", "wall_n.png", "sky.png", "wall.png"]
+    assert material_names(MATERIALS) == {"red brick", "plain"}
+
+
+def test_textures_can_be_renamed():
+    renamed = with_textures(MATERIALS, str.upper)
+
+    assert r"map_Kd TEX\WALL ONE.PNG" in renamed
+    assert "Kd 1 0 0" in renamed

@@ -1,0 +1,280 @@
+import shutil
+import struct
+
+import pytest
+
+from aptui.builders.shader_builder import SHADER_ASSET_TYPE, SPIRV_ASSET_TYPE, ShaderBuilder
+from aptui.sdk import Result
+
+BUILDER = ShaderBuilder
+
+FRAG = """#version 450
+#extension GL_GOOGLE_include_directive : enable
+#include "light.glsl"
+layout(location = 0) out vec4 colour;
+void main() { colour = vec4(light() * float(LIGHTS)); }
+"""
+
+FAKE = """#!/bin/sh
+# Stands for a compiler: notes its arguments, says what the source says after "say ", and writes a module unless that holds "error".
+for last; do :; done
+echo "$PWD|$*" > "$SHADER_NOTE"
+sed -n 's/^say //p' "$last"
+if grep -qi '^say.*error' "$last"; then exit 2; fi
+if grep -q '^crash' "$last"; then kill -SEGV $$; fi
+while [ $# -gt 0 ]; do if [ "$1" = -o ]; then printf module > "$2"; fi; shift; done
+"""
+
+REAL = [
+    pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"))
+    for name in ("glslangValidator", "glslc")
+]
+
+
+@pytest.fixture
+def no_programs(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+@pytest.fixture
+def fake(no_programs, monkeypatch):
+    """Return what puts a fake compiler into PATH, and returns what reads its note."""
+    for tool in ("grep", "sed"):
+        (no_programs / tool).symlink_to(shutil.which(tool, path="/bin:/usr/bin"))
+    monkeypatch.setenv("SHADER_NOTE", str(no_programs / "note"))
+
+    def put(name="glslangValidator"):
+        (no_programs / name).write_text(FAKE)
+        (no_programs / name).chmod(0o755)
+        return lambda: (no_programs / "note").read_text().strip().split("|")
+
+    return put
+
+
+def test_a_product_has_the_name_of_its_source_with_spv(bench, fake):
+    fake()
+
+    response = bench.process(bench.write("fx/Sky.frag", "void main() {}"))
+
+    (product,) = response.products
+    assert (product.path, product.sub_id, product.asset_type) == ("Sky.frag.spv", 0, SPIRV_ASSET_TYPE)
+    assert (bench.products_dir / "Sky.frag.spv").read_bytes() == b"module"
+
+
+ARGUMENTS = [
+    ("glslangValidator", {}, "-S frag --target-env vulkan1.0 -o OUT -Od -g0 fx/a.frag"),
+    ("glslangValidator", {"optimise": "speed"}, "-S frag --target-env vulkan1.0 -o OUT -g0 fx/a.frag"),
+    (
+        "glslang",
+        {"target_env": "opengl", "optimise": "size", "debug": True, "entry_point": "top", "stage": "vert"},
+        "-S vert --target-env opengl -o OUT -Os -g --source-entrypoint main -e top fx/a.frag",
+    ),
+    (
+        "glslangValidator",
+        {"defines": {"B": "x y", "A": 1}, "include_paths": ["inc", "lib"]},
+        "-S frag --target-env vulkan1.0 -o OUT -Od -g0 -DA=1 -DB=x y -Iinc -Ilib fx/a.frag",
+    ),
+    ("glslangValidator", {"output": "source"}, "-S frag fx/a.frag"),
+    ("glslc", {}, "-fshader-stage=frag -x glsl --target-env=vulkan1.0 -O0 -o OUT fx/a.frag"),
+    (
+        "glslc",
+        {"optimise": "speed", "debug": True, "entry_point": "top", "defines": {"A": "1"}, "include_paths": ["inc"]},
+        "-fshader-stage=frag -x glsl --target-env=vulkan1.0 -O -g -fentry-point=top -DA=1 -Iinc -o OUT fx/a.frag",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "params", "arguments"), ARGUMENTS)
+def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fake, name, params, arguments):
+    note = fake(name)
+
+    assert bench.made(bench.write("fx/a.frag", "fine"), **params)
+    folder, given = note()
+    assert folder == str(bench.folder / "assets")
+    assert given == arguments.replace("OUT", str(next(iter(bench.products_dir.iterdir()))))
+
+
+def test_hlsl_is_compiled_where_it_is_asked_for(bench, fake):
+    note = fake()
+
+    assert bench.made(bench.write("a.frag.hlsl", "fine"), entry_point="main_ps")
+    assert " -D -e main_ps " in note()[1]
+    assert note()[1].startswith("-S frag ")
+
+
+def test_source_is_only_checked_and_copied(bench, fake):
+    fake()
+
+    response = bench.process(bench.write("a.frag", "fine"), output="source")
+
+    assert [(each.path, each.asset_type) for each in response.products] == [("a.frag", SHADER_ASSET_TYPE)]
+    assert (bench.products_dir / "a.frag").read_text() == "fine"
+
+
+OUTPUTS = [
+    (
+        "glslangValidator",
+        (
+            "say fx/a.frag\nsay ERROR: fx/a.frag:3: 'x' : undeclared identifier\nsay ERROR: fx/inc.glsl:7: '' : compilation terminated\n"
+            "say ERROR: fx/inc.glsl:8: 'y' : syntax error\nsay ERROR: 2 compilation errors.  No code generated.\nsay ERROR: Linking fragment stage: none\n"
+        ),
+        "fx/a.frag:3: 'x' : undeclared identifier (and 1 more)",
+        ["fx/inc.glsl:8: 'y' : syntax error"],
+    ),
+    ("glslangValidator", "say ERROR: 0:4: 'x' : no\n", "fx/a.frag:4: 'x' : no", []),
+    (
+        "glslangValidator",
+        "say ERROR: Linking fragment stage: Missing entry point\n",
+        "fx/a.frag: Linking fragment stage: Missing entry point",
+        [],
+    ),
+    ("glslc", "say fx/a.frag:3: error: 'x' : undeclared\nsay 1 error generated.\n", "fx/a.frag:3: 'x' : undeclared", []),
+    ("glslc", "say glslc: error: unknown argument: '-Q'\n", "fx/a.frag: unknown argument: '-Q'", []),
+    ("glslang", "say some other error\n", "fx/a.frag: the compiler ended with status 2: some other error", []),
+    ("glslang", "crash\n", "fx/a.frag: the compiler was killed by signal 11: it said nothing", []),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "error", "logged"), OUTPUTS)
+def test_what_the_compiler_complains_of_has_its_file_and_line(bench, fake, name, text, error, logged):
+    fake(name)
+
+    assert bench.error(bench.write("fx/a.frag", text)) == error
+    assert bench.errors == logged
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("glslangValidator", "say WARNING: a.frag:2: extension not supported\n"),
+        ("glslc", "say a.frag:2: warning: extension not supported\n"),
+    ],
+)
+def test_warnings_are_counted_and_do_not_fail(bench, fake, name, text):
+    fake(name)
+
+    assert bench.made(bench.write("a.frag", text))
+    assert bench.warnings == ["a.frag:2: extension not supported"]
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_without_a_compiler_the_job_says_how_to_get_one(bench):
+    source = bench.write("a.frag", "")
+
+    assert bench.error(source) == (
+        "a.frag: needs one of the programs glslangValidator, glslang, glslc: install the package glslang-tools, or set the parameter 'compiler'"
+    )
+    assert "needs the program '/opt/glslc': install" in bench.error(source, compiler="/opt/glslc")
+
+
+def test_the_compiler_is_part_of_the_fingerprint(bench, fake, no_programs):
+    fake()
+    before = bench.analyse().jobs[0].additional_fingerprint
+    (no_programs / "glslangValidator").write_text(FAKE + "# newer\n")
+
+    after = bench.analyse().jobs[0].additional_fingerprint
+    assert before.startswith("glslangValidator ")
+    assert before != after
+    assert bench.analyse({"compiler": "none"}).jobs[0].additional_fingerprint == "none"
+
+
+def test_glslc_cannot_check_alone(bench, fake):
+    fake("glslc")
+
+    assert "needs the program glslangValidator for output: source" in bench.error(bench.write("a.frag", ""), output="source")
+
+
+def test_a_stage_that_nobody_tells_fails(bench, fake):
+    note = fake()
+
+    assert bench.error(bench.write("a.glsl", "")).startswith(
+        "a.glsl: its name tells no stage; set the parameter 'stage' to one of vert,"
+    )
+    assert bench.made(bench.write("a.TESC.glsl", ""))
+    assert note()[1].startswith("-S tesc ")
+
+
+# ------------------------------------------------------------------------------------------------------------ dependencies
+
+
+def test_includes_are_dependencies_recursively_with_every_place_where_they_were_missed(bench):
+    bench.write("fx/near.glsl", '#include "../lib/far.glsl"\n')
+    bench.write("lib/far.glsl", '  #  include   "near2.glsl" // comment\n#include "../fx/a.frag"\n')
+    bench.write("inc/found.glsl", "")
+    source = bench.write("fx/a.frag", '#include "near.glsl"\n#include <found.glsl>\n#include "gone.glsl"\n//#define x\n')
+
+    assert bench.dependencies(source, include_paths=["inc", "more"]) == [
+        "fx/found.glsl",
+        "fx/gone.glsl",
+        "fx/near.glsl",
+        "inc/found.glsl",
+        "inc/gone.glsl",
+        "inc/near2.glsl",
+        "lib/far.glsl",
+        "lib/near2.glsl",
+        "more/gone.glsl",
+        "more/near2.glsl",
+    ]
+
+
+def test_includes_of_every_platform_count_and_those_outside_are_absolute(bench):
+    source = bench.write("a.frag", '#include "x.glsl"\n#include "../../y.glsl"\n')
+
+    response = bench.analyse({}, {"server": {"include_paths": ["inc"]}}, source=source)
+
+    assert {each.path for each in response.source_dependencies} == {
+        "x.glsl",
+        "inc/x.glsl",
+        str(bench.folder.parent / "y.glsl"),
+        str(bench.folder / "y.glsl"),
+    }
+
+
+def test_a_macro_must_have_a_name(bench):
+    assert "parameter 'defines' has the name 'A B'" in bench.analyse({"defines": {"A B": "1"}}).error
+
+
+def test_parameters_differ_by_platform(bench):
+    assert bench.analyse({}, {"server": {"target_env": "opengl"}}).result is Result.SUCCESS
+    assert "did you mean 'vulkan1.1'?" in bench.analyse({}, {"server": {"target_env": "vulkan11"}}).error
+
+
+# --------------------------------------------------------------------------------------------------------- real compilers
+
+
+def write_real(bench):
+    bench.write("inc/light.glsl", "float light() { return 0.5; }\n")
+    return bench.write("fx/a.frag", FRAG)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_compiler_makes_spirv_without_our_paths(bench, name):
+    source = write_real(bench)
+    params = {"compiler": name, "include_paths": ["inc"], "defines": {"LIGHTS": 3}}
+
+    for more in ({}, {"debug": True}, {"optimise": "size", "target_env": "vulkan1.2"}, {"target_env": "opengl"}):
+        made = bench.made(source, **params, **more)["a.frag.spv"]
+        assert struct.unpack_from("<I", made) == (0x07230203,)
+        assert str(bench.folder).encode() not in made
+        assert bench.made(source, **params, **more) == {"a.frag.spv": made}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_compilers_errors_have_their_places(bench, name):
+    write_real(bench)
+    bench.write("inc/light.glsl", "\nfloat light( { }\n")
+
+    assert bench.error("fx/a.frag", compiler=name, include_paths=["inc"]).startswith("inc/light.glsl:2: ")
+    bench.write("inc/light.glsl", "float light() { return 0.5; }\n")
+    assert bench.error("fx/a.frag", compiler=name, include_paths=["inc"]).startswith("fx/a.frag:5: 'LIGHTS'")
+    assert bench.error("fx/a.frag", compiler=name).startswith("fx/a.frag:3: '#include' : ")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere, digests_of, name):
+    params = {"compiler": name, "include_paths": ["inc"], "defines": {"LIGHTS": 3}, "debug": True}
+    source = write_real(bench)
+
+    assert made_elsewhere(bench, source, **params) == digests_of(bench.made(source, **params))

@@ -1,0 +1,154 @@
+import json
+
+import pytest
+
+from aptui.builders.yaml_builder import JSON_ASSET_TYPE, YAML_ASSET_TYPE, YamlBuilder
+from aptui.sdk import Result
+
+BUILDER = YamlBuilder
+
+SCHEMA = {"type": "object", "required": ["name"], "properties": {"size": {"items": {"type": "integer"}}}}
+
+
+def as_json(bench, text):
+    return json.loads(bench.made(bench.write("a.yaml", text), output="min")["a.json"])
+
+
+def test_a_copy_keeps_every_byte(bench):
+    text = "# head\na:   1\r\nb: 'x'\n---\n- 2\n"
+
+    response = bench.process(bench.write("data/Level.yml", text))
+
+    (product,) = response.products
+    assert (product.path, product.sub_id, product.asset_type) == ("Level.yml", 0, YAML_ASSET_TYPE)
+    assert (bench.products_dir / "Level.yml").read_bytes() == text.encode()
+
+
+def test_json_is_laid_out_or_without_blanks(bench):
+    source = bench.write("a.yaml", "b: [1, é]\na: {}\n")
+
+    assert bench.made(source, output="json") == {"a.json": '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": {}\n}\n'.encode()}
+    assert bench.made(source, output="min") == {"a.json": '{"b":[1,"é"],"a":{}}'.encode()}
+    assert bench.process(source, output="min").products[0].asset_type == JSON_ASSET_TYPE
+
+
+def test_values_mean_what_yaml_1_2_says(bench):
+    text = "yes: yes\nhex: 0x10\noctal: 0o17\nnone: ~\nfloat: 1e3\nday: 2020-02-30\ntext: '12'\n1: one\nlong: >-\n  a\n  b\n"
+
+    assert as_json(bench, text) == {
+        "yes": "yes",
+        "hex": 16,
+        "octal": 15,
+        "none": None,
+        "float": 1000.0,
+        "day": "2020-02-30",
+        "text": "12",
+        "1": "one",
+        "long": "a b",
+    }
+
+
+def test_merged_keys_give_way_to_own_and_to_earlier_ones(bench):
+    text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\n"
+
+    assert as_json(bench, text)["c"] == {"x": 3, "y": 1, "z": 2}
+
+
+LAUGHS = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcde", "bcdef", strict=True)
+)
+BROKEN = [
+    ("colon", "a: 1\nb: c: d\n", "a.yaml:2:5: mapping values are not allowed here"),
+    ("bracket", "a: [1,\n}", "a.yaml:2:1: while parsing a flow node, expected the node content, but found '}'"),
+    ("duplicate", "a: 1\nb: 2\na: 3\n", "a.yaml:3:1: duplicate key 'a', first on line 1"),
+    ("deep duplicate", "x:\n - {1: a, 0x1: b}\n", "a.yaml:2:11: duplicate key '0x1', first on line 2"),
+    ("tag", "a: !!python/name:os.system\n", "a.yaml:1:4: the tag !!python/name:os.system is not accepted"),
+    ("own tag", "a:\n  !Colour red\n", "a.yaml:2:3: the tag !Colour is not accepted"),
+    ("alias", "a: *b\n", "a.yaml:1:4: found undefined alias 'b'"),
+    ("ring", "a: &a\n  b: *a\n", "a.yaml:1:4: an alias of what it stands in itself"),
+    ("laughs", LAUGHS, "a.yaml:5:4: more than 100,000 values with all aliases expanded"),
+    ("deep", "a:\n  " + "[" * 60 + "]" * 60, "a.yaml:2:52: nested deeper than 50 levels"),
+    ("abyss", "[" * 1000, "a.yaml:1:51: nested deeper than 50 levels"),
+    ("control", "a: 1\nb: \x01\n", "a.yaml:2:4: a control character that YAML does not allow"),
+    ("utf8", b"a: 1\nb: \xe9\n", "a.yaml:2:4: invalid UTF-8 at byte offset 8"),
+]
+
+
+@pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+def test_broken_text_fails_naming_line_and_column(bench, data, error):
+    assert bench.error(bench.write("a.yaml", data)) == error
+
+
+NO_JSON = [
+    ("a: .nan", "a.yaml:1:4: .nan is no number in JSON"),
+    ("? [1]\n: 2", "a.yaml:1:3: a key must be text or an integer"),
+    ("true: 2", "a.yaml:1:1: a key must be text or an integer, not 'true'"),
+    ("a: !!int x", "a.yaml:1:4: 'x' is no int"),
+    ("a: {<<: 1}", "a.yaml:1:9: only a mapping can be merged by '<<'"),
+    ("a: 1\n---\nb: 1", "a.yaml: holds 2 documents, and JSON holds one; use output: copy"),
+    ("", "a.yaml: holds 0 documents, and JSON holds one; use output: copy"),
+]
+
+
+@pytest.mark.parametrize(("text", "error"), NO_JSON)
+def test_what_json_cannot_say_fails_where_it_stands(bench, text, error):
+    assert bench.error(bench.write("a.yaml", text), output="json") == error
+
+
+def test_a_large_file_is_refused_unless_it_is_allowed(bench):
+    source = bench.write("a.yaml", "# " + "x" * (1 << 20) + "\na: 1\n")
+
+    assert "larger than 1 MiB; raise max_mib" in bench.error(source)
+    assert bench.made(source, max_mib=2)
+
+
+def test_own_tags_are_copied_where_they_are_allowed(bench):
+    source = bench.write("a.yaml", "a: !Colour red\nb: !Vector [1, 2]\nc: !Map {x: 1}\n!Key d: 1\n")
+
+    assert bench.made(source, tags="allow")
+    assert "contradicts" in bench.analyse({"tags": "allow", "output": "json"}).error
+
+
+def test_a_schema_is_a_dependency_and_its_violations_have_places(bench):
+    bench.write("schemas/level.json", json.dumps(SCHEMA))
+    source = bench.write("levels/a.yaml", "size: [1, b]\n---\nname: x\nsize:\n  - 1\n  - c\n")
+
+    error = bench.error(source, schema="schemas/level.json")
+
+    assert bench.dependencies(source, schema="schemas/level.json") == ["schemas/level.json"]
+    assert error == "levels/a.yaml:1:1: 'name' is a required property (and 2 more)"
+    assert bench.errors == ["levels/a.yaml:1:11: 'b' is not of type 'integer'", "levels/a.yaml:6:5: 'c' is not of type 'integer'"]
+    assert bench.made(bench.write("levels/b.yaml", "name: x\n"), schema="schemas/level.json")
+
+
+def test_each_platform_may_have_a_schema_of_its_own(bench):
+    response = bench.analyse({"schema": "a.json"}, {"server": {"schema": "b.json"}})
+
+    assert [each.path for each in response.source_dependencies] == ["a.json", "b.json"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        (None, "a.yaml: the file 's.json' is missing"),
+        ("{", "a.yaml: the schema s.json:1:2: Expecting property name enclosed in double quotes"),
+        ('{"type": 1}', "a.yaml: the schema s.json: $.type: 1 is not valid under any of the given schemas"),
+        ('{"$ref": "http://example.org/x"}', "a.yaml: the schema s.json: refers to 'http://example.org/x', which is not in it"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_fails_by_name(bench, schema, error):
+    if schema is not None:
+        bench.write("s.json", schema)
+
+    assert bench.error(bench.write("a.yaml", "a: 1"), schema="s.json") == error
+
+
+def test_other_encodings_are_read(bench):
+    assert bench.made(bench.write("a.yaml", "a: é".encode("utf-16")), output="min") == {"a.json": '{"a":"é"}'.encode()}
+
+
+def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere, digests_of):
+    source = bench.write("a.yaml", "b: {y: 1, x: 2}\na: [1]\n")
+
+    assert bench.analyse().result is Result.SUCCESS
+    assert made_elsewhere(bench, source, output="json") == digests_of(bench.made(source, output="json"))

@@ -1,0 +1,374 @@
+"""Playbook of folder settings: which jobs run when an `.aptui.yaml` appears, changes, breaks or goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, scripter
+
+from aptui.core.messages import AnalyseOrder, FoldersKept, ProcessOrder, StartRuns
+from aptui.core.settings import SETTINGS_STATE
+
+BOTH = ("linux", "server")
+LOOK = {"script": {"params": {"look": 1}}}
+NO_SERVER = {"script": {"platforms": {"server": "skip"}}, "data": {"platforms": {"server": "skip"}}}
+NEVER = {"script": {"platforms": {"*": "skip"}}, "data": {"platforms": {"*": "skip"}}}
+
+
+def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...] = ("game",)) -> World:
+    """Return a world at rest: a script at the top, and a script and a text in each of two folders."""
+    builders = (copier(platforms=platforms), scripter(platforms=platforms))
+    world = World(Setup(builders=builders, platforms=platforms, folders=folders))
+    for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s"):
+        world.write(rel, rel)
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+def say(world: World, folder: str, sections: Mapping[str, object] | str, root: str = "game") -> None:
+    """Write a settings file; text is nonsense."""
+    text = sections if isinstance(sections, str) else json.dumps(sections)
+    world.write(f"{folder}/.aptui.yaml" if folder else ".aptui.yaml", text, root)
+
+
+def same_as_clean(world: World) -> bool:
+    """Whether what rests is what a clean build comes to."""
+    clean = world.clean()
+    return (world.statuses(), world.cache) == (clean.statuses(), clean.cache)
+
+
+def test_settings_are_inherited_and_only_the_builders_they_touch_run() -> None:
+    world = world_of()
+    say(world, "one", LOOK)
+
+    world.settle()
+
+    assert dict(world.analyses) == {"one/b.s": 1, "one/deep/d.s": 1}
+    assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
+    assert world.job("one/deep/d.s@linux:main").reason == "folder setting 'one/.aptui.yaml:script' is new"
+    assert same_as_clean(world)
+
+
+def test_nothing_runs_where_nothing_changed() -> None:
+    world = world_of()
+    say(world, "one", LOOK)
+    world.settle()
+    world.forget_runs()
+
+    world.settle()
+    world.settle(restart=True)
+    world.settle(is_full=True)
+    world.touch("one/.aptui.yaml")
+    world.settle()
+
+    assert world.ran() == []
+    assert not world.analyses
+
+
+def test_orders_tell_workers_what_is_adjusted() -> None:
+    world = world_of()
+    say(world, "one", LOOK)
+
+    world.settle()
+
+    orders = [order for command in world.commands if isinstance(command, StartRuns) for order in command.orders]
+    assert {type(order) for order in orders} == {AnalyseOrder, ProcessOrder}
+    assert {order.settings for order in orders} == {'{"params":{"look":1},"platforms":{}}'}  # type: ignore[union-attr]
+
+
+def test_the_nearer_folder_wins_and_shields_what_it_says_itself() -> None:
+    world = world_of()
+    say(world, "one", LOOK)
+    say(world, "one/deep", {"script": {"params": {"look": 2}}})
+    world.settle()
+    world.forget_runs()
+
+    say(world, "one", {"script": {"params": {"look": 3}}})
+    world.settle()
+
+    assert world.ran() == ["one/b.s@linux:main"]
+    assert world.job("one/b.s@linux:main").reason.startswith("folder setting 'one/.aptui.yaml:script' changed (")
+    assert same_as_clean(world)
+
+
+def test_settings_at_the_top_reach_everything() -> None:
+    world = world_of()
+    say(world, "", LOOK)
+
+    world.settle(restart=True)
+
+    assert world.ran() == ["a.s@linux:main", "one/b.s@linux:main", "one/deep/d.s@linux:main", "two/e.s@linux:main"]
+    assert same_as_clean(world)
+
+
+def test_settings_that_go_take_their_word_with_them() -> None:
+    world = world_of()
+    before = dict(world.cache)
+    say(world, "one", LOOK)
+    world.settle()
+    world.forget_runs()
+
+    world.delete("one/.aptui.yaml")
+    world.settle()
+
+    assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
+    assert world.cache == before
+    assert world.job("one/b.s@linux:main").reason == "folder setting 'one/.aptui.yaml:script' is gone"
+
+
+def test_a_folder_that_goes_takes_its_settings_with_it() -> None:
+    world = world_of()
+    say(world, "three", LOOK)
+    world.settle()
+
+    world.delete("three/.aptui.yaml")
+    world.settle()
+    world.write("three/f.s")
+    world.settle()
+
+    assert world.pipeline.settings.text("three") == ""
+    assert same_as_clean(world)
+
+
+def test_a_word_on_one_platform_runs_the_jobs_of_that_platform() -> None:
+    world = world_of(platforms=BOTH)
+    say(world, "one", {"script": {"platforms": {"server": {"look": 1}}}})
+
+    world.settle()
+
+    assert world.ran() == ["one/b.s@server:main", "one/deep/d.s@server:main"]
+    assert same_as_clean(world)
+
+
+def test_a_platform_that_is_skipped_loses_its_products() -> None:
+    world = world_of(platforms=BOTH)
+    say(world, "one", NO_SERVER)
+
+    world.settle()
+
+    assert world.ran() == []
+    assert sorted(name for name in world.cache if "/one/" in name) == [
+        "linux/one/b.out",
+        "linux/one/c.txt",
+        "linux/one/deep/d.out",
+    ]
+    assert same_as_clean(world)
+
+
+def test_what_is_skipped_altogether_comes_back() -> None:
+    world = world_of()
+    before = dict(world.cache)
+    say(world, "one", NEVER)
+    world.settle()
+    assert not any("/one/" in name for name in world.cache)
+    world.forget_runs()
+
+    world.delete("one/.aptui.yaml")
+    world.settle(restart=True)
+
+    assert world.ran() == ["one/b.s@linux:main", "one/c.txt@linux:data", "one/deep/d.s@linux:main"]
+    assert world.cache == before
+
+
+def test_what_is_skipped_comes_back_although_the_engine_died_before_it_got_there() -> None:
+    world = world_of()
+    before = dict(world.cache)
+    say(world, "one", NEVER)
+    world.settle()
+    world.delete("one/.aptui.yaml")
+    world.scan()
+    while SETTINGS_STATE + "one" not in {key for key, text in world.archive.tables.state.items() if not text}:
+        world._moves()[0]()  # as far as the row that says that the settings are gone
+
+    world.crash()
+    world.settle()
+
+    assert world.cache == before
+
+
+def test_broken_settings_fail_what_lies_below_and_heal() -> None:
+    world = world_of()
+    before = dict(world.cache)
+    say(world, "one", "not yaml")
+
+    world.settle()
+
+    assert world.ran() == []
+    assert {name: status for name, status in world.statuses().items() if status == "failed"} == {
+        "one/b.s:analyse": "failed",
+        "one/c.txt:analyse": "failed",
+        "one/deep/d.s:analyse": "failed",
+    }
+    assert world.job("one/c.txt:analyse").error == "one/.aptui.yaml:1:1: not valid YAML"
+    assert world.cache == before
+
+    say(world, "one", {})
+    world.settle()
+    assert "failed" not in world.statuses().values()
+    assert world.ran() == []
+    assert same_as_clean(world)
+
+
+def test_a_source_below_broken_settings_waits_for_them() -> None:
+    world = world_of()
+    say(world, "one", "not yaml")
+    world.settle()
+    world.write("one/b.s", "other")
+    world.ask("reprocess", keys=("one/c.txt",))
+    world.write("one/new.s", "")
+
+    world.settle(restart=True)
+    world.ask("reprocess", keys=("one/c.txt",))
+    world.settle()
+
+    assert world.ran() == []
+    assert world.statuses()["one/c.txt@linux:data"] == "failed"
+    world.delete("one/.aptui.yaml")
+    world.settle()
+    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # what was made of the text is as it should be
+    assert same_as_clean(world)
+
+
+def test_settings_that_break_stop_what_runs() -> None:
+    world = world_of()
+    world.held.add("one/b.s@linux:main")
+    world.write("one/b.s", "other")
+    world.settle()
+    say(world, "one", "not yaml")
+    world.scan()
+    world.run_scan_only()
+    world.held.clear()
+
+    world.run()
+
+    assert world.statuses()["one/b.s@linux:main"] == "failed"
+    assert world.job("one/b.s@linux:main").error == "one/.aptui.yaml:1:1: not valid YAML"
+
+
+def test_a_dependency_wakes_nobody_below_broken_settings() -> None:
+    world = world_of()
+    world.write("one/b.s", "after a.s:main")
+    world.settle()
+    say(world, "one", "not yaml")
+    world.settle()
+    world.forget_runs()
+
+    world.write("a.s", "other")
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
+    assert world.statuses()["one/b.s:analyse"] == "failed"
+
+
+def test_the_settings_of_the_scan_folder_that_wins_count() -> None:
+    world = world_of(folders=("game", "shared"))
+    world.write("one/s.s", "", "shared")
+    say(world, "one", {"script": {"params": {"look": "shared"}}}, "shared")
+    world.settle()
+    world.forget_runs()
+
+    say(world, "one", LOOK)
+    world.settle()
+
+    assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main", "one/s.s@linux:main"]
+    world.configure(folders=("shared", "game"))
+    world.settle(restart=True)
+    assert "shared" in world.pipeline.settings.text("one")
+    assert same_as_clean(world)
+
+
+def test_settings_that_name_what_the_project_lacks_heal_with_the_project() -> None:
+    world = world_of()
+    say(world, "one", {"twin": {"params": {"look": 1}}})
+    world.settle()
+    assert world.job("one/b.s:analyse").error == "one/.aptui.yaml:2:3: no builder is called 'twin'; known here: data, script"
+
+    world.configure(builders=(*world.setup.builders, scripter("twin", "*.never")))
+    world.settle(restart=True)
+
+    assert "failed" not in world.statuses().values()
+
+
+@pytest.mark.parametrize("fuse", range(0, 24, 3))
+def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
+    world = world_of(platforms=BOTH)
+    say(world, "", LOOK)
+    say(world, "one", NO_SERVER)
+    world.fuse = fuse
+
+    world.settle()
+    say(world, "one", NEVER)
+    world.delete(".aptui.yaml")
+    world.fuse = fuse
+    world.settle()
+    world.delete("one/.aptui.yaml")
+    world.fuse = fuse
+    world.settle(restart=True)
+
+    assert same_as_clean(world)
+
+
+def test_settings_whose_file_went_unseen_do_not_stay() -> None:
+    world = world_of()
+    world.archive.tables.state[SETTINGS_STATE + "one"] = json.dumps(
+        {"file": "one/.aptui.yaml", "builders": {"script": {"params": {"look": 1}, "platforms": {}}}}
+    )
+    world.restart()
+
+    world.settle()
+
+    assert world.pipeline.settings.text("one") == ""
+    assert same_as_clean(world)
+
+
+def test_settings_change_while_files_are_read() -> None:
+    world = world_of()
+    world.write("one/b.s", "other")
+    world.scan()
+    world.run_scan_only()
+    say(world, "one", LOOK)
+    world.scan()
+    world.run_scan_only()
+
+    world.settle()
+
+    assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
+    assert same_as_clean(world)
+
+
+def test_a_settings_file_is_never_a_source() -> None:
+    world = World(Setup(builders=(copier(pattern="*"),)))
+    say(world, "one", {})
+
+    world.settle()
+
+    assert world.statuses() == {}
+
+
+def test_folders_that_are_as_they_were_say_nothing() -> None:
+    world = world_of()
+    say(world, "one", LOOK)
+    world.settle()
+    world.forget_runs()
+
+    world._post(FoldersKept(world._next(), ("one", "one/deep")))
+    world.run()
+
+    assert world.commands == []
+
+
+def test_jobs_of_a_platform_that_the_project_lost_go_although_settings_are_broken() -> None:
+    world = world_of(platforms=BOTH)
+    say(world, "one", NO_SERVER)
+    say(world, "two", {"script": {"platforms": {"server": {"look": 1}}}})
+    world.settle()
+    world.configure(builders=(copier(), scripter()), platforms=("linux",))
+
+    world.settle(restart=True)
+
+    assert "'server' is neither a platform nor a tag" in world.job("two/e.s:analyse").error
+    assert not any(name.startswith("server/") for name in world.cache)

@@ -1,0 +1,182 @@
+"""What settings files add up to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes import Setup, copier, scripter
+
+from aptui.core.fingerprint import Manifest
+from aptui.core.model import PathKey
+from aptui.core.settings import NOTHING, Adjustment, Settings, file_key, is_settings, merged
+
+BOTH = ("linux", "server")
+SCRIPT = scripter(platforms=BOTH, params='{"format":"png","quality":80}', platform_params=(("server", '{"quality":50}'),))
+COPY = copier(platforms=BOTH)
+PROJECT = Setup(builders=(COPY, SCRIPT), platforms=BOTH, tags=("headless",)).project({"game": 1})
+
+
+def text(file: str, **sections: dict[str, object]) -> str:
+    """Return the text of a settings file."""
+    builders = {name: {"params": {}, "platforms": {}, **section} for name, section in sections.items()}
+    return json.dumps({"file": file, "builders": builders, "places": {"script": "2:3", "script\nparams\nquality": "3:7"}})
+
+
+def settings_of(**folders: dict[str, dict[str, object]]) -> Settings:
+    """Return settings: `top` stands for the topmost folder, `_` for a slash."""
+    texts = {}
+    for name, sections in folders.items():
+        folder = "" if name == "top" else name.replace("_", "/")
+        texts[folder] = text(file_key(folder), **sections)
+    return Settings(PROJECT, texts)
+
+
+def params(settings: Settings, key: str, platform: str = "linux") -> dict[str, object]:
+    """Return the parameters of the script builder for one source."""
+    common, own = merged(SCRIPT, settings.adjustment(PathKey(key), SCRIPT).order)
+    return {**common, **own.get(platform, {})}
+
+
+def entries(settings: Settings, key: str, platform: str) -> Manifest:
+    """Return what the manifest of a job has about settings."""
+    return settings.adjustment(PathKey(key), SCRIPT).platform_entries[platform]
+
+
+def test_a_folder_adjusts_what_lies_below_it_and_nothing_else() -> None:
+    settings = settings_of(a={"script": {"params": {"quality": 90}}})
+
+    assert params(settings, "a/b/x.s") == {"format": "png", "quality": 90}
+    assert params(settings, "a/x.s") == {"format": "png", "quality": 90}
+    assert params(settings, "ab/x.s") == params(settings, "x.s") == {"format": "png", "quality": 80}
+    assert settings.adjustment(PathKey("a/x.s"), COPY) == settings.adjustment(PathKey("x.s"), SCRIPT) == NOTHING
+    assert settings.files_above(PathKey("a/b/x.s")) == [("a/.aptui.yaml", "")]
+
+
+def test_the_nearer_folder_wins_key_by_key() -> None:
+    settings = settings_of(
+        top={"script": {"params": {"quality": 1, "top": True}}},
+        a_b={"script": {"params": {"quality": 3}}},
+        a={"script": {"params": {"quality": 2, "mid": None}}},
+    )
+
+    assert params(settings, "a/b/x.s") == {"format": "png", "quality": 3, "top": True, "mid": None}
+    assert params(settings, "a/x.s") == {"format": "png", "quality": 2, "top": True, "mid": None}
+    assert [file for file, _problem in settings.files_above(PathKey("a/b/x.s"))] == [
+        ".aptui.yaml",
+        "a/.aptui.yaml",
+        "a/b/.aptui.yaml",
+    ]
+
+
+def test_what_is_said_of_a_platform_beats_what_is_said_of_all() -> None:
+    settings = settings_of(a={"script": {"params": {"quality": 90}}}, a_b={"script": {"platforms": {"server": {"quality": 10}}}})
+
+    assert params(settings, "a/x.s", "server") == {"format": "png", "quality": 50}
+    assert params(settings, "a/b/x.s", "server") == {"format": "png", "quality": 10}
+    assert params(settings, "a/b/x.s", "linux") == {"format": "png", "quality": 90}
+
+
+def test_an_id_beats_a_tag_and_a_tag_beats_the_star() -> None:
+    rules = {"*": {"by": "star"}, "Headless": {"by": "tag"}, "SERVER": {"by": "id"}}
+    settings = settings_of(a={"script": {"platforms": rules}}, b={"script": {"platforms": {"*": {"by": "star"}}}})
+
+    assert params(settings, "a/x.s", "server")["by"] == "id"
+    assert params(settings, "a/x.s", "linux")["by"] == "tag"
+    assert params(settings, "b/x.s", "linux")["by"] == "star"
+
+
+def test_a_platform_is_skipped_until_a_nearer_folder_wants_it() -> None:
+    settings = settings_of(a={"script": {"platforms": {"server": "skip"}}}, a_b={"script": {"platforms": {"server": {}}}})
+
+    assert settings.adjustment(PathKey("a/x.s"), SCRIPT).skips == {"server": "a/.aptui.yaml:1:1"}
+    assert settings.adjustment(PathKey("a/x.s"), SCRIPT).order == ""
+    assert settings.adjustment(PathKey("a/b/x.s"), SCRIPT) == NOTHING
+
+
+def test_a_manifest_names_the_file_only_where_it_has_an_effect() -> None:
+    settings = settings_of(top={"script": {"params": {"quality": 1}}}, a={"script": {"platforms": {"linux": {"quality": 2}}}})
+
+    assert [name for _kind, name, _digest in settings.adjustment(PathKey("a/x.s"), SCRIPT).entries] == [
+        ".aptui.yaml:script",
+        "a/.aptui.yaml:script",
+    ]
+    assert [name for _kind, name, _digest in entries(settings, "x.s", "linux")] == [".aptui.yaml:script"]
+    assert [name for _kind, name, _digest in entries(settings, "a/x.s", "linux")] == ["a/.aptui.yaml:script"]
+    assert entries(settings, "a/x.s", "server") == ()  # the project's own word on the server's quality is stronger
+
+
+def test_a_place_is_that_of_the_key_or_the_top_of_the_file() -> None:
+    settings = settings_of(a={"script": {"params": {"quality": 90, "other": 1}}})
+
+    values = settings.adjustment(PathKey("a/x.s"), SCRIPT).values
+
+    assert values["", "quality"].where == "a/.aptui.yaml:3:7"
+    assert values["", "other"].where == "a/.aptui.yaml:1:1"
+
+
+def test_only_builders_that_a_change_touches_are_named() -> None:
+    settings = settings_of(a={"script": {"params": {"quality": 1}}})
+    both = text("a/.aptui.yaml", script={"params": {"quality": 1}}, data={"platforms": {"server": "skip"}})
+
+    assert settings.put("a", both) == {COPY.uuid}
+    assert settings.put("a", text("A/.aptui.yaml", data={"platforms": {"server": "skip"}})) == {SCRIPT.uuid}
+    assert settings.put("a", "") == {COPY.uuid}
+    assert settings.put("a", "") == frozenset()
+    assert not settings.folders
+    assert settings.text("a") == ""
+
+
+def test_a_file_that_became_broken_or_mended_touches_every_builder() -> None:
+    settings = settings_of()
+    broken = json.dumps({"file": "a/.aptui.yaml", "error": "a/.aptui.yaml:3:5: not valid YAML"})
+
+    assert settings.put("a", broken) == {COPY.uuid, SCRIPT.uuid}
+    assert settings.problem(PathKey("a/b/x.s")) == "a/.aptui.yaml:3:5: not valid YAML"
+    assert settings.problem(PathKey("x.s")) == ""
+    assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == Adjustment()
+    assert settings.put("a", text("a/.aptui.yaml")) == {COPY.uuid, SCRIPT.uuid}
+    assert settings.problem(PathKey("a/x.s")) == ""
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem"),
+    [
+        ({"scrpt": {}}, "a/.aptui.yaml:1:1: no builder is called 'scrpt'; did you mean 'script'?"),
+        ({"SCRIPT": {}}, "a/.aptui.yaml:1:1: no builder is called 'SCRIPT'; did you mean 'script'?"),
+        ({"zzz": {}}, "a/.aptui.yaml:1:1: no builder is called 'zzz'; known here: data, script"),
+        (
+            {"script": {"platforms": {"sever": {}}}},
+            "a/.aptui.yaml:1:1: 'sever' is neither a platform nor a tag; did you mean 'server'?",
+        ),
+        ({"data": {"params": {"a": 1}}}, "a/.aptui.yaml:1:1: 'data' copies: it has no parameters; it can be skipped"),
+        ({"data": {"platforms": {"linux": {"a": 1}}}}, "a/.aptui.yaml:1:1: 'data' copies: it has no parameters"),
+        ({"data": {"platforms": {"linux": {}}}}, ""),
+    ],
+)
+def test_what_the_project_does_not_know_is_a_mistake(sections: dict[str, dict[str, object]], problem: str) -> None:
+    assert settings_of(a=sections).problem(PathKey("a/x.s")) == problem
+
+
+def test_builders_and_platforms_that_rest_may_be_named() -> None:
+    project = PROJECT.__class__(
+        PROJECT.platforms,
+        "linux",
+        PROJECT.scan_folders,
+        PROJECT.builders,
+        declared_builders=("meshes",),
+        declared_platforms=("mac",),
+    )
+
+    settings = Settings(project, {"a": text("a/.aptui.yaml", meshes={"params": {"a": 1}}, script={"platforms": {"mac": {"a": 1}}})})
+
+    assert settings.problem(PathKey("a/x.s")) == ""
+    assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("rel", "is_one"),
+    [(".aptui.yaml", True), ("a/.APTUI.yaml", True), ("a.aptui.yaml", False), ("aptui.yaml", False), ("a/.aptui.yaml/b", False)],
+)
+def test_settings_files_are_told_by_their_name(rel: str, is_one: bool) -> None:
+    assert is_settings(rel) is is_one

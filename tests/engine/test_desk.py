@@ -1,0 +1,238 @@
+"""What clients may ask of an engine, and what it answers; no socket is between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from live_project import LiveProject, Request
+
+from aptui.link import port
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    for name in "abc":
+        project.write(f"assets/{name}.txt", name)
+    return project
+
+
+def test_status_tells_who_it_is_and_how_it_does(project: LiveProject) -> None:
+    with project.running():
+        status = project.ask(port.Status()).answered
+
+        assert status is not None
+        assert status["state"] == "idle"
+        assert status["project"] == str(project.root)
+        assert status["protocol"] == port.PROTOCOL
+
+
+def test_paused_nothing_starts_run_next_starts_one_and_resume_the_rest(project: LiveProject) -> None:
+    with project.running() as live:
+        project.forget()
+        assert project.ask(port.Pause()).answered == {"is_paused": True}
+        for name in "abc":
+            project.write(f"assets/{name}.txt", f"{name} again")
+        project.until(lambda: live.engine is not None and len(live.engine.pipeline.ready) == 3)
+        assert project.ask(port.Status()).answered["state"] == "paused"
+
+        answer = project.ask(port.RunNext()).answered
+        assert answer is not None
+        project.until(lambda: sum(project.runs.values()) == 1)
+        assert project.runs == Counter({f"{answer['source']}:data": 1})
+
+        project.ask(port.Resume())
+        project.until_idle()
+        assert sum(project.runs.values()) == 3
+
+
+def test_run_next_takes_the_job_that_was_named(project: LiveProject) -> None:
+    with project.running() as live:
+        project.ask(port.Pause())
+        project.forget()
+        for name in "abc":
+            project.write(f"assets/{name}.txt", f"{name} again")
+        engine = live.engine
+        assert engine is not None
+        project.until(lambda: len(engine.pipeline.ready) == 3)
+        job = next(job for job in engine.pipeline.ready if job.source.rel == "c.txt")
+        project.ask(port.RunNext(job.id))
+        project.until(lambda: project.runs)
+
+        assert project.runs == Counter({"c.txt:data": 1})
+
+
+def test_run_next_is_refused_while_nothing_is_paused(project: LiveProject) -> None:
+    with project.running():
+        assert "not paused" in project.ask(port.RunNext()).refused
+
+
+def test_run_next_says_when_nothing_is_owed(project: LiveProject) -> None:
+    with project.running():
+        project.ask(port.Pause())
+
+        assert project.ask(port.RunNext()).answered == {"job_id": 0}
+
+
+def test_drained_the_engine_looks_at_nothing_new_until_it_resumes(project: LiveProject) -> None:
+    with project.running() as live:
+        assert project.ask(port.Drain()).answered == {}
+        project.forget()
+        project.write("assets/a.txt", "later")
+        project.until(lambda: live.watching._paths)
+        assert live.health.is_draining
+        assert not project.runs
+        project.ask(port.Resume())
+        project.until_product("linux/a.txt", "later")
+
+
+def test_drain_with_stop_stops_the_engine(project: LiveProject) -> None:
+    with project.running() as live:
+        project.ask(port.Drain(stops=True))
+
+        assert live.is_stopping
+
+
+def test_shutdown_when_idle_waits_for_what_is_owed(project: LiveProject) -> None:
+    with project.running() as live:
+        project.ask(port.Pause())
+        project.write("assets/a.txt", "owed")
+        project.until(lambda: live.engine is not None and len(live.engine.pipeline.ready))
+        project.ask(port.Shutdown(is_when_idle=True))
+        assert not live.is_stopping
+        project.ask(port.Resume())
+        project.until(lambda: live.is_stopping)
+
+        assert project.product("linux/a.txt") == b"owed"
+
+
+def test_reprocess_takes_names_and_patterns(project: LiveProject) -> None:
+    with project.running():
+        project.forget()
+        assert project.ask(port.Reprocess(keys=("a.txt", "b*"))).answered == {"count": 2}
+        project.until_idle()
+
+        assert project.runs == Counter({"a.txt:data": 1, "b.txt:data": 1})
+
+
+def test_reprocess_takes_jobs(project: LiveProject) -> None:
+    with project.running() as live:
+        assert live.engine is not None
+        job = live.engine.archive.owners(["linux/b.txt"])["linux/b.txt"][0]
+        project.forget()
+        project.ask(port.Reprocess(job_ids=(job,)))
+        project.until_idle()
+
+        assert project.runs == Counter({"b.txt:data": 1})
+
+
+def test_a_cancelled_job_rests_until_its_source_changes(project: LiveProject) -> None:
+    with project.running() as live:
+        project.ask(port.Pause())
+        project.write("assets/a.txt", "unwanted")
+        engine = live.engine
+        assert engine is not None
+        project.until(lambda: len(engine.pipeline.ready))
+        (job,) = list(engine.pipeline.ready)
+        project.forget()
+        project.ask(port.Cancel((job.id,)))
+        project.ask(port.Resume())
+        project.until_idle()
+        assert project.product("linux/a.txt") == b"a"
+        project.write("assets/a.txt", "wanted")
+        project.until_product("linux/a.txt", "wanted")
+
+
+def test_an_escalated_job_starts_first(project: LiveProject) -> None:
+    with project.running() as live:
+        project.ask(port.Pause())
+        for name in "abc":
+            project.write(f"assets/{name}.txt", f"{name} again")
+        engine = live.engine
+        assert engine is not None
+        project.until(lambda: len(engine.pipeline.ready) == 3)
+        job = next(job for job in engine.pipeline.ready if job.source.rel == "c.txt")
+        project.ask(port.Escalate(job_ids=(job.id,)))
+        project.until(lambda: engine.pipeline.ready.peek() is job)
+
+
+def test_settle_answers_when_what_was_changed_before_is_processed(project: LiveProject) -> None:
+    with project.running():
+        project.write("assets/a.txt", "just now")
+        answer = project.ask(port.Settle()).answered
+
+        assert answer is not None
+        assert (answer["run"], answer["failed"]) == (1, 0)
+        assert project.product("linux/a.txt") == b"just now"
+
+
+def test_settle_counts_what_its_client_asked_for_before_even_if_it_has_run_already(project: LiveProject) -> None:
+    with project.running():
+        project.ask(port.Reprocess(keys=("a.txt", "b.txt")), client=7)
+        project.until_idle()
+
+        assert project.ask(port.Settle(), client=8).answered["run"] == 0
+        assert project.ask(port.Settle(), client=7).answered["run"] == 2
+        assert project.ask(port.Settle(), client=7).answered["run"] == 0
+
+
+def test_settle_with_other_options_is_refused_and_says_which(project: LiveProject) -> None:
+    with project.running():
+        assert "platforms linux" in project.ask(port.Settle(platforms=("server",))).refused
+        assert "--set workers=1" in project.ask(port.Settle(sets=("workers=1",))).refused
+        assert "debug output" in project.ask(port.Settle(debug_output=True)).refused
+
+
+def test_settle_is_refused_while_the_queue_is_paused(project: LiveProject) -> None:
+    with project.running():
+        project.ask(port.Pause())
+
+        assert "paused" in project.ask(port.Settle()).refused
+
+
+def test_a_full_rescan_reads_every_file_and_runs_nothing(project: LiveProject) -> None:
+    with project.running():
+        project.forget()
+        project.ask(port.Rescan(is_full=True))
+        project.until_idle()
+
+        assert not project.runs
+
+
+def test_reload_tells_whether_anything_changed_and_refuses_what_is_broken(project: LiveProject) -> None:
+    with project.running():
+        assert project.ask(port.ReloadConfig()).answered == {"is_changed": False}
+        project.config(SETTINGS + "nonsense: 1\n")
+        assert "nonsense" in project.ask(port.ReloadConfig()).refused
+
+
+def test_debug_output_can_be_switched_on_and_off(project: LiveProject) -> None:
+    with project.running() as live:
+        project.ask(port.SetOption("debug_output", value=True))
+        project.until(lambda: live.config.project.debug_output and project.is_idle)
+        assert "no option" in project.ask(port.SetOption("colour", value=True)).refused
+
+
+def test_a_client_that_leaves_gets_no_answer_and_stops_nothing(project: LiveProject) -> None:
+    with project.running():
+        request = Request(port.Settle(), client=9)
+        project.desk.take(request)
+        project.desk.left(9)
+        project.settle()
+
+        assert not request.is_over
+
+
+def test_unknown_workers_and_connections_are_refused(project: LiveProject) -> None:
+    with project.running():
+        assert "no worker 99" in project.ask(port.RestartWorker(99)).refused
+        assert "no connection 99" in project.ask(port.Disconnect(99)).refused

@@ -1,0 +1,193 @@
+"""Folder settings between disk and core: the text of a file, what the scan says of it, and an engine that stays up."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+
+from aptui import config, config_folder
+from aptui.core.messages import AnalyseOrder, FolderSeen
+from aptui.core.model import FileFact, ScanFolder
+from aptui.core.model import Project as CoreProject
+from aptui.engine.loop import Engine
+from aptui.engine.scanner import Scanner
+from aptui.engine.walk import Walk
+
+FILE = "one/.aptui.yaml"
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: mark
+    patterns: ["*.up"]
+    command: "printf '%s' {params.mark} | cat {source} - > {products_dir}/{stem}.out"
+    params: {mark: "."}
+"""
+
+
+def compiled(text: str) -> dict[str, object]:
+    """Return what a file says."""
+    found: dict[str, object] = json.loads(config_folder.compiled(text.encode(), FILE))
+    return found
+
+
+def test_a_file_becomes_sections_with_the_place_of_every_key() -> None:
+    text = compiled(
+        "builders:\n  mark:\n    params: {a: [1, {b: null}]}\n    platforms: {server: skip, '*': {c: 1.5}}\n  data: {}\n"
+    )
+
+    assert text == {
+        "file": FILE,
+        "builders": {
+            "mark": {"params": {"a": [1, {"b": None}]}, "platforms": {"server": "skip", "*": {"c": 1.5}}},
+            "data": {"params": {}, "platforms": {}},
+        },
+        "places": {
+            "mark": "2:3",
+            "mark\nparams": "3:5",
+            "mark\nparams\na": "3:14",
+            "mark\nplatforms": "4:5",
+            "mark\nplatforms\nserver": "4:17",
+            "mark\nplatforms\n*": "4:31",
+            "mark\nplatforms\n*\nc": "4:37",
+            "data": "5:3",
+        },
+    }
+    assert compiled("# nothing\n") == compiled("builders: {}\n") == {"file": FILE, "builders": {}, "places": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("builders: [a]", "'builders' must be a mapping from a builder's name to what is adjusted, not a list"),
+        ("builder: {}", "unknown key 'builder'; did you mean 'builders'?"),
+        ("builders: {a: {time_limit: 3s}}", "unknown key 'time_limit' in 'builders.a'; known here: params, platforms"),
+        ("builders: {a: {platforms: {b: no}}}", "'builders.a.platforms.b' must be skip, or a mapping of parameters, not 'no'"),
+        ("builders: {a: {}, a: {}}", "key 'a' is given twice, first at .aptui.yaml:1:12"),
+        ("builders: {", "not valid YAML: "),
+        ("#" * (1 << 20) + "\n#", "larger than 1 MiB; a configuration is much smaller than that"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(text: str, error: str) -> None:
+    found = str(compiled(text)["error"])
+
+    assert found.startswith(f"{FILE}:")
+    assert error in found
+    assert "\n" not in found
+
+
+def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path: Path) -> None:
+    assert json.loads(config_folder.read(str(tmp_path / "gone"), FILE)) == {
+        "file": FILE,
+        "error": f"{FILE}: cannot be read: no such file or directory",
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------- the scan
+
+
+class Nothing:
+    """Nothing is remembered."""
+
+    def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
+        return {}
+
+    def folder_parts(self, _folder: str) -> dict[int, tuple[bytes, tuple[FileFact, ...]]]:
+        return {}
+
+
+def seen(root: Path, *, unfinished: dict[str, FileFact | None] | None = None) -> dict[str, str | None]:
+    """Return {folder: what the scan says of its settings}."""
+    folders = tuple(ScanFolder(number, name, str(root / name)) for number, name in enumerate(("game", "shared"), 1))
+    project = CoreProject((), "linux", folders, ())
+    scanner = Scanner(project, Walk(project, ()), Nothing(), iter(range(99)).__next__, unfinished=unfinished or {})  # type: ignore[arg-type]
+    return {event.folder: event.settings for step in scanner.steps() for event in step if isinstance(event, FolderSeen)}
+
+
+def test_the_scan_says_what_the_winner_says(tmp_path: Path) -> None:
+    for name, text in (("game/a.txt", ""), ("shared/.aptui.yaml", "builders: {shared: {}}"), ("game/One/.aptui.yaml", "")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    strange = os.fsdecode(b"shared/\xff")
+    (tmp_path / strange).mkdir()
+    (tmp_path / strange / ".aptui.yaml").write_text("builders: {strange: {}}")
+
+    found = seen(tmp_path)
+
+    assert json.loads(found[""] or "")["builders"].keys() == {"shared"}
+    assert json.loads(found["one"] or "")["file"] == "One/.aptui.yaml"
+    assert json.loads(found["\U0010ffff"] or "")["builders"].keys() == {"strange"}
+    (tmp_path / "game/.aptui.yaml").write_text("builders: {game: {}}")
+    assert json.loads(seen(tmp_path)[""] or "")["builders"].keys() == {"game"}
+
+
+def test_what_somebody_is_writing_just_now_is_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "game").mkdir()
+    (tmp_path / "game/.aptui.yaml").write_text("half a fi")
+
+    assert seen(tmp_path, unfinished={".aptui.yaml": None}) == {"": None}
+
+
+# ------------------------------------------------------------------------------------------------- an engine that stays up
+
+
+def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = Project(tmp_path / "project", SETTINGS)
+    for name in ("a.up", "one/b.up", "one/deep/c.up"):
+        project.write(f"assets/{name}", name)
+    engine = Engine(config.load(project.root, workers=1))
+    engine.open()
+    engine.start_scan()
+    engine.run_until_idle()
+    ran = engine.pipeline.counts["run"]
+
+    project.write("assets/one/.aptui.yaml", "builders: {mark: {params: {mark: '?'}}}")
+    engine.look_at("one")
+    engine.run_until_idle()
+    texts, rests = project.texts(), engine.archive.settings()
+    project.delete("assets/one/.aptui.yaml")
+    engine.look_at("one")
+    engine.run_until_idle()
+    engine.settle()
+    gone = engine.archive.settings()
+    engine.close()
+
+    assert ({folder: json.loads(text)["file"] for folder, text in rests.items()}, gone) == ({"one": "one/.aptui.yaml"}, {})
+    assert texts == {"a.out": "a.up.", "one/b.out": "one/b.up?", "one/deep/c.out": "one/deep/c.up?"}
+    assert project.texts() == {"a.out": "a.up.", "one/b.out": "one/b.up.", "one/deep/c.out": "one/deep/c.up."}
+    assert (ran, engine.pipeline.counts["run"]) == (3, 7)
+    project.check_rest()
+    assert project.engine_run().runs == {}
+
+
+def test_an_analysis_is_told_what_is_adjusted(tmp_path: Path) -> None:
+    from aptui.core.model import Builder, BuilderKind, Platform
+    from aptui.engine.runner_process import analyse
+    from aptui.sdk import CreateJobsRequest, CreateJobsResponse, Result
+
+    heard: list[CreateJobsRequest] = []
+
+    class Listener:
+        def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+            heard.append(request)
+            return CreateJobsResponse(Result.SUCCESS)
+
+    builder = Builder(bytes(16), "b", BuilderKind.PYTHON, params='{"a":1,"b":1}', platform_params=(("server", '{"b":2}'),))
+    order = '{"params":{"a":3},"platforms":{"linux":{"c":4},"server":{"b":5}}}'
+    (tmp_path / "x").write_text("")
+
+    analyse(
+        AnalyseOrder(1, "b", str(tmp_path), "x", bytes(16), ("linux", "server"), 1.0, order),
+        builder,
+        {"linux": Platform("linux"), "server": Platform("server")},
+        lambda _builder: Listener(),
+    )
+
+    assert heard[0].params_for("linux") == {"a": 3, "b": 1, "c": 4}
+    assert heard[0].params_for("server") == {"a": 3, "b": 5}

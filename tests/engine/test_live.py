@@ -1,0 +1,443 @@
+"""The engine that stays up, over real folders: what it sees, when it starts, what it holds back, how it survives trouble."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from live_project import LiveProject
+
+from aptui.core.errors import BusyError, HostError
+from aptui.core.health import WatchMode
+from aptui.engine import loop, scanner, watching
+from aptui.engine.live import Live
+from aptui.link import port
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("assets/a.txt", "a")
+    return project
+
+
+# ------------------------------------------------------------------------------------------------------------------- seeing
+
+
+def test_a_save_is_a_product_after_one_run(project: LiveProject) -> None:
+    with project.running():
+        project.forget()
+        project.write("assets/a.txt", "changed")
+        project.until_product("linux/a.txt", "changed")
+
+        assert project.runs == Counter({"a.txt:data": 1})
+
+
+def test_new_renamed_and_deleted_files_are_followed(project: LiveProject) -> None:
+    with project.running():
+        project.write("assets/new.txt", "new")
+        project.until_product("linux/new.txt", "new")
+        project.move("assets/new.txt", "assets/other.txt")
+        project.until_product("linux/other.txt", "new")
+        project.until_product("linux/new.txt", None)
+        project.delete("assets/other.txt")
+        project.until_product("linux/other.txt", None)
+
+
+def test_an_atomic_save_runs_once(project: LiveProject) -> None:
+    with project.running():
+        project.forget()
+        project.write("assets/a.txt~tmp", "atomic")
+        project.path("assets/a.txt~tmp").rename(project.path("assets/a.txt"))
+        project.until_product("linux/a.txt", "atomic")
+
+        assert project.runs == Counter({"a.txt:data": 1})
+
+
+def test_a_tree_that_is_moved_in_and_out_is_followed(project: LiveProject) -> None:
+    for number in range(20):
+        project.write(f"elsewhere/deep/er/{number}.txt", str(number))
+    with project.running():
+        project.move("elsewhere", "assets/tree")
+        project.until_product("linux/tree/deep/er/19.txt", "19")
+        assert len(list(project.cache.glob("linux/tree/deep/er/*.txt"))) == 20
+        project.move("assets/tree", "elsewhere")
+        project.until(lambda: not (project.cache / "linux/tree").exists())
+
+
+def test_five_hundred_files_dropped_in_at_once_are_all_seen(project: LiveProject) -> None:
+    with project.running():
+        for number in range(500):
+            project.write(f"assets/new/{number % 7}/{number % 3}/{number}.txt", str(number))
+        project.until(lambda: len(list(project.cache.glob("linux/new/*/*/*.txt"))) == 500)
+
+
+def test_a_file_that_was_a_folder_and_a_folder_that_was_a_file(project: LiveProject) -> None:
+    project.write("assets/x/y.txt", "below")
+    with project.running():
+        project.delete("assets/x")
+        project.write("assets/x.txt/z.txt", "deep")
+        project.until_product("linux/x.txt/z.txt", "deep")
+        project.delete("assets/x.txt")
+        project.write("assets/x.txt", "flat")
+        project.until_product("linux/x.txt", "flat")
+
+
+def test_a_name_that_is_no_text_does_not_end_the_watching(project: LiveProject) -> None:
+    with project.running():
+        project.write(b"assets/\xff.txt", "strange")
+        project.until(lambda: len(list(project.cache.glob("linux/*.txt"))) == 2)
+        project.write("assets/a.txt", "after")
+        project.until_product("linux/a.txt", "after")
+
+
+def test_what_changed_while_the_watcher_was_deaf_is_found_by_the_rescan(project: LiveProject) -> None:
+    with project.running() as live:
+        take, live.watching.take = live.watching.take, lambda _hint: None
+        assert live.watcher is not None
+        project.write("assets/a.txt", "unheard")
+        live.watching.rescan(retries=False)
+        project.until_product("linux/a.txt", "unheard")
+        live.watching.take = take
+
+
+def test_with_the_start_scan_skipped_only_later_changes_are_seen(project: LiveProject) -> None:
+    with project.running():
+        pass
+    project.write("assets/a.txt", "while nobody looked")
+    with project.running(skips_start_scan=True):
+        project.write("assets/b.txt", "b")
+        project.until_product("linux/b.txt", "b")
+
+
+def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
+    with project.running():
+        project.forget()
+        project.write("assets/.git/objects/ab/c.txt", "object")
+        project.write("assets/a.txt~", "backup")
+        project.write("assets/a.txt", "seen")
+        project.until_product("linux/a.txt", "seen")
+
+        assert project.runs == Counter({"a.txt:data": 1})
+        assert not (project.cache / "linux/.git").exists()
+
+
+def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_SECOND_LOOK_S", 0.3)
+    monkeypatch.setattr(scanner, "RACY_NS", 200_000_000)
+    monkeypatch.setattr(loop, "RACY_NS", 200_000_000)
+    with project.running() as live:
+        project.forget()
+        project.write("assets/a.txt", "fresh")
+        project.until_product("linux/a.txt", "fresh")
+        assert live.engine is not None
+        archive = live.engine.archive
+        project.until(lambda: project.is_idle and not archive.distrusted_folders())
+
+        assert project.runs == Counter({"a.txt:data": 1})
+
+
+# ------------------------------------------------------------------------------------------------------------ being written
+
+
+def test_a_file_that_is_held_open_for_writing_waits_until_it_is_closed(project: LiveProject) -> None:
+    with project.running() as live:
+        project.forget()
+        with project.path("assets/a.txt").open("wb", buffering=0) as file:
+            file.write(b"half")
+            project.until(lambda: live.watching.unfinished)
+            project.write("assets/b.txt", "b")
+            project.until(lambda: project.product("linux/b.txt") == b"b")
+            assert project.product("linux/a.txt") == b"a"
+            file.write(b" and half")
+        project.until_product("linux/a.txt", "half and half")
+
+        assert project.runs["a.txt:data"] == 1
+
+
+def test_a_save_that_ends_while_it_is_looked_at_is_one_save(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    with project.running() as live:
+        project.forget()
+        ended, waited = [], []
+        is_open, put_off = watching.is_open_for_writing, live.watching._put_off
+
+        def ends_before_the_lease(path: bytes | str) -> bool | None:
+            if not ended and os.fsdecode(path).endswith("a.txt"):
+                ended.append(project.write("assets/a.txt", "whole"))
+            return is_open(path)
+
+        monkeypatch.setattr(watching, "is_open_for_writing", ends_before_the_lease)
+        monkeypatch.setattr(live.watching, "_put_off", lambda *words: (waited.append(words), put_off(*words)))
+        project.write("assets/a.txt", "ha")
+        project.until_product("linux/a.txt", "whole")
+
+        assert ended
+        assert not waited
+
+
+def test_a_file_that_keeps_changing_settles_first(project: LiveProject) -> None:
+    with project.running():
+        project.forget()
+        text = ""
+        for number in range(12):
+            text += f"{number} "
+            project.write("assets/a.txt", text)
+            for _turn in range(3):
+                project.live.turns.append(lambda now: now + 0.005)
+                project.live.turn()
+                project.live.turns.pop()
+        project.until_product("linux/a.txt", text)
+
+        assert project.runs["a.txt:data"] <= 2
+
+
+def test_a_run_whose_source_is_being_written_again_is_not_committed(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    with project.running() as live:
+        answers = [True]
+        monkeypatch.setattr(live.watching, "is_being_written", lambda _path: bool(answers and answers.pop()))
+        project.forget()
+        project.write("assets/a.txt", "once more")
+        project.until_product("linux/a.txt", "once more")
+
+        assert not answers
+        assert project.runs == Counter({"a.txt:data": 1})
+
+
+# -------------------------------------------------------------------------------------------------------------------- holds
+
+
+def test_changes_under_the_lock_of_a_version_control_are_one_batch_after_it(project: LiveProject) -> None:
+    (project.root / ".git").mkdir()
+    with project.running() as live:
+        project.forget()
+        lock = project.write(".git/index.lock", "")
+        for number in range(10):
+            project.write(f"assets/{number}.txt", str(number))
+        project.write("assets/a.txt", "first version")
+        project.until(lambda: live.watching.holds == (str(lock),))
+        project.until(lambda: live.health.holds)
+        assert not project.runs
+        project.write("assets/a.txt", "second version")
+        project.delete(".git/index.lock")
+        project.until_product("linux/a.txt", "second version")
+        project.until_product("linux/9.txt", "9")
+
+        assert project.runs == Counter({"a.txt:data": 1, **{f"{number}.txt:data": 1 for number in range(10)}})
+        assert not live.health.holds
+
+
+def test_a_hold_gathers_changes_until_its_client_leaves(project: LiveProject) -> None:
+    with project.running() as live:
+        project.forget()
+        assert project.ask(port.Hold("make world"), client=7).answered == {}
+        project.write("assets/a.txt", "held")
+        project.until(lambda: live.watching._paths)
+        assert live.health.holds == ("make world",)
+        assert not project.runs
+        project.desk.left(7)
+        project.until_product("linux/a.txt", "held")
+
+        assert project.runs == Counter({"a.txt:data": 1})
+
+
+# ----------------------------------------------------------------------------------------------------------------- products
+
+
+def test_a_product_deleted_by_hand_comes_back(project: LiveProject) -> None:
+    project.write("assets/deep/b.txt", "b")
+    with project.running():
+        project.forget()
+        (project.cache / "linux/a.txt").unlink()
+        project.until_product("linux/a.txt", "a")
+        shutil.rmtree(project.cache / "linux/deep")
+        project.until_product("linux/deep/b.txt", "b")
+
+        assert project.runs == Counter({"a.txt:data": 1, "deep/b.txt:data": 1})
+
+
+def test_products_that_the_engine_deletes_itself_stay_gone(project: LiveProject) -> None:
+    project.write("assets/b.txt", "b")
+    with project.running():
+        project.forget()
+        project.delete("assets/b.txt")
+        project.until_product("linux/b.txt", None)
+        project.settle()
+
+        assert not [run for run in project.runs if run.startswith("b.txt")]
+
+
+# ------------------------------------------------------------------------------------------------------------ configuration
+
+
+def test_a_changed_configuration_is_taken_over_and_only_what_it_touches_runs(project: LiveProject) -> None:
+    project.write("assets/b.dat", "b")
+    with project.running():
+        project.forget()
+        project.config(SETTINGS.replace("]}]", "]}, {name: more, copy: ['*.dat']}]"))
+        project.until_product("linux/b.dat", "b")
+
+        assert project.runs == Counter({"b.dat:more": 1})
+        assert any("taken over" in text for text in project.said)
+
+
+def test_a_changed_configuration_is_no_reason_to_try_failed_jobs_again(project: LiveProject) -> None:
+    settings = SETTINGS.replace("]}]", "]}, {name: bad, patterns: ['*.bad'], command: 'false'}%s]")
+    project.write("assets/b.bad", "b")
+    project.write("assets/b.dat", "b")
+    project.config(settings % "")
+    with project.running():
+        project.forget()
+        project.config(settings % ", {name: more, copy: ['*.dat']}")
+        project.until_product("linux/b.dat", "b")
+
+        assert project.runs == Counter({"b.dat:more": 1})
+
+
+def test_a_broken_configuration_keeps_the_old_one_and_says_where(project: LiveProject) -> None:
+    with project.running() as live:
+        project.config(SETTINGS + "builder: []\n")
+        project.until(lambda: live.health.configuration)
+        assert "aptui.yaml:4" in live.health.configuration
+        project.write("assets/a.txt", "still")
+        project.until_product("linux/a.txt", "still")
+        project.config(SETTINGS)
+        project.until(lambda: not live.health.configuration)
+
+
+def test_an_edited_project_builder_runs_its_jobs_again_and_no_others(project: LiveProject) -> None:
+    source = """
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+class Words:
+    name = "words"
+    version = "1"
+    patterns = ("*.words",)
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("words", platform.id) for platform in request.platforms])
+    def process_job(self, request):
+        with open(request.product_path("w.out"), "wb") as file:
+            file.write(request.read_source() + b"%s")
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct("w.out")])
+"""
+    project.write("builders/words.py", source % "1")
+    project.write("assets/w.words", "w")
+    with project.running():
+        project.until_product("linux/w.out", "w1")
+        project.forget()
+        project.write("builders/words.py", source % "22")
+        project.until_product("linux/w.out", "w22")
+
+        assert {run for run in project.runs if not run.startswith("w.words:CreateJobs")} == {"w.words:words"}
+
+
+def test_a_cache_that_moved_in_the_configuration_is_refused(project: LiveProject) -> None:
+    with project.running() as live:
+        project.config(SETTINGS + "cache: Elsewhere\n")
+        project.until(lambda: "restart the engine" in live.health.configuration)
+
+
+# ------------------------------------------------------------------------------------------------------------------ trouble
+
+
+def test_after_trouble_with_the_disk_the_engine_opens_again_by_itself(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aptui.engine import live as live_room
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        monkeypatch.setattr(live, "_retry_s", 0.05)
+        engine = live.engine
+        assert engine is not None
+        project.write("assets/a.txt", "when all is well again")
+        monkeypatch.setattr(engine, "turn", lambda _wait_s: (_ for _ in ()).throw(HostError("the disk is full")))
+        live.turn()
+        assert live.engine is None
+        project.until(lambda: live.health.disk.startswith("the disk is full"))
+        project.until_product("linux/a.txt", "when all is well again")
+        assert not live.health.disk
+
+
+def test_a_disk_that_runs_full_ends_the_work_until_there_is_room_again(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aptui.engine import cache as cache_room
+    from aptui.engine import live as live_room
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        live._retry_s = 0.05
+        with monkeypatch.context() as patch:
+            patch.setattr(cache_room, "RESERVE_BYTES", 1 << 62)
+            live.pause(True)
+            project.write("assets/a.txt", "when there is room")
+            project.until(lambda: "is full" in live.health.disk)
+            live.pause(False)
+        project.until_product("linux/a.txt", "when there is room")
+
+
+def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aptui.engine import live as live_room
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        live._retry_s = 0.05
+        monkeypatch.setattr(live.engine, "turn", lambda _wait_s: {}["no such key"])
+        live.turn()
+        project.until(lambda: "KeyError" in live.health.disk)
+        project.write("assets/a.txt", "after the bug")
+        project.until_product("linux/a.txt", "after the bug")
+
+
+def test_a_scan_folder_that_vanishes_takes_no_products_with_it(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aptui.engine import live as live_room
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        live._retry_s = 0.05
+        project.move("assets", "away")
+        project.until(lambda: any(root.mode is WatchMode.GONE for root in live.health.roots))
+        project.until(lambda: "is not there" in live.health.disk)
+        assert project.product("linux/a.txt") == b"a"
+        project.write("away/a.txt", "back")
+        project.move("away", "assets")
+        project.until_product("linux/a.txt", "back")
+
+
+def test_a_project_that_is_away_is_not_made_anew(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aptui.engine import live as live_room
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        live._retry_s = 0.05
+        away = project.root.rename(project.root.with_name("away"))
+        project.until(lambda: "project folder" in live.health.disk)
+        assert not project.root.exists()
+        (away / "assets/a.txt").write_text("back")
+        away.rename(project.root)
+        project.until_product("linux/a.txt", "back")
+
+
+def test_the_cache_is_held_by_one_engine(project: LiveProject) -> None:
+    with project.running():
+        second = Live(project.load(), project.load)
+        with pytest.raises(BusyError, match=str(os.getpid())):
+            second.open()
+
+
+def test_a_second_start_finds_everything_trusted(project: LiveProject) -> None:
+    with project.running():
+        project.write("assets/b.txt", "b")
+        project.until_product("linux/b.txt", "b")
+    project.forget()
+    with project.running():
+        assert not project.runs

@@ -1,0 +1,58 @@
+"""What the engine tells: progress with its timers and estimate, sentences once."""
+
+from __future__ import annotations
+
+from aptui.core.messages import Notice, Progress, Said
+from aptui.engine.news import News
+
+
+def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bool = False) -> Progress:
+    return Progress(1, 0, 0, 0, waiting, running, done, 0, is_scanning)
+
+
+def told(*steps: tuple[float, Progress]) -> list[Progress]:
+    heard: list[Notice] = []
+    news = News([heard.append])
+    for now, step in steps:
+        news.tell_progress(step, now)
+    return [notice for notice in heard if isinstance(notice, Progress)]
+
+
+def test_timers_run_while_their_work_does_and_begin_anew_with_new_work() -> None:
+    first = told((100.0, counts(is_scanning=True)), (100.5, counts(is_scanning=True, running=1)), (101.0, counts(running=1)))[-1]
+    second = told((100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1)), (200.0, counts(running=1)))[-1]
+
+    assert (first.scan_ms, first.processing_ms) == (500, 1000)
+    assert second.processing_ms <= 1000
+
+
+def test_the_estimate_is_what_is_left_at_the_rate_of_the_last_seconds() -> None:
+    last = told(
+        (100.0, counts(waiting=100, running=2)),
+        (101.0, counts(waiting=90, running=2, done=10)),
+        (102.0, counts(waiting=78, running=2, done=20)),
+    )[-1]
+
+    assert last.eta_ms == 8000
+
+
+def test_nobody_can_say_while_the_scan_is_under_way_or_nothing_has_ended() -> None:
+    scanning = told((100.0, counts(waiting=1, is_scanning=True)), (102.0, counts(waiting=1, done=5, is_scanning=True)))[-1]
+    stuck = told((100.0, counts(waiting=5)), (103.0, counts(waiting=5)))[-1]
+
+    assert (scanning.eta_ms, stuck.eta_ms) == (-1, -1)
+
+
+def test_an_idle_engine_that_stays_idle_says_nothing() -> None:
+    idle = counts(done=3)
+
+    assert len(told((100.0, idle), (101.0, idle), (102.0, idle))) == 1
+
+
+def test_a_sentence_is_said_once() -> None:
+    heard: list[Notice] = []
+    news = News([heard.append])
+    news.say_once("a link leads nowhere")
+    news.say_once("a link leads nowhere")
+
+    assert [notice.text for notice in heard if isinstance(notice, Said)] == ["a link leads nowhere"]

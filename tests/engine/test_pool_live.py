@@ -1,0 +1,502 @@
+"""The pool of an engine that lives for days: memory, critical jobs, new configurations, rest, what people see and do, sudden death."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pool_harness import Harness, command_builder, python_builder
+
+from aptui.core.messages import HashOrder, Outcome
+from aptui.engine import pool_slots
+from aptui.engine import runner_processes as processes
+from aptui.engine.pool import Settings
+from aptui.engine.pool_member import mark_prefix
+from aptui.engine.pool_memory import Memory
+
+MIB = 1 << 20
+GOOD, GATED = python_builder("Good", "good"), python_builder("Gated", "gated")
+
+
+@pytest.fixture
+def harness(tmp_path):
+    made = []
+
+    def make(*builders, **more):
+        made.append(Harness(tmp_path, builders, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class Clock:
+    """The real clock, and what a test adds to it."""
+
+    def __init__(self):
+        self.added_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.added_s
+
+
+def budget(megabytes: int, **learned: int) -> Memory:
+    return Memory(megabytes * MIB, time.monotonic, {name: count * MIB for name, count in learned.items()})
+
+
+def begin(pool: Harness, *rels: str, builder: str = "gated", **more) -> list:
+    """Send gated jobs, one to a message, and return their orders."""
+    orders = [pool.process_order(builder, rel, **more) for rel in rels]
+    for order in orders:
+        pool.pool.send([order])
+    return orders
+
+
+def has_begun(pool: Harness, rel: str) -> bool:
+    return (pool.root / f"{rel}.at").exists()
+
+
+def until_seen(pool: Harness, condition: Callable[[], bool]) -> None:
+    """Wait for what wakes nobody: look often."""
+    deadline = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < deadline
+        pool.turn(0.005)
+
+
+def until_begun(pool: Harness, *rels: str) -> None:
+    until_seen(pool, lambda: all(has_begun(pool, rel) for rel in rels))
+
+
+def let_go(pool: Harness, *rels: str) -> None:
+    for rel in rels:
+        (pool.root / f"{rel}.go").touch()
+
+
+def outcomes(pool: Harness, orders) -> list[Outcome]:
+    pool.until(lambda: all(order.run_key in pool.results for order in orders))
+    return [pool.results[order.run_key].outcome for order in orders]
+
+
+# ------------------------------------------------------------------------------------------------------------------ memory
+
+
+def test_a_job_that_does_not_fit_waits_and_smaller_ones_pass_it(harness):
+    pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
+    first, second = begin(pool, "a.txt", "b.txt")
+    until_begun(pool, "a.txt")
+
+    (small,) = pool.run(pool.process_order("good"))
+
+    assert small.outcome == Outcome.SUCCEEDED
+    assert not has_begun(pool, "b.txt")
+    assert pool.pool.free == 1
+    assert pool.pool.next_deadline() is not None
+    let_go(pool, "a.txt", "b.txt")
+    assert outcomes(pool, [first, second]) == [Outcome.SUCCEEDED] * 2
+
+
+def test_who_does_not_fit_is_not_passed_for_ever(harness, monkeypatch):
+    monkeypatch.setattr(pool_slots, "PATIENT_PASSES", 2)
+    pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
+    first, second = begin(pool, "a.txt", "b.txt")
+    goods = [pool.process_order("good", f"g{number}.txt") for number in range(4)]
+    for order in goods:
+        pool.pool.send([order])
+    pool.until(lambda: len(pool.results) == 2)
+
+    assert len(pool.pool._waiting) == 3
+    until_begun(pool, "a.txt")
+    assert [order.run_key in pool.results for order in goods] == [True, True, False, False]
+    let_go(pool, "a.txt", "b.txt")
+    assert outcomes(pool, [first, second, *goods]) == [Outcome.SUCCEEDED] * 6
+
+
+def test_copies_and_hashes_need_no_memory(harness):
+    pool = harness(GATED, memory=budget(1, gated=60))
+    begin(pool, "a.txt", "b.txt")
+
+    pool.pool.send_hash(HashOrder(1, (str(pool.root / "a.txt"),)))
+    (copy,) = pool.run(pool.copy_order("a.txt"))
+
+    assert copy.outcome == Outcome.SUCCEEDED
+    let_go(pool, "a.txt", "b.txt")
+    pool.until(lambda: pool.pool.is_idle)
+    assert len(pool.hashes) == 1
+
+
+def test_a_job_larger_than_everything_runs_alone(harness):
+    pool = harness(GOOD, memory=budget(1, good=60))
+
+    results = pool.run(*(pool.process_order("good", f"{number}.txt") for number in range(3)))
+
+    assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 3
+
+
+def test_jobs_are_not_asked_for_without_end_while_they_do_not_fit(harness):
+    pool = harness(GATED, memory=budget(100, gated=60))
+    begin(pool, *(f"{number}.txt" for number in range(9)))
+
+    assert pool.pool.free == 0
+
+
+def test_what_a_run_takes_is_learnt_for_each_builder_and_handed_on(harness):
+    pool = harness(GOOD, python_builder("Hungry", "hungry"), python_builder("HungryChild", "child"), size=1)
+
+    hungry, good, child = pool.run(*(pool.process_order(name) for name in ("hungry", "good", "child")))
+
+    assert hungry.peak_rss_bytes > 120 * MIB
+    assert good.peak_rss_bytes < hungry.peak_rss_bytes - 60 * MIB
+    assert child.peak_rss_bytes > 120 * MIB
+    learned = pool.pool.learned_memory()
+    assert learned == {"hungry": hungry.peak_rss_bytes, "good": good.peak_rss_bytes, "child": child.peak_rss_bytes}
+    pool.close()
+    assert harness(learned_memory=learned).pool.learned_memory() == learned
+
+
+# --------------------------------------------------------------------------------------------------------- out of memory
+
+
+def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
+    pool = harness(GOOD, GATED, python_builder("KilledOnce", "killed"), size=3)
+    (first,) = pool.run(pool.process_order("killed", "k.txt"))
+    assert (first.outcome, first.error) == (Outcome.LOST, "killed by SIGKILL: likely out of memory")
+    before, beside, after = (pool.process_order("gated", f"{name}.txt") for name in ("before", "beside", "after"))
+
+    pool.pool.send([before])
+    until_begun(pool, "before.txt")
+    again = pool.process_order("killed", "k.txt")
+    pool.pool.send([pool.process_order("good"), again])
+    pool.pool.send([beside])
+    until_begun(pool, "beside.txt")
+    assert pool.pool._waiting.held_count == 1
+    let_go(pool, "before.txt", "beside.txt")
+    assert outcomes(pool, [before, beside, again]) == [Outcome.SUCCEEDED] * 3
+
+    pool.pool.send([after])  # and now it is one among others again
+    until_begun(pool, "after.txt")
+    (third,) = pool.run(pool.process_order("killed", "k.txt"))
+    assert third.outcome == Outcome.SUCCEEDED
+    let_go(pool, "after.txt")
+    assert outcomes(pool, [after]) == [Outcome.SUCCEEDED]
+
+
+def test_nothing_starts_beside_a_job_that_runs_alone(harness):
+    pool = harness(GOOD, GATED, size=3)
+    pool.pool._deaths.isolate(("gated", str(pool.root), "alone.txt", "linux", "gated"))
+    (alone,) = begin(pool, "alone.txt")
+    good = pool.process_order("good")
+    pool.pool.send([good])
+    until_begun(pool, "alone.txt")
+
+    assert (pool.pool._waiting.held_count, len(pool.pool.worker_pids)) == (1, 1)
+    let_go(pool, "alone.txt")
+    assert outcomes(pool, [alone, good]) == [Outcome.SUCCEEDED] * 2
+
+
+def test_a_command_that_was_killed_gets_another_try(harness):
+    pool = harness(command_builder("c", "kill -9 $$"))
+
+    results = [pool.run(pool.process_order("c", "k.txt"))[0] for _ in range(2)]
+
+    assert [result.outcome for result in results] == [Outcome.LOST, Outcome.FAILED]
+    assert {result.error for result in results} == {"command killed by SIGKILL: likely out of memory"}
+
+
+def test_a_builder_is_broken_only_when_its_jobs_die_alone_too(harness):
+    pool = harness(python_builder("KillsGroup", "kills"), size=1)
+    rels = [f"{number}.txt" for number in range(3)]
+
+    for rel in rels:
+        pool.run(pool.process_order("kills", rel))
+    assert pool.pool.broken_builders() == {}
+    for rel in rels:
+        pool.run(pool.process_order("kills", rel))
+    assert list(pool.pool.broken_builders()) == ["kills"]
+
+
+# --------------------------------------------------------------------------------------------------------------- critical
+
+
+def test_a_critical_job_does_not_wait_for_a_long_one(harness):
+    pool = harness(GOOD, GATED, size=1)
+    (long,) = begin(pool, "long.txt")
+    until_begun(pool, "long.txt")
+    assert (pool.pool.free, pool.pool.free_for_critical) == (0, 1)
+    small = pool.process_order("good", "small.txt")
+    pool.pool.send([small])
+
+    (critical,) = pool.run(pool.process_order("good", is_critical=True))
+
+    assert critical.outcome == Outcome.SUCCEEDED
+    assert not {long.run_key, small.run_key} & pool.results.keys()
+    let_go(pool, "long.txt")
+    assert outcomes(pool, [long, small]) == [Outcome.SUCCEEDED] * 2
+    assert pool.pool.free == 1
+
+
+def test_a_critical_job_overtakes_what_came_with_it(harness):
+    pool = harness(GOOD, GATED, size=1)
+    blockers = [*begin(pool, "a.txt"), *begin(pool, "b.txt", is_critical=True)]
+    orders = [pool.process_order("good", f"{number}.txt", is_critical=number == 5) for number in range(6)]
+    pool.pool.send(orders)
+
+    let_go(pool, "a.txt", "b.txt")
+
+    assert outcomes(pool, [*blockers, *orders]) == [Outcome.SUCCEEDED] * 8
+    done = [key for key in pool.results if key in {order.run_key for order in orders}]
+    assert done[0] == orders[5].run_key
+
+
+# ---------------------------------------------------------------------------------------------------------------- people
+
+
+def test_people_see_what_each_worker_is_at(harness):
+    pool = harness(GOOD, GATED)
+    pool.pool.warm(2)
+    assert [(info.number, info.state, info.job) for info in pool.pool.workers()] == [(1, "starting", ""), (2, "starting", "")]
+    pool.run(pool.process_order("good"), pool.process_order("good"))
+    pool.until(lambda: all(info.state == "idle" for info in pool.pool.workers()))
+
+    (order,) = begin(pool, "dir/a.txt")
+    until_begun(pool, "dir/a.txt")
+
+    idle, working = sorted(pool.pool.workers(), key=lambda info: info.state)
+    assert (idle.job, idle.age_ms) == ("", 0)
+    assert (working.state, working.job) == ("working", "gated: dir/a.txt (linux, gated)")
+    assert working.age_ms >= 0
+    assert {idle.runs, working.runs} == {0, 2}
+    assert {idle.pid, working.pid} == set(pool.pool.worker_pids)
+    assert working.rss_bytes > MIB
+    pool.pool.restart_worker(working.number)
+    assert {info.state for info in pool.pool.workers() if info.number == working.number} == {"ending"}
+    let_go(pool, "dir/a.txt")
+    assert outcomes(pool, [order]) == [Outcome.SUCCEEDED]
+
+
+def test_a_worker_that_is_restarted_finishes_what_it_is_at(harness):
+    pool = harness(GOOD, GATED, size=1)
+    (order,) = begin(pool, "a.txt")
+    until_begun(pool, "a.txt")
+    pids = pool.pool.worker_pids
+
+    assert pool.pool.restart_worker(1)
+    let_go(pool, "a.txt")
+
+    assert outcomes(pool, [order]) == [Outcome.SUCCEEDED]
+    pool.until(lambda: not set(pids) & set(pool.pool.worker_pids))
+    assert not pool.pool.restart_worker(1)
+
+
+def test_a_worker_that_is_restarted_twice_loses_its_run_and_nobody_is_blamed(harness):
+    pool = harness(GOOD, GATED, size=1)
+    for number in (1, 2, 3):
+        (order,) = begin(pool, f"{number}.txt")
+        until_begun(pool, f"{number}.txt")
+        assert pool.pool.restart_worker(number)
+        assert pool.pool.restart_worker(number)
+        assert outcomes(pool, [order]) == [Outcome.LOST]
+        assert pool.results[order.run_key].error == "its worker was ended by hand"
+
+    assert pool.pool.broken_builders() == {}
+
+
+def test_workers_that_start_or_copy_can_be_restarted(harness):
+    pool = harness(GOOD, size=1)
+    order = pool.process_order("good")
+    pool.pool.send([order])
+
+    assert pool.pool.restart_worker(1)
+
+    assert outcomes(pool, [order]) == [Outcome.SUCCEEDED]
+    assert pool.pool.workers()[0].number == 2
+    assert pool.pool.fault == ""
+
+
+def test_workers_that_are_cancelled_while_they_start_are_no_failed_starts(harness):
+    pool = harness(GOOD, size=1)
+    for _ in range(3):
+        order = pool.process_order("good")
+        pool.pool.send([order])
+        pool.pool.kill([order.run_key])
+        assert outcomes(pool, [order]) == [Outcome.CANCELLED]
+
+    assert pool.pool.fault == ""
+    assert pool.run(pool.process_order("good"))[0].outcome == Outcome.SUCCEEDED
+
+
+# ---------------------------------------------------------------------------------------------------------- configuration
+
+
+def test_a_new_configuration_lets_runs_finish_and_returns_what_waits(harness):
+    pool = harness(GATED, size=1)
+    first, second = begin(pool, "a.txt", "b.txt")
+    until_begun(pool, "a.txt")
+
+    pool.pool.reconfigure([GOOD], ())
+    pool.pool.send_hash(HashOrder(1, (str(pool.root / "a.txt"),)))
+    let_go(pool, "a.txt")
+
+    assert outcomes(pool, [first, second]) == [Outcome.SUCCEEDED, Outcome.RETURNED]
+    assert pool.results[second.run_key].error == "the configuration changed"
+    (third,) = pool.run(pool.process_order("good"))
+    assert third.outcome == Outcome.SUCCEEDED
+
+
+def test_a_worker_that_was_just_starting_returns_its_orders_and_files_are_hashed_all_the_same(harness):
+    pool = harness(GATED)
+    (order,) = begin(pool, "a.txt")
+    pool.pool.send_hash(HashOrder(7, (str(pool.root / "a.txt"),)))
+
+    pool.pool.reconfigure([GOOD], ())
+
+    assert outcomes(pool, [order]) == [Outcome.RETURNED]
+    pool.until(lambda: pool.pool.is_idle)
+    assert [result.order for result in pool.hashes] == [7]
+    assert pool.pool.fault == ""
+
+
+def test_a_worker_of_the_former_configuration_does_not_pass_its_orders_on(harness):
+    pool = harness(GOOD, size=1, settings=Settings(recycle_runs=1))
+    pool.run(pool.process_order("good"))
+    orders = [pool.process_order("good", f"{number}.txt") for number in range(3)]
+    pool.until(lambda: not pool.pool.worker_pids)
+    pool.pool.send(orders)
+    pool.until(lambda: pool.pool.workers()[0].state == "working")
+
+    pool.pool.reconfigure([GOOD], ())
+
+    assert outcomes(pool, orders) == [Outcome.SUCCEEDED, Outcome.RETURNED, Outcome.RETURNED]
+
+
+def test_a_builder_whose_file_changed_is_imported_anew(harness, tmp_path):
+    file = tmp_path / "project_builder.py"
+
+    def write(word: str) -> None:
+        file.write_text(
+            "from aptui.sdk import *\n"
+            "class Own:\n"
+            "    def process_job(self, request):\n"
+            f"        return ProcessJobResponse(Result.FAILED, error={word!r})\n"
+        )
+
+    write("former")
+    own = replace(python_builder("Own", "own"), origin=f"file:{file}:Own")
+    pool = harness(own, size=1)
+    results = pool.run(pool.process_order("own"))
+    write("the later one")
+    pool.pool.reconfigure([own], ())
+    results += pool.run(pool.process_order("own"))
+
+    assert [result.error for result in results] == ["former", "the later one"]
+
+
+# ------------------------------------------------------------------------------------------------------------------- rest
+
+
+def test_workers_without_work_are_ended_all_but_one_and_that_one_later(harness):
+    clock = Clock()
+    pool = harness(GOOD, size=3, clock=clock)
+    pool.pool.warm(3)
+    pool.run(pool.process_order("good"))
+    pool.until(lambda: all(info.state == "idle" for info in pool.pool.workers()))
+    last = next(info.pid for info in pool.pool.workers() if info.runs)
+
+    due_s = pool.pool.next_deadline()
+    assert 290.0 < due_s - clock() <= 300.0
+    clock.added_s += 301.0
+    pool.until(lambda: len(pool.pool.worker_pids) == 1)
+    assert pool.pool.worker_pids == (last,)
+    assert 1400.0 < pool.pool.next_deadline() - clock() <= 1500.0
+    clock.added_s += 1500.0
+    pool.until(lambda: not pool.pool.worker_pids)
+
+    assert pool.pool.next_deadline() is None
+    assert pool.run(pool.process_order("good"))[0].outcome == Outcome.SUCCEEDED
+
+
+def test_a_worker_at_rest_sleeps_in_one_thread_and_is_nice(harness):
+    pool = harness(GOOD, size=1)
+    pool.run(pool.process_order("good"))
+    (pid,) = pool.pool.worker_pids
+
+    def state() -> str:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    until_seen(pool, lambda: state() == "S")
+    assert len(os.listdir(f"/proc/{pid}/task")) == 1
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+
+
+# ------------------------------------------------------------------------------------------------------------------ death
+
+ENGINE = """
+import sys
+from pathlib import Path
+from pool_harness import Harness, command_builder, python_builder
+pool = Harness(Path(sys.argv[1]), [command_builder("c", "setsid sleep 3600 & sleep 3600"), python_builder("Gated", "gated")], size=2)
+pool.pool.send([pool.process_order("c")])
+pool.pool.send([pool.process_order("gated", "g.txt")])
+print("at work", flush=True)
+while True:
+    pool.turn(60.0)
+"""
+
+
+def test_nothing_outlives_a_killed_engine(tmp_path):
+    engine = subprocess.Popen(
+        [sys.executable, "-c", ENGINE, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    prefix = f"APTUI_WORKER={engine.pid}-".encode()
+    assert engine.stdout.readline() == b"at work\n"
+    await_that(lambda: len(commands := [name for _, name in marked(prefix)]) >= 5 and commands.count("sleep") == 2, prefix)
+
+    engine.send_signal(signal.SIGKILL)
+    engine.wait()
+    engine.stdout.close()
+
+    await_that(lambda: not marked(prefix), prefix)
+    with contextlib.suppress(ChildProcessError):  # other tests made this process adopt orphans
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def test_the_warden_ends_with_an_engine_that_ends_in_good_order(harness):
+    pool = harness(GOOD, size=1)
+    pool.run(pool.process_order("good"))
+    warden = pool.pool._crew._warden.pid
+    assert processes._is_alive(warden)
+
+    pool.pool.close(1.0)
+
+    assert not processes._is_alive(warden)
+    assert not marked(mark_prefix().encode())
+
+
+def marked(prefix: bytes) -> list[tuple[int, str]]:
+    """Return the living processes with this in their environment."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and prefix in processes._read(f"/proc/{entry}/environ") and processes._is_alive(int(entry)):
+            found.append((int(entry), processes.command_name(int(entry))))
+    return found
+
+
+def await_that(condition, prefix: bytes) -> None:
+    deadline = time.monotonic() + 20.0
+    with selectors.DefaultSelector() as nothing:
+        while not condition():
+            assert time.monotonic() < deadline, marked(prefix)
+            nothing.select(0.01)

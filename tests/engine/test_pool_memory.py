@@ -1,0 +1,128 @@
+"""What builders are learnt to take, and what the machine has left, from made-up /proc files."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aptui.engine.pool_memory import FADE, GUESS_BYTES, SAMPLE_S, Memory, available_bytes, family_bytes, resident_bytes
+
+MIB = 1 << 20
+
+
+class Machine:
+    """A clock, what is left, what processes take."""
+
+    def __init__(self, left: int = 1000, taken: dict[int, int] | None = None):
+        self.now_s, self.left, self.taken, self.looks = 0.0, left, taken or {}, 0
+
+    def available(self) -> int:
+        self.looks += 1
+        return self.left
+
+    def memory(self, budget: int = 0, **learned: int) -> Memory:
+        return Memory(budget, lambda: self.now_s, learned, self.available, lambda pid: self.taken.get(pid, 0))
+
+
+def test_the_highest_peak_counts_and_fades():
+    memory = Machine().memory()
+
+    memory.learn("a", 3200)
+    assert memory.expected("a") == 3200
+    memory.learn("a", 0)
+    memory.learn("a", 1600)
+    assert memory.expected("a") == 3200 - 1600 // FADE
+    memory.learn("a", 5000)
+    assert memory.learned == {"a": 5000}
+
+
+def test_an_unknown_builder_is_guessed_and_a_limit_is_believed():
+    memory = Machine().memory(a=500)
+
+    assert memory.expected("b") == GUESS_BYTES
+    assert memory.expected("b", 10) == 10
+    assert memory.expected("a", 10_000) == 500
+
+
+@pytest.mark.parametrize(("left", "learned"), [(10_000, 1000), (700, 700), (100, 500)])
+def test_after_a_death_twice_as_much_is_expected_but_not_more_than_there_is(left, learned):
+    memory = Machine(left).memory(a=500)
+
+    memory.learn_death("a")
+
+    assert memory.learned["a"] == learned
+
+
+def test_a_given_budget_counts_alone():
+    machine = Machine(left=0)
+    memory = machine.memory(budget=100)
+
+    assert memory.fits(40, [(1, 60)])
+    assert not memory.fits(41, [(1, 60)])
+    assert machine.looks == 0
+
+
+def test_what_runs_have_taken_already_is_not_counted_twice():
+    machine = Machine(left=100, taken={1: 500, 2: 50})
+    memory = machine.memory()
+
+    assert memory.fits(40, [(1, 550), (2, 40)])
+    assert not memory.fits(51, [(1, 550), (2, 40)])
+
+
+def test_the_machine_is_looked_at_again_after_a_while_only():
+    machine = Machine(left=100)
+    memory = machine.memory()
+
+    assert not memory.fits(101, [])
+    machine.left = 200
+    assert not memory.fits(101, [])
+    machine.now_s += SAMPLE_S
+    assert memory.fits(101, [])
+    assert machine.looks == 2
+
+
+def write(folder, **files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("_", ".", 1)).write_text(text)
+
+
+def machine(tmp_path, available_kib=8 << 20, group="/user/job"):
+    write(tmp_path / "proc", meminfo=f"MemTotal: {16 << 20} kB\nMemAvailable: {available_kib} kB\n")
+    write(tmp_path / "proc/self", cgroup=f"4:memory:/old\n0::{group}\n")
+    return lambda: available_bytes(str(tmp_path / "proc"), str(tmp_path / "cgroup"))
+
+
+def test_what_is_available_keeps_a_reserve(tmp_path):
+    assert machine(tmp_path)() == (8 << 30) - (1 << 30)
+
+
+def test_the_reserve_of_a_small_machine_is_small(tmp_path):
+    left = machine(tmp_path)
+    write(tmp_path / "proc", meminfo=f"MemTotal: {512 << 10} kB\nMemAvailable: {400 << 10} kB\n")
+
+    assert left() == (400 - 64) * MIB
+
+
+def test_a_limit_of_our_cgroup_or_one_above_it_counts_and_cached_files_do_not(tmp_path):
+    left = machine(tmp_path)
+    write(tmp_path / "cgroup/user/job", memory_max="max\n", memory_current="5\n")
+    write(
+        tmp_path / "cgroup/user",
+        memory_max=f"{2 << 30}\n",
+        memory_current=f"{1536 * MIB}\n",
+        memory_stat=f"anon 5\ninactive_file {256 * MIB}\n",
+    )
+
+    assert left() == (512 + 256 - 128) * MIB
+
+
+def test_a_machine_that_says_nothing_sets_no_limit(tmp_path):
+    assert available_bytes(str(tmp_path), str(tmp_path)) > 1 << 39
+
+
+def test_processes_are_measured_with_their_children():
+    assert family_bytes(os.getpid()) >= resident_bytes(os.getpid()) > MIB
+    assert family_bytes(0) == 0

@@ -1,0 +1,84 @@
+"""Messages that wait for a worker: who goes first, who is passed and for how long."""
+
+from __future__ import annotations
+
+import pytest
+from pool_harness import PLATFORMS
+
+from aptui.core.messages import AnalyseOrder, CopyOrder, HashOrder, ProcessOrder
+from aptui.engine import wire
+from aptui.engine.pool_messages import Message, describe, identity_of, messages_of
+from aptui.engine.pool_slots import PATIENT_PASSES, PATIENT_S, Waiting
+
+
+def order(key: int, *, is_critical: bool = False, rel: str = "a.txt") -> ProcessOrder:
+    linux = PLATFORMS[0].id
+    return ProcessOrder(key, "b", "/r", rel, b"", linux, "k", "{}", "", 0, is_critical, (0, 0, 0, 0), b"", "/s", 1.0, 0)
+
+
+def message(key: int, **more) -> Message:
+    return Message(wire.Kind.PROCESS, [order(key, **more)])
+
+
+def keys(messages) -> list[list[int]]:
+    return [[one.run_key for one in part.orders] for part in messages]
+
+
+def test_critical_orders_travel_first_and_by_themselves():
+    parts = messages_of([order(1), order(2, is_critical=True), order(3), order(4, is_critical=True)])
+
+    assert keys(parts) == [[2, 4], [1, 3]]
+
+
+def test_orders_that_must_run_alone_travel_each_by_itself():
+    lonely = {identity_of(order(0, rel="x")): None, identity_of(order(0, rel="y")): None}
+
+    parts = messages_of([order(1), order(2, rel="x"), order(3), order(4, rel="y")], lonely)
+
+    assert keys(parts) == [[1, 3], [2], [4]]
+    assert [part.is_alone for part in parts] == [False, True, True]
+
+
+def test_critical_messages_wait_before_others():
+    waiting = Waiting()
+    for one in (message(1), message(2, is_critical=True), message(3), message(4, is_critical=True)):
+        waiting.add(one)
+    waiting.put_back(message(5))
+
+    assert keys(waiting) == [[2], [4], [5], [1], [3]]
+    assert keys(waiting.clear()) == [[2], [4], [5], [1], [3]]
+    assert len(waiting) == 0
+
+
+def test_only_jobs_pass_those_that_are_held():
+    waiting, held, free = Waiting(), message(1), message(2)
+    copies = Message(wire.Kind.COPY, [CopyOrder(3, "a", "b")])
+    for one in (held, free, copies):
+        waiting.add(one)
+    waiting.hold(held, 0.0)
+
+    waiting.take(copies)
+    assert held.passed == 0
+    waiting.take(free)
+    assert (held.passed, waiting.held_count, len(waiting)) == (1, 1, 1)
+    waiting.take(held)
+    assert (held.held_since_s, held.passed) == (None, 0)
+
+
+@pytest.mark.parametrize(("passes", "later_s", "is_enough"), [(0, 0.0, False), (PATIENT_PASSES, 0.0, True), (0, PATIENT_S, True)])
+def test_who_is_held_waits_only_so_long_for_others(passes, later_s, is_enough):
+    waiting, held = Waiting(), message(1)
+    waiting.add(held)
+    waiting.hold(held, 5.0)
+    held.passed = passes
+
+    assert waiting.hold(held, 5.0 + later_s) == is_enough
+
+
+def test_what_a_worker_is_at_reads_well():
+    analysis = AnalyseOrder(1, "images", "/r", "t/a.png", b"", ("linux",), 1.0)
+
+    assert describe(messages_of([analysis])[0]) == "images: t/a.png (analysis)"
+    assert describe(message(1)) == "b: a.txt (linux, k)"
+    assert describe(Message(wire.Kind.HASH, [], HashOrder(1, ("a",)))) == "reading 1 file"
+    assert describe(Message(wire.Kind.COPY, [CopyOrder(1, "a", "b")] * 2)) == "copying 2 files"

@@ -1,0 +1,633 @@
+"""The watcher, on real folders: what is told of saves, new trees, losses, roots that go and come back, and names that end a watch."""
+
+import os
+import signal
+import threading
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from watch_room import QUICK, Room, put, watching
+
+from aptui.core.health import WatchMode
+from aptui.engine import watcher_limits
+from aptui.engine.watcher import Root, Settings, Watcher
+from aptui.engine.watcher_limits import Limits, inotify_descriptors
+
+PLENTY = Limits(16384, 100_000, 128)
+
+
+@pytest.fixture
+def top(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/root"
+    os.mkdir(folder)
+    return folder
+
+
+def native(folder, tag="a", **more):
+    return Root(folder, tag, poll=False, **more)
+
+
+def test_watching_begins_with_the_word_that_all_has_to_be_looked_at(top):
+    with watching(native(top), is_settled=False) as room:
+        assert room.watcher.health()[0].mode in WatchMode
+        room.until(lambda: bool(room.hints))
+
+        assert room.hints[0].is_lost
+        assert room.hints[0].tag == "a"
+        assert room.until_mode(WatchMode.NATIVE).watches == 1
+
+
+def test_a_file_that_is_made_written_renamed_and_deleted_is_told_each_time(top):
+    with watching(native(top)) as room:
+        for act, path in [
+            (lambda: put(top + b"/a"), top + b"/a"),
+            (lambda: put(top + b"/a", b"more"), top + b"/a"),
+            (lambda: os.rename(top + b"/a", top + b"/b"), top + b"/b"),
+            (lambda: os.utime(top + b"/b", (1, 1)), top + b"/b"),
+            (lambda: os.unlink(top + b"/b"), top + b"/b"),
+        ]:
+            room.forget()
+            act()
+            room.until(lambda path=path: path in room.paths())
+
+        assert room.paths() == {top + b"/b"}
+
+
+def test_a_rename_tells_the_old_name_too(top):
+    put(top + b"/a")
+    with watching(native(top)) as room:
+        os.rename(top + b"/a", top + b"/A")
+        room.until(lambda: {top + b"/a", top + b"/A"} <= room.paths())
+
+        assert not room.trees()
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_a_file_saved_by_temporary_and_rename_is_told(top, is_synced):
+    put(top + b"/a")
+    with watching(native(top)) as room:
+        with open(top + b"/.a.tmp", "wb") as file:
+            file.write(b"new")
+            if is_synced:
+                os.fsync(file.fileno())
+        os.replace(top + b"/.a.tmp", top + b"/a")
+
+        room.until(lambda: top + b"/a" in room.paths())
+
+
+def test_a_file_saved_with_a_backup_is_told(top):
+    put(top + b"/a")
+    with watching(native(top)) as room:
+        os.rename(top + b"/a", top + b"/a~")
+        put(top + b"/a", b"new")
+        os.unlink(top + b"/a~")
+
+        room.until(lambda: {top + b"/a", top + b"/a~"} <= room.paths())
+
+
+def test_a_file_that_is_linked_into_place_is_told(top):
+    put(top + b"/../elsewhere")
+    with watching(native(top)) as room:
+        os.link(top + b"/../elsewhere", top + b"/a")
+
+        room.until(lambda: top + b"/a" in room.paths())
+
+
+def test_a_folder_that_appears_is_told_as_a_tree_at_once_and_again(top):
+    with watching(native(top)) as room:
+        os.mkdir(top + b"/new")
+        room.until(lambda: sum(top + b"/new" in hint.trees for hint in room.hints) >= 2)
+
+        assert room.trees() == {top + b"/new"}
+
+
+def test_a_tree_that_is_moved_in_is_told_as_one_tree(top):
+    put(top + b"/../other/deep/a")
+    with watching(native(top)) as room:
+        os.rename(top + b"/../other", top + b"/in")
+        room.until(lambda: sum(top + b"/in" in hint.trees for hint in room.hints) >= 2)
+
+        assert room.trees() == {top + b"/in"}
+
+
+def test_files_in_a_folder_that_was_moved_are_told_by_their_new_place(top):
+    put(top + b"/one/deep/a")
+    with watching(native(top)) as room:
+        os.rename(top + b"/one", top + b"/two")
+        room.until(lambda: sum(top + b"/two" in hint.trees for hint in room.hints) >= 2)
+        room.forget()
+        put(top + b"/two/deep/a", b"new")
+
+        room.until(lambda: top + b"/two/deep/a" in room.paths())
+
+
+def test_every_file_of_nested_trees_made_by_four_threads_is_covered(top):
+    written, lock = set(), threading.Lock()
+
+    def make(number):
+        for tree in range(number, 400, 4):
+            for name in range(5):
+                path = put(top + b"/%d/a/b/%d/%d" % (tree % 40, tree, name))
+                with lock:
+                    written.add(path)
+
+    with watching(native(top)) as room:
+        threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        room.until(lambda: not room.uncovered(written))
+        told = sum(len(hint.trees) for hint in room.hints)
+
+        assert len(written) == 2000
+        assert told < 4 * (40 * 3 + 400)  # folders that were made; loaded machines look a second time more often
+
+
+def test_a_hint_names_no_path_below_one_of_its_trees(top):
+    with watching(native(top)) as room:
+        for number in range(50):
+            put(top + b"/t%d/a/b/c" % number)
+        room.until(lambda: len(room.trees()) >= 50)
+
+        for hint in room.hints:
+            below = tuple(tree + b"/" for tree in hint.trees)
+            assert not below or not [path for path in hint.paths | hint.trees if path.startswith(below)]
+
+
+def test_what_lies_below_a_skip_is_not_told(top):
+    os.mkdir(top + b"/cache")
+    os.mkdir(top + b"/cached")
+    with watching(native(top, skips=(top + b"/cache",))) as room:
+        put(top + b"/cache/a")
+        put(top + b"/cached/a")
+        room.until(lambda: top + b"/cached/a" in room.paths())
+
+        assert room.paths() == {top + b"/cached/a"}
+
+
+def test_a_root_that_is_not_recursive_tells_direct_children_only(top):
+    os.mkdir(top + b"/deep")
+    with watching(native(top, is_recursive=False)) as room:
+        put(top + b"/deep/a")
+        put(top + b"/a")
+        room.until(lambda: top + b"/a" in room.paths())
+
+        assert top + b"/deep/a" not in room.paths()
+        assert room.watcher.health()[0].watches == 1
+
+
+def test_links_to_folders_are_not_followed_and_loops_do_no_harm(top):
+    put(top + b"/real/a")
+    put(top + b"/../outside/a")
+    os.symlink(top + b"/real", top + b"/link")
+    os.symlink(top, top + b"/real/loop")
+    os.symlink(top + b"/../outside", top + b"/out")
+    with watching(native(top)) as room:
+        put(top + b"/../outside/a", b"new")
+        put(top + b"/real/a", b"new")
+        room.until(lambda: top + b"/real/a" in room.paths())
+
+        assert room.paths() == {top + b"/real/a"}
+
+
+def test_a_folder_stays_watched_when_a_link_to_it_is_removed(top):
+    put(top + b"/real/a")
+    os.symlink(top + b"/real", top + b"/link")
+    with watching(native(top)) as room:
+        os.unlink(top + b"/link")
+        room.until(lambda: bool(room.losses()))
+        room.forget()
+        put(top + b"/real/a", b"new")
+
+        room.until(lambda: top + b"/real/a" in room.paths())
+
+
+def test_a_link_to_very_many_folders_outside_makes_the_root_polled(top, monkeypatch):
+    monkeypatch.setattr("aptui.engine.watcher_poll.FOREIGN_FOLDERS", 3)
+    for number in range(4):
+        os.makedirs(top + b"/../outside/%d" % number)
+    os.symlink(top + b"/../outside", top + b"/out")
+    with watching(native(top)) as room:
+        assert "'out'" in room.until_mode(WatchMode.POLLING).detail.replace(os.fsdecode(top) + "/", "")
+
+
+# Losses.
+
+
+def test_a_burst_as_long_as_a_quarter_of_the_queue_is_a_loss(top):
+    with watching(native(top), settings=replace(QUICK, limits=lambda: Limits(16, 1000, 128))) as room:
+        for number in range(40):
+            put(top + b"/%d" % number)
+
+        room.until(lambda: any("max_queued_events" in why for why in room.losses()))
+
+
+def test_the_same_burst_is_no_loss_where_the_queue_is_long(top):
+    with watching(native(top), settings=replace(QUICK, limits=lambda: PLENTY)) as room:
+        for number in range(40):
+            put(top + b"/%d" % number)
+        room.until(lambda: len(room.paths()) == 40)
+
+        assert not room.losses()
+
+
+def test_a_thread_that_turns_late_means_a_loss(top):
+    late = [0.0]
+    ticks = count()
+    with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
+        late[0] = 5.0
+
+        room.until(lambda: any("stood still" in why for why in room.losses()))
+
+
+def test_a_suspicion_is_a_loss_of_all_roots(top):
+    put(top + b"/one/a")
+    put(top + b"/two/a")
+    with watching(native(top + b"/one", "one"), native(top + b"/two", "two")) as room:
+        room.watcher.suspect("woken by SIGCONT")
+        room.until(lambda: len(room.losses()) == 2)
+
+        assert {hint.tag for hint in room.hints} == {"one", "two"}
+        assert set(room.losses()) == {"woken by SIGCONT"}
+
+
+def test_everything_is_looked_at_now_and_then(top):
+    with watching(native(top), settings=replace(QUICK, rescan_every_s=0.05)) as room:
+        room.until(lambda: len(room.losses()) >= 3)
+
+        assert "regular" in room.losses()[0]
+
+
+@pytest.mark.parametrize("name", [b"bad\xff", b"\xff\xfe"])
+def test_a_name_that_is_not_utf8_is_a_loss_and_watching_goes_on(top, name):
+    with watching(native(top)) as room:
+        put(top + b"/" + name)
+        room.until(lambda: bool(room.losses()))
+        room.until_mode(WatchMode.NATIVE)
+        room.forget()
+        put(top + b"/good")
+
+        room.until(lambda: room.is_covered(top + b"/good"))
+
+
+def test_a_root_whose_watch_keeps_ending_is_polled_and_finds_all(top):
+    settings = replace(QUICK, rescan_backoff_s=(0.01, 60.0), failures_before_polling=2)
+    with watching(native(top), settings=settings) as room:
+        for number in count():
+            put(top + b"/bad\xff", b"%d" % number)
+            threading.Event().wait(0.005)
+            if room.watcher.health()[0].mode == WatchMode.POLLING:
+                break
+        room.until(lambda: "polling began" in room.losses())
+        room.forget()
+        put(top + b"/worse\xff")
+        room.until(lambda: room.is_covered(top + b"/worse\xff"))
+
+        assert "decode" in room.watcher.health()[0].detail
+
+
+def test_a_folder_whose_name_is_not_utf8_makes_the_root_polled(top):
+    put(top + b"/b\xff/a")
+    with watching(native(top)) as room:
+        assert "not UTF-8" in room.until_mode(WatchMode.POLLING).detail
+        put(top + b"/b\xff/a", b"new")
+
+        room.until(lambda: room.paths() == {top + b"/b\xff"})
+
+
+def test_strange_names_are_told_as_they_are(top):
+    names = [b"line\nbreak", b"tab\t", b"\x1b[31m", "ä".encode(), "a\u0308".encode(), b" ", b"-rf", b"[@click=x]", b"\x7f" * 255]
+    with watching(native(top)) as room:
+        for name in names:
+            put(top + b"/" + name)
+        room.until(lambda: len(room.paths()) >= len(names))
+
+        assert room.paths() == {top + b"/" + name for name in names}
+
+
+# Roots that go and come back.
+
+
+def test_a_root_that_is_deleted_is_gone_and_is_watched_again_when_it_is_back(top):
+    with watching(native(top)) as room:
+        os.rmdir(top)
+        assert "not there" in room.until_mode(WatchMode.GONE).detail
+        room.forget()
+        os.mkdir(top)
+        room.until(lambda: bool(room.losses()))
+        room.until_mode(WatchMode.NATIVE)
+        room.forget()
+        put(top + b"/a")
+
+        room.until(lambda: top + b"/a" in room.paths())
+
+
+def test_a_root_that_is_replaced_is_watched_anew(top):
+    os.mkdir(top + b"2")
+    with watching(native(top)) as room:
+        os.rename(top + b"2", top)
+        room.until(lambda: bool(room.losses()))
+        room.until_mode(WatchMode.NATIVE)
+        room.forget()
+        put(top + b"/a")
+
+        room.until(lambda: top + b"/a" in room.paths())
+
+
+def test_a_root_that_is_not_there_at_the_start_is_gone_until_it_is(top):
+    with watching(native(top + b"/later"), is_settled=False) as room:
+        room.until_mode(WatchMode.GONE)
+        assert not room.hints
+        os.mkdir(top + b"/later")
+
+        room.until(lambda: bool(room.losses()))
+
+
+def test_new_roots_replace_the_old_ones_and_those_that_stay_keep_their_watch(top):
+    for name in (b"/one/a", b"/two/a", b"/three/a"):
+        put(top + name)
+    one, two, three = (native(top + b"/" + name, name.decode()) for name in (b"one", b"two", b"three"))
+    with watching(one, two) as room:
+        room.watcher.replace([two, three])
+        room.until(lambda: bool(room.losses()))
+        tags = {hint.tag for hint in room.hints}
+        room.forget()
+        for name in (b"/one/a", b"/two/a", b"/three/a"):
+            put(top + name, b"new")
+        room.until(lambda: len(room.paths()) >= 2)
+
+        assert tags == {"three"}
+        assert room.paths() == {top + b"/two/a", top + b"/three/a"}
+        assert [root.path for root in room.watcher.health()] == [os.fsdecode(two.path), os.fsdecode(three.path)]
+
+
+# Limits.
+
+
+def test_a_root_with_more_folders_than_watches_is_polled_and_says_what_is_needed(top):
+    for number in range(20):
+        os.mkdir(top + b"/%d" % number)
+    with watching(native(top), settings=replace(QUICK, limits=lambda: Limits(16384, 10, 128))) as room:
+        detail = room.until_mode(WatchMode.LIMITED).detail
+        put(top + b"/3/a")
+
+        room.until(lambda: top + b"/3" in room.paths())
+        assert "fs.inotify.max_user_watches is 10" in detail
+        assert "21" in detail
+
+
+def test_a_limit_that_is_reached_while_running_is_noticed(top):
+    settings = replace(QUICK, limits=lambda: Limits(16384, 10, 128), second_look_s=0.05, limits_check_every_s=0.05)
+    with watching(native(top), settings=settings) as room:
+        for number in range(20):
+            os.mkdir(top + b"/%d" % number)
+        room.until_mode(WatchMode.LIMITED)
+        room.until(lambda: bool(room.losses()))
+
+
+def test_watches_that_are_missing_are_set_anew(top):
+    lie = [0]
+    settings = replace(
+        QUICK, second_look_s=0.02, limits_check_every_s=0.05, watch_count=lambda fd: max(0, watcher_limits.watch_count(fd) - lie[0])
+    )
+    with watching(native(top), settings=settings) as room:
+        lie[0] = 1
+        os.mkdir(top + b"/new")
+        room.until(lambda: any("had no watch" in why for why in room.losses()))
+
+        room.until_mode(WatchMode.NATIVE)
+
+
+def test_a_root_is_watched_again_when_the_limit_is_raised(top):
+    limits = [Limits(16384, 0, 128)]
+    with watching(native(top), settings=replace(QUICK, limits=lambda: limits[0])) as room:
+        room.until_mode(WatchMode.LIMITED)
+        limits[0] = PLENTY
+
+        room.until_mode(WatchMode.NATIVE)
+
+
+def test_without_an_inotify_descriptor_the_root_is_polled(top, monkeypatch):
+    def refuse(*_arguments):
+        raise watcher.WatchfilesRustInternalError("Too many open files (os error 24)")
+
+    from aptui.engine import watcher
+
+    monkeypatch.setattr(watcher, "RustNotify", refuse)
+    with watching(native(top)) as room:
+        assert "max_user_instances" in room.until_mode(WatchMode.LIMITED).detail
+
+
+# Polling, mounts.
+
+
+def test_a_polled_root_tells_folders_that_differ_and_trees_that_appeared(top):
+    put(top + b"/old/a")
+    with watching(Root(top, "a", poll=True)) as room:
+        put(top + b"/old/a", b"longer")
+        room.until(lambda: room.paths() == {top + b"/old"})
+        put(top + b"/new/deep/a")
+        room.until(lambda: top + b"/new" in room.trees())
+        room.forget()
+        os.unlink(top + b"/old/a")
+        room.until(lambda: top + b"/old" in room.paths())
+
+        assert room.watcher.health()[0].mode == WatchMode.POLLING
+
+
+def test_a_polled_root_that_goes_and_comes_back_is_told(top):
+    with watching(Root(top, "a", poll=True)) as room:
+        os.rmdir(top)
+        room.until_mode(WatchMode.GONE)
+        room.forget()
+        os.mkdir(top)
+        room.until_mode(WatchMode.POLLING)
+
+        room.until(lambda: bool(room.losses()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "word"),
+    [
+        (b"nfs4", WatchMode.POLLING, "nfs4"),
+        (b"fuse.sshfs", WatchMode.POLLING, "fuse.sshfs"),
+        (b"ext4", WatchMode.NATIVE, ""),
+        (b"overlay", WatchMode.NATIVE, "overlay"),
+    ],
+)
+def test_the_file_system_decides_how_a_root_is_watched(top, kind, mode, word):
+    text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s rw - %s x rw\n" % (top, kind)
+    with watching(Root(top, "a"), settings=replace(QUICK, mountinfo=lambda: text)) as room:
+        assert word in room.until_mode(mode).detail
+        put(top + b"/a")
+
+        room.until(lambda: room.is_covered(top + b"/a"))
+
+
+def test_a_foreign_file_system_on_a_folder_below_is_polled_and_the_rest_is_not(top):
+    put(top + b"/share/a")
+    text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s/share rw - nfs4 x rw\n" % top
+    with watching(Root(top, "a"), settings=replace(QUICK, mountinfo=lambda: text), is_settled=False) as room:
+        room.until(lambda: "polling began" in room.losses())
+        put(top + b"/share/a", b"new")
+        room.until(lambda: top + b"/share" in room.paths())
+
+        assert "nfs4" in room.until_mode(WatchMode.NATIVE).detail
+
+
+def test_a_mount_that_appears_below_sets_the_watch_anew(top):
+    texts = [b"1 0 0:1 / / rw - ext4 /dev/x rw\n"]
+    with watching(Root(top, "a"), settings=replace(QUICK, mountinfo=lambda: texts[0])) as room:
+        texts[0] += b"2 1 0:2 / %s/share rw - tmpfs x rw\n" % top
+
+        room.until(lambda: any("mounted" in why for why in room.losses()))
+
+
+# The fence.
+
+
+def fenced(top):
+    os.makedirs(top + b"/../fence", exist_ok=True)
+    return os.path.realpath(top + b"/../fence")
+
+
+def mark(fence, name=b"1"):
+    path = put(fence + b"/" + name)
+    os.unlink(path)
+    return path
+
+
+def test_a_file_of_the_fence_has_passed_after_all_that_happened_before(top):
+    fence = fenced(top)
+    for name in (b"one", b"two", b"three"):
+        os.mkdir(top + b"/" + name)
+    roots = [native(top + b"/" + name, name.decode()) for name in (b"one", b"two", b"three")]
+    with watching(*roots, settings=replace(QUICK, fence=fence)) as room:
+        for lap in range(20):
+            written = [put(top + b"/%s/%d" % (name, lap)) for name in (b"one", b"two", b"three")]
+            path = mark(fence, b"%d" % lap)
+            room.until(lambda path=path: path in room.paths())
+            before = [hint.paths for hint in room.hints if hint.tag != "fence" or path in hint.paths]
+            passed = next(number for number, paths in enumerate(before) if path in paths)
+
+            assert set(written) <= set().union(*before[:passed])
+        assert sum(hint.tag == "fence" for hint in room.hints) == 20
+        assert [root.watches for root in room.watcher.health()] == [1, 1, 1]
+
+
+def test_a_file_of_the_fence_waits_for_the_second_look_at_new_folders(top):
+    fence = fenced(top)
+    with watching(native(top), settings=replace(QUICK, fence=fence)) as room:
+        os.mkdir(top + b"/new")
+        path = mark(fence)
+        room.until(lambda: path in room.paths())
+        room.watcher.close()
+
+        before = room.hints[: next(number for number, hint in enumerate(room.hints) if path in hint.paths)]
+        assert sum(top + b"/new" in hint.trees for hint in before) >= 2
+
+
+def test_a_fence_inside_a_root_is_no_path_of_that_root(top):
+    os.mkdir(top + b"/fence")
+    with watching(native(top, wants="deletions"), settings=replace(QUICK, fence=top + b"/fence")) as room:
+        path = mark(top + b"/fence")
+        room.until(lambda: path in room.paths())
+
+        assert {hint.tag for hint in room.hints} == {"fence"}
+
+
+# Deletions only.
+
+
+@pytest.mark.parametrize("poll", [False, True])
+def test_a_root_for_deletions_tells_only_what_is_no_more(top, poll):
+    for name in (b"/a", b"/b", b"/c"):
+        put(top + name)
+    with watching(Root(top, "cache", wants="deletions", poll=poll)) as room:
+        put(top + b"/new")
+        put(top + b"/tmp")
+        os.replace(top + b"/tmp", top + b"/a")
+        os.unlink(top + b"/b")
+        room.until(lambda: top + b"/b" in room.paths())
+
+        assert room.paths() <= {top + b"/b", top + b"/tmp"}
+        assert not room.trees()
+
+
+# The end, and what breaks.
+
+
+def test_close_leaves_no_thread_and_no_descriptor(top):
+    put(top + b"/one/a")
+    put(top + b"/two/a")
+    threads, inotify, descriptors = set(threading.enumerate()), inotify_descriptors(), set(os.listdir("/proc/self/fd"))
+    with watching(native(top + b"/one", "one"), Root(top + b"/two", "two", poll=True)) as room:
+        assert len(inotify_descriptors()) == len(inotify) + 1
+        room.watcher.close()
+        room.watcher.close()
+
+        assert set(threading.enumerate()) == threads
+        assert inotify_descriptors() == inotify
+        room.until(lambda: set(os.listdir("/proc/self/fd")) <= descriptors)
+
+
+def test_a_watcher_can_be_closed_before_it_was_started(top):
+    room = Room()
+    Watcher([native(top)], room.tell, room.tell_health).close()
+
+    assert not room.hints
+
+
+def test_a_watcher_that_is_closed_at_once_ends(top):
+    room = Room()
+    watcher = Watcher([native(top)], room.tell, room.tell_health, settings=Settings())
+    watcher.start()
+    watcher.close()
+
+    assert not [thread for thread in threading.enumerate() if thread.name in ("watch", "keep")]
+
+
+def test_a_listener_that_breaks_does_not_end_the_watching(top):
+    with watching(native(top)) as room:
+        real, failures = room.tell, []
+
+        def break_once(hint):
+            if not failures:
+                failures.append(hint)
+                raise RuntimeError("listener broke")
+            real(hint)
+
+        for watched in room.watcher._roots.watched:
+            watched.hints.tell = break_once
+        put(top + b"/a")
+        room.until(lambda: any("listener broke" in why for why in room.losses()))
+        room.forget()
+        put(top + b"/b")
+
+        room.until(lambda: room.is_covered(top + b"/b"))
+        assert any("listener broke" in root.detail for health in room.health for root in health)
+        room.until_mode(WatchMode.NATIVE)
+
+
+def test_changes_are_found_where_the_kernel_sends_no_signal(top, monkeypatch):
+    monkeypatch.setattr("aptui.engine.watcher._F_SETOWN_EX", -1)
+    with watching(native(top)) as room:
+        put(top + b"/a")
+
+        room.until(lambda: top + b"/a" in room.paths())
+
+
+def test_the_signal_meets_no_other_thread(top):
+    met = []
+    before = signal.signal(signal.SIGIO, lambda *_: met.append(1))
+    try:
+        with watching(native(top)) as room:
+            for number in range(20):
+                put(top + b"/%d" % number)
+            room.until(lambda: len(room.paths()) == 20)
+    finally:
+        signal.signal(signal.SIGIO, before)
+
+    assert not met

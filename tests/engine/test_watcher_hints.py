@@ -1,0 +1,166 @@
+"""When something is told again or later, under a clock of our own."""
+
+import itertools
+import os
+from dataclasses import replace
+
+import pytest
+from watch_room import put
+
+from aptui.engine.watcher_hints import Hint, Root, RootHints, Settings
+
+ADDED, MODIFIED, DELETED = 1, 2, 3
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def hints(tmp_path, clock, told):
+    root = Root(os.fsencode(tmp_path), "a")
+    return RootHints(root, Settings(clock=clock), told.append)
+
+
+def pass_time(clock, hints, seconds, step=0.05):
+    end = clock.now + seconds
+    while clock.now < end:
+        clock.now += step
+        hints.tell_due()
+
+
+def test_losses_are_told_at_growing_distances_and_never_forgotten(clock, hints, told):
+    moments = []
+    hints.tell = lambda hint: moments.append(clock.now)
+    for _ in range(1200):
+        clock.now += 0.05
+        hints.lose("again")
+    pass_time(clock, hints, 100)
+    distances = [later - earlier for earlier, later in itertools.pairwise(moments)]
+
+    assert 0.1 <= distances[0] < 0.3
+    assert all(later > 1.5 * earlier for earlier, later in itertools.pairwise(distances))
+    assert len(moments) < 12
+    assert moments[-1] > 1000 + 1200 * 0.05
+
+
+def test_distances_are_short_again_after_a_calm_time(clock, hints, told):
+    for _ in range(40):
+        clock.now += 0.05
+        hints.lose("again")
+    pass_time(clock, hints, 20)
+    told.clear()
+    hints.lose("one")
+    pass_time(clock, hints, 0.05)
+    hints.lose("two")
+    pass_time(clock, hints, 0.2)
+
+    assert [hint.why for hint in told] == ["one", "two"]
+
+
+def test_a_loss_that_is_held_back_can_be_told_at_once(clock, hints, told):
+    hints.lose("one")
+    hints.lose("two")
+    assert [hint.why for hint in told] == ["one"]
+    hints.tell_loss()
+
+    assert [hint.why for hint in told] == ["one", "two"]
+
+
+def test_everything_is_due_after_the_time_set_for_it_and_any_loss_counts(clock, hints, told):
+    pass_time(clock, hints, 400)
+    hints.lose("meanwhile")
+    pass_time(clock, hints, 590, step=1)
+    assert [hint.why for hint in told] == ["meanwhile"]
+    pass_time(clock, hints, 20)
+
+    assert len(told) == 2
+
+
+def test_a_new_folder_is_told_again_once_when_all_is_quiet(clock, hints, told, tmp_path):
+    new = os.fsencode(tmp_path) + b"/new"
+    os.mkdir(new)
+    hints.changed([(ADDED, os.fsdecode(new))])
+    pass_time(clock, hints, 60)
+
+    assert told == [Hint("a", frozenset(), frozenset({new}))] * 2
+    assert not hints.has_young()
+
+
+def test_a_new_folder_is_told_again_and_again_while_notifications_pour_in(clock, hints, told, tmp_path):
+    new = os.fsencode(tmp_path) + b"/new"
+    os.mkdir(new)
+    hints.changed([(ADDED, os.fsdecode(new))])
+    for _ in range(60):
+        hints.changed([(MODIFIED, os.fsdecode(tmp_path) + "/busy")])
+        pass_time(clock, hints, 0.05)
+    while_busy = sum(new in hint.trees for hint in told)
+    pass_time(clock, hints, 10)
+
+    assert 3 <= while_busy <= 5
+    assert sum(new in hint.trees for hint in told) == while_busy + 1
+
+
+def test_folders_that_appear_one_after_the_other_are_told_again_together(clock, hints, told, tmp_path):
+    for number in range(400):
+        new = os.fsencode(tmp_path) + b"/%d/%d" % (number % 10, number)
+        os.makedirs(new)
+        hints.changed([(ADDED, os.fsdecode(new))])
+        clock.now += 0.0002
+    first = len(told)
+    pass_time(clock, hints, 2)
+
+    assert len(told) - first <= 3
+
+
+def test_hints_name_nothing_twice(hints, told, tmp_path):
+    top = os.fsencode(tmp_path)
+    put(top + b"/t/deep/er/file")
+    put(top + b"/t2/file")
+    hints.changed([(ADDED, os.fsdecode(top + rel)) for rel in (b"/t", b"/t/deep", b"/t/deep/er", b"/t/deep/er/file", b"/t2/file")])
+
+    assert told == [Hint("a", frozenset({top + b"/t2/file"}), frozenset({top + b"/t"}))]
+
+
+def test_a_deletion_counts_only_if_nothing_is_there(clock, told, tmp_path):
+    top = os.fsencode(tmp_path)
+    root = Root(top, "a", wants="deletions", skips=(top + b"/.staging",))
+    hints = RootHints(root, Settings(clock=clock), told.append)
+    put(top + b"/there")
+    os.symlink(b"nowhere", top + b"/link")
+    names = ["there", "link", "gone", ".staging/gone"]
+    hints.changed([(DELETED, os.path.join(tmp_path, name)) for name in names] + [(ADDED, os.path.join(tmp_path, "new"))])
+
+    assert told == [Hint("a", frozenset({top + b"/gone"}))]
+
+
+def test_renames_of_products_cost_no_look_at_the_disk(clock, told, tmp_path, monkeypatch):
+    hints = RootHints(Root(os.fsencode(tmp_path), "a", wants="deletions"), Settings(clock=clock), told.append)
+    monkeypatch.setattr(os.path, "lexists", lambda path: pytest.fail("looked"))
+    monkeypatch.setattr(os, "lstat", lambda path: pytest.fail("looked"))
+    hints.changed([(ADDED, f"{tmp_path}/{number}") for number in range(100)])
+
+    assert not told
+
+
+def test_a_root_that_is_a_link_is_told_by_its_own_name(clock, told, tmp_path):
+    put(os.fsencode(tmp_path) + b"/real/a")
+    os.symlink(tmp_path / "real", tmp_path / "link")
+    root = Root(os.fsencode(tmp_path / "link"), "a")
+    hints = RootHints(root, replace(Settings(), clock=clock), told.append)
+    hints.changed([(MODIFIED, str(tmp_path / "link" / "a"))])
+
+    assert told == [Hint("a", frozenset({root.path + b"/a"}))]

@@ -1,0 +1,60 @@
+"""What is read from /proc: mounts as they are written there, and what this process holds."""
+
+import os
+
+import pytest
+
+from aptui.engine import watcher_limits as proc
+from aptui.engine.watcher_limits import Mount
+
+SAMPLE = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+30 27 0:40 / /home/me/my\040game/share rw,relatime shared:7 master:2 - nfs4 server:/x rw
+31 27 0:41 / /home/me/over rw - overlay overlay rw,lowerdir=/a - b,upperdir=/c
+32 31 0:42 / /home/me/over/tmp rw - tmpfs none rw
+33 27 0:43 / /home/me/over/tmp rw - fuse.sshfs me@host:/ rw
+broken line
+"""
+
+
+def test_mounts_are_read_with_their_names_unescaped():
+    assert Mount(b"/home/me/my game/share", "nfs4") in proc.mounts(SAMPLE)
+    assert len(proc.mounts(SAMPLE)) == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (b"/home/me/my game/share", "nfs4"),
+        (b"/home/me/my game/share/deep/er", "nfs4"),
+        (b"/home/me/my game/shared", "ext4"),
+        (b"/home/me/over/x", "overlay"),
+        (b"/home/me/over/tmp/x", "fuse.sshfs"),
+        (b"/", "ext4"),
+        (b"/procession", "ext4"),
+    ],
+)
+def test_a_path_lies_on_the_deepest_and_latest_mount(path, kind):
+    assert proc.kind_of(path, proc.mounts(SAMPLE)) == kind
+
+
+def test_without_mounts_nobody_knows_the_file_system():
+    assert not proc.kind_of(b"/x", proc.mounts(b""))
+
+
+def test_of_mounts_below_only_the_one_that_is_seen_counts():
+    assert proc.mounts_below(b"/home/me/over", proc.mounts(SAMPLE)) == [Mount(b"/home/me/over/tmp", "fuse.sshfs")]
+    assert len(proc.mounts_below(b"/", proc.mounts(SAMPLE))) == 4
+
+
+def test_this_process_has_limits_and_a_root_mount():
+    assert proc.limits().max_queued_events > 0
+    assert proc.kind_of(b"/", proc.mounts(proc.mountinfo()))
+
+
+def test_a_descriptor_that_is_none_of_inotify_holds_no_watches():
+    with open(os.devnull, "rb") as file:
+        assert proc.watch_count(file.fileno()) == 0
+        assert file.fileno() not in proc.inotify_descriptors()
+    assert proc.watch_count(-1) == 0
+    assert proc.queued_bytes(10**6) == 0

@@ -1,0 +1,122 @@
+"""Looking without the kernel's help: what two looks at a tree show, and what a survey counts."""
+
+import os
+
+import pytest
+from watch_room import put
+
+from aptui.engine.watcher_poll import Listings, survey
+
+
+def no():
+    return False
+
+
+@pytest.fixture
+def top(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/root"
+    put(folder + b"/one/a")
+    put(folder + b"/two/deep/a")
+    return folder
+
+
+def difference(listings):
+    found = listings.look(no)
+    return found.changed, found.appeared, found.gone
+
+
+def test_the_first_look_and_one_at_the_same_tree_show_nothing(top):
+    listings = Listings(top)
+
+    assert difference(listings) == (set(), set(), set())
+    assert difference(listings) == (set(), set(), set())
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda top: put(top + b"/one/a", b"longer"),
+        lambda top: put(top + b"/one/b"),
+        lambda top: os.unlink(top + b"/one/a"),
+        lambda top: os.rename(top + b"/one/a", top + b"/one/A"),
+        lambda top: os.utime(top + b"/one/a", ns=(1, 1)),
+        lambda top: os.chmod(top + b"/one/a", 0o600),
+        lambda top: os.symlink(b"nowhere", top + b"/one/link"),
+        lambda top: put(top + b"/one/b\xff"),
+    ],
+)
+def test_a_folder_whose_entries_differ_is_named(top, act):
+    listings = Listings(top)
+    listings.look(no)
+    act(top)
+
+    assert difference(listings) == ({top + b"/one"}, set(), set())
+
+
+def test_a_new_folder_is_named_with_the_one_that_it_is_in(top):
+    listings = Listings(top)
+    listings.look(no)
+    put(top + b"/three/a")
+
+    assert difference(listings) == ({top}, {top + b"/three"}, set())
+
+
+def test_a_folder_replaced_by_another_of_its_name_is_seen(top):
+    listings = Listings(top)
+    listings.look(no)
+    put(top + b"/two/other/a")
+    os.rename(top + b"/one", top + b"/../away")
+    os.rename(top + b"/two/other", top + b"/one")
+
+    changed, _appeared, _gone = difference(listings)
+    assert {top, top + b"/one"} <= changed
+
+
+def test_what_is_skipped_or_too_deep_is_not_looked_at(top):
+    skipping, shallow = Listings(top, skips=(top + b"/one",)), Listings(top, is_recursive=False)
+    skipping.look(no)
+    shallow.look(no)
+    put(top + b"/one/b")
+
+    assert difference(skipping) == difference(shallow) == (set(), set(), set())
+
+
+def test_names_that_are_gone_are_told_where_they_are_kept(top):
+    listings = Listings(top, keeps_names=True)
+    listings.look(no)
+    os.unlink(top + b"/one/a")
+    os.rename(top + b"/two", top + b"/../away")
+
+    _changed, _appeared, gone = difference(listings)
+    assert {top + b"/one/a", top + b"/two", top + b"/two/deep/a"} <= gone
+
+
+def test_a_top_that_is_gone_is_an_error_and_a_look_that_ends_early_shows_nothing(top):
+    listings = Listings(top)
+    listings.look(no)
+    put(top + b"/one/b")
+    assert not listings.look(lambda: True).changed
+    os.rename(top, top + b"2")
+
+    with pytest.raises(FileNotFoundError):
+        listings.look(no)
+
+
+def test_a_survey_counts_folders_and_what_links_lead_to(top):
+    put(top + b"/../outside/x/a")
+    os.symlink(top + b"/one", top + b"/link")
+    os.symlink(b"..", top + b"/two/loop")
+    os.symlink(top + b"/../outside", top + b"/out")
+    os.symlink(top + b"/one/a", top + b"/file")
+    found = survey(top, is_recursive=True, is_over=no)
+
+    assert found.links == {top + b"/link", top + b"/two/loop", top + b"/out"}
+    assert found.folders == 4 + 2
+    assert not found.escape
+    assert survey(top, is_recursive=False, is_over=no).folders == 1
+
+
+def test_a_survey_names_a_folder_that_is_not_utf8(top):
+    put(top + b"/\xff/deep/a")
+
+    assert survey(top, is_recursive=True, is_over=no).undecodable == top + b"/\xff"

@@ -1,0 +1,100 @@
+"""A watcher and what it told, for tests and drills: waits on conditions, and judges hints as the engine would."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+
+from aptui.core.health import WatchedRoot, WatchMode
+from aptui.engine.watcher import Hint, Root, Settings, Watcher
+
+DEADLINE_S = 10.0
+QUICK = Settings(beat_s=0.02, poll_interval_s=0.02, overlay_interval_s=0.05, root_check_every_s=0.03)
+
+
+class Room:
+    """What a watcher told."""
+
+    def __init__(self) -> None:
+        self.hints: list[Hint] = []
+        self.health: list[tuple[WatchedRoot, ...]] = []
+        self.watcher: Watcher
+        self._news = threading.Condition()
+
+    def tell(self, hint: Hint) -> None:
+        with self._news:
+            self.hints.append(hint)
+            self._news.notify_all()
+
+    def tell_health(self, health: tuple[WatchedRoot, ...]) -> None:
+        with self._news:
+            self.health.append(health)
+            self._news.notify_all()
+
+    def until(self, condition: Callable[[], bool], what: str = "", timeout_s: float = DEADLINE_S) -> None:
+        deadline = time.monotonic() + timeout_s
+        with self._news:
+            while not condition():
+                assert time.monotonic() < deadline, (
+                    f"{what or 'condition'} did not come; {self.hints[-5:]}; {self.watcher.health()}"
+                )
+                self._news.wait(0.02)
+
+    def until_mode(self, mode: WatchMode, at: int = 0) -> WatchedRoot:
+        self.until(lambda: self.watcher.health()[at].mode == mode, f"mode {mode}")
+        return self.watcher.health()[at]
+
+    def forget(self) -> None:
+        with self._news:
+            self.hints.clear()
+
+    def paths(self) -> set[bytes]:
+        return {path for hint in list(self.hints) for path in hint.paths}
+
+    def trees(self) -> set[bytes]:
+        return {tree for hint in list(self.hints) for tree in hint.trees}
+
+    def losses(self) -> list[str]:
+        return [hint.why for hint in list(self.hints) if hint.is_lost]
+
+    def is_covered(self, path: bytes) -> bool:
+        """Whether an engine that looks at all that was told meets `path`: itself, its folder, a tree above it, or everything."""
+        return not self.uncovered([path])
+
+    def uncovered(self, paths: Iterable[bytes]) -> list[bytes]:
+        if self.losses():
+            return []
+        told, trees = self.paths(), self.trees()
+        covered: dict[bytes, bool] = {b"": False}
+
+        def is_below(folder: bytes) -> bool:
+            if folder not in covered:
+                covered[folder] = folder in trees or is_below(folder.rpartition(b"/")[0])
+            return covered[folder]
+
+        return [path for path in paths if path not in told and path.rpartition(b"/")[0] not in told and not is_below(path)]
+
+
+@contextmanager
+def watching(*roots: Root, settings: Settings = QUICK, is_settled: bool = True, kind: type[Watcher] = Watcher):
+    """Give a room whose watcher watches `roots`; with `is_settled` all are watched, and the first hint of each is forgotten."""
+    room = Room()
+    room.watcher = kind(roots, room.tell, room.tell_health, settings=settings)
+    room.watcher.start()
+    try:
+        if is_settled:
+            room.until(lambda: len(room.losses()) >= len(roots), "the beginning of watching")
+            room.forget()
+        yield room
+    finally:
+        room.watcher.close()
+
+
+def put(path: bytes, text: bytes = b"x") -> bytes:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(text)
+    return path

@@ -1,0 +1,253 @@
+"""A server with an answerer of a few lines, turned by hand or by a thread; a bare socket to say anything to it; examples of every record."""
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import tempfile
+import threading
+import time
+import types
+import typing
+from enum import Enum
+from pathlib import Path
+
+from aptui.core import messages
+from aptui.core.errors import UserError
+from aptui.link.port import PROTOCOL, Connections, Disconnect, Hello, Ping, Rescan, Settle, Shutdown, Status, Subscribe
+from aptui.link.server import Limits, Server
+
+PATIENCE_S = 10.0
+NOTICES = typing.get_args(messages.Notice)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Desk:
+    """Answers what tests ask; `Settle` is answered when the test does it, `Rescan` is refused."""
+
+    def __init__(self) -> None:
+        self.server: Server
+        self.taken = []
+        self.gone = []
+
+    def take(self, request) -> None:
+        self.taken.append(request)
+        match request.verb:
+            case Hello():
+                request.answer(protocol=PROTOCOL, version="1.2.3", pid=os.getpid(), epoch=7, project="/p", cache="/c", started_ms=5)
+            case Subscribe(wants_all=wants_all):
+                self.server.subscribe(request.client, wants_all)
+                request.answer(epoch=7, seq=0)
+            case Connections():
+                request.answer(connections=self.server.connections(), workers=[])
+            case Disconnect(number=number):
+                request.answer(was_there=self.server.disconnect(number))
+            case Rescan():
+                raise UserError("no scan now", hint="later")
+            case Ping() | Status() | Shutdown():
+                request.answer(verb=type(request.verb).__name__)
+            case Settle():
+                pass
+
+    def left(self, client) -> None:
+        self.gone.append(client)
+
+
+class Room:
+    """The server in this thread; `turn` is one turn of the engine's loop."""
+
+    def __init__(self, folder, limits=None, **options) -> None:
+        self.path = str(Path(folder, "engine", "socket"))
+        self.clock = Clock()
+        self.desk = Desk()
+        self.selector = selectors.DefaultSelector()
+        options.setdefault("clock", self.clock)
+        self.server = self.desk.server = Server(self.path, self.selector, self.desk, version="1.2.3", limits=limits, **options)
+        self.server.listen()
+        self._open = []
+
+    def turn(self, wait_s=0.0) -> None:
+        for key, mask in self.selector.select(wait_s):
+            key.data(mask)
+        self.server.poll(self.clock.now)
+        self.server.flush()
+
+    def turn_until(self, is_true) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_true():
+            assert time.monotonic() < deadline, "it never came"
+            self.turn(0.01)
+
+    def bare(self) -> "Bare":
+        bare = Bare(self)
+        self._open.append(bare)
+        return bare
+
+    def guest(self, **fields) -> "Bare":
+        """Return a bare client that has said hello."""
+        bare = self.bare()
+        bare.say(id=1, verb="hello", **{"protocol": PROTOCOL, "version": "1", "kind": "test", "pid": 1, **fields})
+        assert bare.hear()["answer"]["version"] == "1.2.3"
+        return bare
+
+    def subscriber(self, **fields) -> "Bare":
+        bare = self.guest()
+        bare.say(id=2, verb="subscribe", **fields)
+        assert bare.hear()["id"] == 2
+        return bare
+
+    def close(self) -> None:
+        for bare in self._open:
+            bare.socket.close()
+        self.server.close()
+        self.selector.close()
+
+
+class Bare:
+    """A socket without manners. Hearing turns the room."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.connect(room.path)
+        self.socket.setblocking(False)
+        self.begun = b""
+        self.is_over = False
+
+    def send(self, data: bytes) -> None:
+        """Send everything; the room turns while the kernel has no room."""
+        while data:
+            try:
+                data = data[self.socket.send(data) :]
+            except BlockingIOError:
+                self.room.turn()
+
+    def say(self, **message) -> None:
+        self.send(json.dumps(message).encode() + b"\n")
+
+    def read(self) -> bool:
+        """Read what is there; return whether anything was."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            data = b""
+        self.is_over = not data
+        self.begun += data
+        return True
+
+    def hear(self):
+        """Return the next message; None at the end."""
+        deadline = time.monotonic() + PATIENCE_S
+        while b"\n" not in self.begun:
+            if self.is_over:
+                return None
+            assert time.monotonic() < deadline, "nothing was said"
+            if not self.read():
+                self.room.turn(0.01)
+        line, self.begun = self.begun.split(b"\n", 1)
+        return json.loads(line)
+
+    def hear_all(self) -> list:
+        """Return what is said until the end of the connection."""
+        return list(iter(self.hear, None))
+
+
+class Engine:
+    """A room turned by a thread; `do` calls something there."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self._calls = []
+        self._is_over = False
+        self._read, self._write = os.pipe()
+        room.selector.register(self._read, selectors.EVENT_READ, lambda _mask: os.read(self._read, 100))
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            while self._calls:
+                call, done = self._calls.pop(0)
+                call()
+                self.room.server.flush()
+                done.set()
+            self.room.turn(1.0)
+
+    def do(self, call) -> None:
+        done = threading.Event()
+        self._calls.append((call, done))
+        os.write(self._write, b"x")
+        assert done.wait(PATIENCE_S)
+
+    def await_request(self, kind):
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found = [request for request in list(self.room.desk.taken) if isinstance(request.verb, kind)]
+            if found:
+                return found[-1]
+            assert time.monotonic() < deadline, "nobody asked"
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        self._is_over = True
+        os.write(self._write, b"x")
+        self._thread.join()
+        self.room.selector.unregister(self._read)
+        os.close(self._read)
+        os.close(self._write)
+
+
+@contextlib.contextmanager
+def short_folder():
+    """A folder whose path leaves room for a socket's name, whatever the test is called."""
+    with tempfile.TemporaryDirectory(prefix="link-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def opened(limits: Limits | None = None, **options):
+    with short_folder() as folder, contextlib.closing(Room(folder, limits, **options)) as room:
+        yield room
+
+
+@contextlib.contextmanager
+def running(limits: Limits | None = None):
+    with opened(limits, clock=time.monotonic) as room:
+        room.clock = type("Real", (), {"now": property(lambda _self: time.monotonic())})()
+        with contextlib.closing(Engine(room)) as engine:
+            yield engine
+
+
+def example(record: type, seed: int = 1):
+    """Return a record with a value that is not the default in every field."""
+    hints = typing.get_type_hints(record)
+    names = record.__dataclass_fields__
+    return record(**{name: _value(hints[name], seed + at) for at, name in enumerate(names)})
+
+
+def _value(hint, seed):
+    if hasattr(hint, "__supertype__"):
+        return _value(hint.__supertype__, seed)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _value(next(item for item in arguments if item is not type(None)), seed)
+    if origin is tuple:
+        inner = arguments[:1] * 2 if arguments[-1] is Ellipsis else arguments
+        return tuple(_value(item, seed + at) for at, item in enumerate(inner))
+    if hasattr(hint, "__dataclass_fields__"):
+        return example(hint, seed)
+    if issubclass(hint, Enum):
+        return list(hint)[seed % len(hint)]
+    return {bool: True, int: seed * 1_000_003, str: f'text {seed} \n "ä" \U0010ff80', float: seed + 0.5}[hint]

@@ -1,0 +1,279 @@
+"""The client's end against a server that a thread turns: answers, refusals, news, ends; and two threads on one connection."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+import pytest
+from link_room import NOTICES, Engine, example, running, short_folder
+
+from aptui.core.errors import BusyError, HostError, KnownError, UserError
+from aptui.core.messages import Said
+from aptui.link import codec
+from aptui.link.client import Client, EngineGone, NoAnswer, NoEngine, Refused
+from aptui.link.codec import News
+from aptui.link.port import Connections, Disconnect, Hold, Ping, Rescan, Settle, Status, Subscribe
+from aptui.link.server import Limits
+
+
+@pytest.fixture
+def engine():
+    with running() as engine:
+        yield engine
+
+
+def connect(engine: Engine, **options) -> Client:
+    return Client.connect(engine.room.path, **options)
+
+
+def test_hellos_are_exchanged(engine: Engine) -> None:
+    with connect(engine, kind="tui", name="me") as client:
+        answer = client.ask(Connections())
+
+    assert (client.hello.version, client.hello.pid, client.hello.epoch) == ("1.2.3", os.getpid(), 7)
+    assert (client.hello.project, client.hello.cache, client.hello.started_ms) == ("/p", "/c", 5)
+    assert [(item["kind"], item["name"], item["pid"]) for item in answer["connections"]] == [("tui", "me", os.getpid())]
+
+
+def test_nobody_at_home_is_said_with_an_error_of_its_own() -> None:
+    with short_folder() as folder:
+        dead = str(folder / "dead")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(dead)
+
+        for path in (dead, str(folder / "absent"), str(folder / "absent" / "socket")):
+            with pytest.raises(NoEngine):
+                Client.connect(path)
+        with pytest.raises(HostError, match="cannot be reached"):
+            Client.connect(str(folder / ("x" * 120)))
+
+
+def test_another_users_socket_is_not_spoken_to(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.link.places.Credentials.is_trusted", False)
+
+    with pytest.raises(HostError, match="another user's"):
+        connect(engine)
+
+
+def test_two_clients_are_answered_each_its_own(engine: Engine) -> None:
+    with connect(engine) as first, connect(engine) as second:
+        assert first.ask(Ping()) == {"verb": "Ping"}
+        assert second.ask(Status()) == {"verb": "Status"}
+        assert first.ask(Status()) == {"verb": "Status"}
+
+
+def test_a_refusal_is_an_error_of_its_family(engine: Engine) -> None:
+    with connect(engine) as client:
+        with pytest.raises(Refused, match="no scan now; later") as caught:
+            client.ask(Rescan())
+
+        assert isinstance(caught.value, UserError)
+        assert caught.value.exit_code == 3
+        for code, family in ((4, BusyError), (2, HostError), (77, HostError)):
+            heard = []
+            client.post(Settle(), heard.append)
+            request = engine.await_request(Settle)
+            engine.do(lambda code=code, request=request: request.refuse("no", "because", code))
+            client.ask(Ping())
+            assert isinstance(heard[0], family)
+            assert isinstance(heard[0], Refused)
+            assert heard[0].exit_code == family.exit_code
+            engine.room.desk.taken.clear()
+
+
+def test_one_client_too_many_hears_why() -> None:
+    with running(Limits(connections=1)) as engine, connect(engine), pytest.raises(BusyError, match="1 connections already"):
+        connect(engine)
+
+
+def test_an_answer_that_takes_too_long_is_not_waited_for_and_not_mistaken_for_the_next(engine: Engine) -> None:
+    with connect(engine) as client:
+        with pytest.raises(NoAnswer):
+            client.ask(Settle(), timeout_s=0.01)
+        assert not client._awaited
+        request = engine.await_request(Settle)
+        engine.do(lambda: request.answer(run=1))
+
+        assert client.ask(Ping(), 5) == {"verb": "Ping"}
+
+
+def test_an_engine_that_does_not_say_hello_is_not_waited_for() -> None:
+    with short_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "s"))
+        listener.listen()
+
+        with pytest.raises(NoAnswer):
+            Client.connect(str(folder / "s"), timeout_s=0.01)
+
+
+def test_an_engine_that_says_hello_like_nobody_is_not_trusted(engine: Engine) -> None:
+    take = engine.room.desk.take
+    engine.room.desk.take = lambda request: request.answer(pid="many") if not engine.room.desk.taken else take(request)
+
+    with pytest.raises(EngineGone, match="nobody understands"):
+        connect(engine)
+
+
+def test_an_engine_that_takes_nothing_any_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.link.client._SEND_LIMIT", (0, 10_000))
+    with short_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "s"))
+        listener.listen(0)
+
+        with pytest.raises(NoAnswer):
+            Client.connect(str(folder / "s"), timeout_s=0.01)
+        with pytest.raises(EngineGone, match="lets nobody in"):
+            Client.connect(str(folder / "s"), timeout_s=0.01)
+        channel, _ = listener.accept()
+        channel.close()
+        with socket.socket(socket.AF_UNIX) as ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 10_000))
+            ours.connect(str(folder / "s"))
+            client = Client(ours)
+            heard = []
+            client.post(Hold("x" * 1_000_000), heard.append)
+            with pytest.raises(EngineGone, match="takes nothing any more"):
+                client.ask(Ping())
+            assert isinstance(heard[0], EngineGone)
+
+
+def test_news_may_be_heard_while_an_answer_is_awaited(engine: Engine) -> None:
+    with connect(engine) as client:
+        client.ask(Subscribe())
+        client.post(Settle())
+        engine.await_request(Settle)
+        engine.do(lambda: engine.room.server.publish(Said(1, 1, "x"), 7, 1))
+        heard = []
+
+        client.ask(Ping(), on_news=heard.append)
+
+        assert [news.seq for news in heard] == [1]
+        assert client.next_news(0.0) is None
+
+
+def test_news_that_come_before_an_answer_are_kept(engine: Engine) -> None:
+    with connect(engine) as client:
+        client.ask(Subscribe())
+        heard = []
+        client.post(Settle(), heard.append)
+        request = engine.await_request(Settle)
+
+        def tell() -> None:
+            for seq in (1, 2, 3):
+                engine.room.server.publish(Said(seq, 1, "x"), 7, seq)
+            request.answer(run=3)
+
+        engine.do(tell)
+        assert client.ask(Ping()) == {"verb": "Ping"}
+
+        assert heard == [{"run": 3}]
+        assert [news.seq for news in client.news(0.0)] == [1, 2, 3]
+        assert client.next_news(0.01) is None
+
+
+def test_every_notice_arrives_as_it_was_published(engine: Engine) -> None:
+    notices = [example(record) for record in NOTICES]
+    with connect(engine) as client:
+        client.ask(Subscribe())
+        engine.do(lambda: [engine.room.server.publish(notice, 7, seq) for seq, notice in enumerate(notices)])
+
+        assert [client.next_news(10) for _ in notices] == [News(7, seq, notice) for seq, notice in enumerate(notices)]
+
+
+def test_the_end_comes_after_the_news_that_came_before_it(engine: Engine) -> None:
+    with connect(engine) as client:
+        client.ask(Subscribe())
+        heard = []
+        client.post(Settle(), heard.append)
+        number = engine.await_request(Settle).client
+
+        def end() -> None:
+            engine.room.server.publish(Said(1, 1, "last"), 7, 1)
+            engine.room.server.disconnect(number)
+
+        engine.do(end)
+
+        assert client.next_news(10).notice.text == "last"
+        with pytest.raises(EngineGone):
+            client.next_news(10)
+        assert isinstance(heard[0], EngineGone)
+        with pytest.raises(EngineGone):
+            client.ask(Ping())
+        with pytest.raises(EngineGone):
+            client.next_news()
+
+
+def test_asking_to_be_disconnected_ends_in_being_disconnected(engine: Engine) -> None:
+    with connect(engine) as client, pytest.raises(EngineGone):
+        client.ask(Disconnect(1))
+
+
+def test_a_request_that_is_too_long_is_refused_with_the_limit(engine: Engine) -> None:
+    with connect(engine) as client:
+        with pytest.raises(Refused, match="longer than 1048576 bytes"):
+            client.ask(Hold("x" * (1 << 20)), 10)
+
+        with pytest.raises(EngineGone, match="longer than 1048576 bytes"):
+            client.ask(Ping())
+
+
+def test_what_is_no_json_ends_the_connection(engine: Engine) -> None:
+    with connect(engine) as client:
+        engine.do(lambda: engine.room.server.say(1, b"\xff\xff\n"))
+
+        with pytest.raises(EngineGone, match="nobody understands"):
+            client.next_news(10)
+
+
+def test_what_a_newer_engine_says_harms_nobody(engine: Engine) -> None:
+    with connect(engine) as client:
+        engine.do(lambda: engine.room.server.say(1, b'{"notice":"Newer","epoch":1,"seq":1}\n{"wave":1}\n'))
+        engine.do(lambda: engine.room.server.say(1, codec.encode_notice(Said(1, 1, "known"), 1, 2)))
+
+        assert client.next_news(10).seq == 2
+
+
+def test_other_threads_post_while_one_reads(engine: Engine) -> None:
+    heard, is_enough = [], threading.Event()
+
+    def hear(answer) -> None:
+        heard.append((threading.current_thread(), answer))
+        if len(heard) == 200:
+            is_enough.set()
+
+    with connect(engine) as client:
+        ends = []
+
+        def read() -> None:
+            try:
+                client.next_news()
+            except KnownError as error:
+                ends.append(error)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        posters = [threading.Thread(target=lambda: [client.post(Ping(), hear) for _ in range(50)]) for _ in range(4)]
+        for poster in posters:
+            poster.start()
+        for poster in posters:
+            poster.join()
+        assert is_enough.wait(10)
+        client.hang_up()
+        reader.join(10)
+
+    assert not reader.is_alive()
+    assert {thread for thread, _ in heard} == {reader}
+    assert all(answer == {"verb": "Ping"} for _, answer in heard)
+    assert isinstance(ends[0], EngineGone)
+
+
+def test_a_client_that_hears_no_news_never_pays_for_their_records() -> None:
+    code = "import sys, aptui.link.client; print([name for name in sys.modules if name.startswith('aptui.')])"
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "aptui.link.port" in answer.stdout
+    assert not [name for name in ("messages", "model", "server", "engine", "store") if name in answer.stdout]

@@ -1,0 +1,181 @@
+"""Lines in, records out, and what is refused with which words."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from link_room import NOTICES, example
+
+from aptui.core import messages
+from aptui.core.messages import Said
+from aptui.link import codec
+from aptui.link.codec import Answered, LineBuffer, News, Nonsense, Refusal, TooLong
+from aptui.link.port import PROTOCOL, VERBS, Cancel, Hello, Ping, Reprocess
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_comes_out_as_it_went_in(name: str) -> None:
+    verb = example(VERBS[name])
+
+    line = codec.encode_request(3, verb)
+
+    assert json.loads(line)["verb"] == name
+    assert line.count(b"\n") == 1
+    assert codec.decode_request(line[:-1]) == (3, verb)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_defaults_may_be_left_out(name: str) -> None:
+    needed = {"hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1}, "cancel": {"job_ids": [4]}, "hold": {"why": ""}}
+    needed |= {"set_option": {"name": "verbose", "value": True}, "disconnect": {"number": 1}, "restart_worker": {"number": 1}}
+    fields = needed.get(name, {})
+
+    _number, verb = codec.decode_request(json.dumps({"id": 1, "verb": name, **fields}).encode())
+
+    wanted = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
+    assert verb == VERBS[name](**wanted)
+
+
+@pytest.mark.parametrize("record", NOTICES)
+def test_every_notice_comes_out_as_it_went_in(record: type) -> None:
+    notice = example(record)
+
+    line = codec.encode_notice(notice, 7, 123)
+
+    assert line.count(b"\n") == 1
+    assert list(json.loads(line))[:3] == ["notice", "epoch", "seq"]
+    assert codec.decode_message(line[:-1]) == News(7, 123, notice)
+
+
+def test_answers_and_refusals_come_out_as_they_went_in() -> None:
+    progress = example(messages.Progress)
+
+    answer = codec.decode_message(codec.encode_answer(3, {"progress": progress, "none": None}))
+    refusal = codec.decode_message(codec.encode_refusal(4, "no", "later", 4))
+
+    assert isinstance(answer, Answered)
+    assert answer.number == 3
+    assert answer.answer["progress"]["files_scanned"] == progress.files_scanned
+    assert refusal == Refusal(4, "no", "later", 4)
+
+
+def test_half_a_surrogate_pair_does_not_keep_news_from_leaving() -> None:
+    said = codec.decode_message(codec.encode_notice(Said(1, 1, "a\udc80b"), 1, 1))
+
+    assert isinstance(said, News)
+    assert said.notice == Said(1, 1, "a?b")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"notice":"NeverHeardOf","epoch":1,"seq":2,"x":[]}',
+        b'{"notice":"Said","epoch":1,"seq":2}',
+        b'{"id":3,"something":"else"}',
+        b"{}",
+    ],
+)
+def test_what_only_a_newer_engine_says_is_nothing(line: bytes) -> None:
+    assert codec.decode_message(line) is None
+
+
+def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
+    line = b'{"notice":"Said","epoch":1,"seq":2,"cause":3,"level":1,"text":"x","colour":"red"}'
+
+    assert codec.decode_message(line) == News(1, 2, Said(3, 1, "x"))
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "what", "hint"),
+    [
+        (b'{"id":3,"verb":"statsu"}', 3, "there is no verb 'statsu'", "did you mean 'status'?"),
+        (b'{"id":3,"verb":"qqqq"}', 3, "there is no verb 'qqqq'", "there are: cancel,"),
+        (b'{"id":3,"verb":7}', 3, "'verb': expected 'str', got 'int'", ""),
+        (b'{"id":3}', 3, "a message without 'verb'", ""),
+        (b'{"verb":"ping"}', 0, "a message without 'id'", ""),
+        (b'{"id":0,"verb":"ping"}', 0, "'id': expected a number from 1", ""),
+        (b'{"id":"3","verb":"ping"}', 0, "'id': expected 'int', got 'str'", ""),
+        (b'{"id":' + b"9" * 5000 + b',"verb":"ping"}', 0, "'id': ", ""),
+        (b'{"id":3,"verb":"ping","loud":1}', 3, "verb 'ping': there is no field 'loud'", "it has none"),
+        (b'{"id":3,"verb":"cancel","job_id":[1]}', 3, "verb 'cancel': there is no field 'job_id'", "did you mean 'job_ids'?"),
+        (b'{"id":3,"verb":"cancel","job_ids":[1,"2"]}', 3, "verb 'cancel': 'job_ids[1]': expected 'int', got 'str'", ""),
+        (b'{"id":3,"verb":"cancel","job_ids":[1.5]}', 3, "verb 'cancel': 'job_ids[0]': expected 'int', got 'float'", ""),
+        (b'{"id":3,"verb":"cancel"}', 3, "verb 'cancel': object missing required field 'job_ids'", ""),
+        (b'{"id":3,"verb":"cancel","job_ids":[9223372036854775808]}', 3, "verb 'cancel': 'job_ids': a number beyond 64 bits", ""),
+        (b'{"id":3,"verb":"run_next","job_id":' + b"9" * 5000 + b"}", 3, "verb 'run_next': 'job_id': ", ""),
+        (b'{"id":3,"verb":"run_next","job_id":-1e400}', 3, "verb 'run_next': 'job_id': ", ""),
+        (b'{"id":3,"verb":"run_next","job_id":NaN}', 0, "JSON is malformed", ""),
+        (b'{"id":3,"verb":"hold","why":"\xff"}', 3, "verb 'hold': not valid UTF-8", ""),
+        (b'{"id":3,"verb":"hold","why":"\\ud800"}', 0, "", ""),
+        (b'{"\xff":3}', 0, "not valid UTF-8", ""),
+        (b'{"id":' + b"[" * 100_000, 0, "nested too deeply", ""),
+        (b'{"id":3,"verb":"hold","why":' + b'{"a":' * 100_000, 0, "nested too deeply", ""),
+        (b"[1]", 0, "expected 'object', got 'array'", ""),
+        (b"hello", 0, "", ""),
+        (b"GET / HTTP/1.1", 0, "", ""),
+        (b'{"id":3,"verb":"ping"} {}', 0, "", ""),
+        (b'{"id":3,"verb":"hello","protocol":"x"}', 3, "verb 'hello': 'protocol': expected 'int'", ""),
+    ],
+)
+def test_nonsense_is_refused_and_named(line: bytes, number: int, what: str, hint: str) -> None:
+    with pytest.raises(Nonsense) as caught:
+        codec.decode_request(line)
+
+    assert caught.value.number == number
+    assert what.lower() in caught.value.what.lower()
+    assert caught.value.hint.startswith(hint)
+    assert len(caught.value.what) < 200
+
+
+def test_a_hello_of_another_protocol_may_look_different() -> None:
+    line = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL + 1, "colour": "red", "name": "x"}).encode()
+
+    assert codec.decode_request(line) == (1, Hello(PROTOCOL + 1, "", "", 0, "x"))
+
+
+def test_a_verb_with_fields_and_one_without_have_the_same_frame() -> None:
+    assert codec.encode_request(1, Ping()) == b'{"id":1,"verb":"ping"}\n'
+    assert codec.encode_request(2, Cancel((5,))) == b'{"id":2,"verb":"cancel","job_ids":[5]}\n'
+    assert codec.decode_request(codec.encode_request(3, Reprocess(("a*",)))) == (3, Reprocess(("a*",)))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_request_or_nonsense(line: bytes) -> None:
+    for decode in (codec.decode_request, codec.decode_message):
+        with contextlib.suppress(Nonsense):
+            decode(line)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.data())
+def test_lines_come_out_whole_however_they_were_cut(lines: list[bytes], data: st.DataObject) -> None:
+    rest = data.draw(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"")))
+    stream = b"".join(line + b"\n" for line in lines) + rest
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    buffer = LineBuffer(20)
+
+    heard = [line for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True) for line in buffer.feed(stream[begin:end])]
+
+    assert heard == [line for line in lines if line]
+    assert buffer.begun_bytes == len(rest)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), min_size=1, max_size=5), st.integers(1, 40))
+def test_a_line_over_the_limit_is_never_kept(lines: list[bytes], step: int) -> None:
+    stream = b"\n".join(lines)
+    buffer = LineBuffer(10)
+    heard = []
+
+    try:
+        for begin in range(0, len(stream), step):
+            heard += buffer.feed(stream[begin : begin + step])
+        is_refused = False
+    except TooLong:
+        is_refused = True
+
+    assert is_refused == any(len(line) > 10 for line in lines)
+    fitting = lines[: next((at for at, line in enumerate(lines) if len(line) > 10), len(lines) - 1)]
+    assert heard == [line for line in fitting if line]

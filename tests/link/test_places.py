@@ -1,0 +1,178 @@
+"""Where things lie, whose they are, and which engines run."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aptui.core.errors import HostError
+from aptui.link import places
+from aptui.link.places import EngineRecord
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(places, "SOCKET_PATH_BYTES", 4096)  # this folder's own path may be long
+    return tmp_path / "state" / "aptui"
+
+
+def record(**fields) -> EngineRecord:
+    here = {"pid": os.getpid(), "pid_started": places.process_start(os.getpid()), "started_ms": 5}
+    return EngineRecord(**{**here, "project": "/p", "cache": "/c", "version": "1", "protocol": 1, "socket": "/s", **fields})
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_state_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/x")
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert places.state_dir() == Path("/var/state/aptui")
+
+    for not_absolute in ("", "state"):
+        monkeypatch.setenv("XDG_STATE_HOME", not_absolute)
+        assert places.state_dir() == Path("/home/x/.local/state/aptui")
+
+
+@pytest.mark.parametrize("length", range(60, 120))
+def test_a_socket_always_fits_into_its_address(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = "/" + "ä" * (length // 2)
+    monkeypatch.setenv("XDG_STATE_HOME", home)
+
+    path = places.socket_path("/some/cache")
+
+    assert len(os.fsencode(path)) < 108
+    is_at_home = path.startswith(f"{home}/aptui/")
+    assert is_at_home == (len(os.fsencode(f"{home}/aptui/0123456789abcdef/socket")) < 108)
+    assert is_at_home or path.startswith(f"/tmp/aptui-{os.getuid()}/")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_kept"), [("nfs4", False), ("fuse.sshfs", False), ("9p", False), ("cifs", False), ("ext4", True)]
+)
+def test_a_network_mount_is_left_to_others(kind: str, is_kept: bool, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "filesystem", lambda _path: kind)
+
+    assert (places.state_dir() == state) == is_kept
+
+
+def test_the_mount_that_counts_is_the_nearest_and_the_last(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    lines = [
+        "1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw",
+        "2 1 0:40 / /home rw shared:1 - nfs4 server:/home rw",
+        "3 2 0:41 / /home/my\\040name rw - ext4 /dev/sdb rw",
+        "4 3 0:42 / /home/my\\040name rw master:2 shared:3 - fuse.sshfs host: rw",
+    ]
+    mounts.write_text("".join(line + "\n" for line in lines))
+
+    kinds = [places.filesystem(path, str(mounts)) for path in ("/etc", "/home/a", "/homes", "/home", "/home/my name/x")]
+
+    assert kinds == ["ext4", "nfs4", "ext4", "nfs4", "fuse.sshfs"]
+    assert places.filesystem("/", str(tmp_path / "absent")) == ""
+    assert places.filesystem("/proc/self") == "proc"
+
+
+def test_an_engine_is_found_by_the_real_path_of_its_cache(state: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (tmp_path / "link").symlink_to(cache)
+
+    folder = places.engine_dir(cache)
+
+    assert folder.parent == state
+    assert len(folder.name) == 16
+    assert places.engine_dir(str(tmp_path / "link")) == folder
+    assert places.engine_dir(tmp_path / "other") != folder
+    assert Path(places.socket_path(cache)).parent == places.output_path(cache).parent == folder
+
+
+def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
+    places.make_private(tmp_path / "a" / "b" / "c")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+
+    places.make_private(tmp_path / "open")
+
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/c", "open")] == [0o700] * 4
+
+
+def test_a_folder_that_others_could_change_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "everybodys").mkdir()
+    (tmp_path / "everybodys").chmod(0o777)
+
+    for path, words in (("file", "not a folder of yours"), ("file/x", "cannot be made"), ("everybodys/x", "others can change")):
+        with pytest.raises(HostError, match=words):
+            places.make_private(tmp_path / path)
+    (tmp_path / "everybodys").chmod(0o1777)
+    places.make_private(tmp_path / "everybodys" / "x")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+def test_a_link_that_another_user_made_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "link").symlink_to("ours")
+    places.make_private(tmp_path / "link")
+    os.lchown(tmp_path / "link", 12345, 12345)
+
+    with pytest.raises(HostError, match="not a folder of yours"):
+        places.make_private(tmp_path / "link")
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+
+    with pytest.raises(HostError, match="not a folder of yours"):
+        places.make_private(tmp_path / "theirs")
+
+
+def test_the_registry_knows_who_runs(state: Path, tmp_path: Path) -> None:
+    assert places.engines() == []
+    places.announce(tmp_path / "one", record(project="/one"))
+    places.announce(tmp_path / "two", record(project="/two", started_ms=6))
+    places.announce(tmp_path / "one", record(project="/one again"))
+
+    assert [engine.project for engine in places.engines()] == ["/two", "/one again"]
+    assert all(engine.is_alive for engine in places.engines())
+    assert mode(state) == mode(places.engine_dir(tmp_path / "one")) == 0o700
+    assert os.listdir(places.engine_dir(tmp_path / "one")) == ["engine.json"]
+    places.retract(tmp_path / "two")
+    places.retract(tmp_path / "two")
+    assert [engine.project for engine in places.engines()] == ["/one again"]
+
+
+def test_a_dead_engine_is_known_as_dead_even_if_its_pid_is_used_again(state: Path, tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        started = places.process_start(process.pid)
+        places.announce(tmp_path, record(pid=process.pid, pid_started=started))
+        assert places.engines()[0].is_alive
+        process.stdin.close()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not places.engines()[0].is_alive
+    assert not places.engines()[0].is_alive
+
+    places.announce(tmp_path, record(pid_started=started + 1))
+    assert not places.engines()[0].is_alive
+
+
+def test_what_is_no_record_is_no_engine(state: Path) -> None:
+    for name, content in (("a", b"{"), ("b", b'{"pid":1}'), ("c", b"\xff")):
+        (state / name).mkdir(parents=True)
+        (state / name / "engine.json").write_bytes(content)
+    (state / "crash-1.txt").touch()
+
+    assert places.engines() == []
+
+
+def test_a_registry_that_cannot_be_written_is_the_hosts_trouble(state: Path, tmp_path: Path) -> None:
+    places.make_private(places.engine_dir(tmp_path) / "engine.json")
+
+    with pytest.raises(HostError, match="cannot be written"):
+        places.announce(tmp_path, record())

@@ -1,0 +1,552 @@
+"""Who is let in, who is answered, who hears what in which order, and who is dropped."""
+
+import contextlib
+import os
+import socket
+import stat
+import sys
+import tracemalloc
+
+import pytest
+from link_room import NOTICES, Bare, Room, example, opened
+
+from aptui.core.errors import BusyError, HostError
+from aptui.core.health import Health
+from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Progress, Said
+from aptui.link.places import Credentials
+from aptui.link.port import PROTOCOL, Rescan, Settle, Status
+from aptui.link.server import Limits, Server
+
+
+@pytest.fixture
+def room():
+    with opened() as room:
+        yield room
+
+
+def job(number: int, status: str = "completed") -> JobChanged:
+    return JobChanged(1, number, "a/b.txt", 1, "pc", "key", "builder", status, "", "", 0, 0, 5, "", number)
+
+
+def progress(done: int) -> Progress:
+    return Progress(done, 0, 0, 0, 0, 0, done, 0, False)
+
+
+# ---------------------------------------------------------------------------------------------------------------- asking
+
+
+def test_a_verb_is_answered_in_the_same_turn(room: Room) -> None:
+    guest = room.guest()
+
+    guest.say(id=2, verb="ping")
+
+    assert guest.hear() == {"id": 2, "answer": {"verb": "Ping"}}
+
+
+def test_a_message_may_come_in_single_bytes(room: Room) -> None:
+    guest = room.guest()
+    for byte in b'{"id":2,"verb":"status"}\n':
+        guest.send(bytes([byte]))
+        room.turn()
+
+    assert guest.hear()["id"] == 2
+    assert [request.verb for request in room.desk.taken[1:]] == [Status()]
+
+
+def test_many_messages_may_come_at_once(room: Room) -> None:
+    guest = room.guest()
+    guest.send(b"".join(b'{"id":%d,"verb":"ping"}\n' % number for number in range(1, 5001)))
+
+    assert [guest.hear()["id"] for _ in range(5000)] == list(range(1, 5001))
+
+
+def test_an_answer_may_come_later_and_only_once(room: Room) -> None:
+    guest = room.guest()
+    guest.say(id=2, verb="settle")
+    guest.say(id=3, verb="ping")
+    assert guest.hear()["id"] == 3
+
+    request = room.desk.taken[1]
+    request.answer(epoch=1, seq=2)
+    request.answer(epoch=9, seq=9)
+    request.refuse("too late")
+    guest.say(id=4, verb="ping")
+
+    assert guest.hear() == {"id": 2, "answer": {"epoch": 1, "seq": 2}}
+    assert guest.hear()["id"] == 4
+
+
+def test_an_answer_to_who_has_left_harms_nobody(room: Room) -> None:
+    leaver, other = room.guest(), room.guest()
+    leaver.say(id=2, verb="settle")
+    room.turn_until(lambda: isinstance(room.desk.taken[-1].verb, Settle))
+    leaver.socket.close()
+    room.turn_until(lambda: room.desk.gone)
+
+    room.desk.taken[-1].answer(x=1)
+    other.say(id=2, verb="ping")
+
+    assert other.hear()["id"] == 2
+    assert room.desk.gone == [room.desk.taken[0].client]
+
+
+def test_what_the_desk_raises_is_a_refusal(room: Room) -> None:
+    guest = room.guest()
+    guest.say(id=2, verb="rescan")
+
+    assert guest.hear() == {"id": 2, "refusal": {"what": "no scan now", "hint": "later", "code": 3}}
+    assert isinstance(room.desk.taken[-1].verb, Rescan)
+
+
+def test_an_answer_that_cannot_be_written_is_a_refusal(room: Room) -> None:
+    guest = room.guest()
+    guest.say(id=2, verb="settle")
+    room.turn_until(lambda: isinstance(room.desk.taken[-1].verb, Settle))
+
+    room.desk.taken[-1].answer(thing=object())
+
+    assert guest.hear()["refusal"]["code"] == 2
+
+
+def test_nonsense_is_refused_and_the_next_message_is_understood(room: Room) -> None:
+    guest = room.guest()
+    guest.send(b'\x00\xff\n{"id":5,"verb":"pingg"}\n' + b"[" * 50_000 + b'\n\n{"id":6,"verb":"ping"}\n')
+
+    assert [guest.hear()["id"] for _ in range(4)] == [0, 5, 0, 6]
+
+
+def test_a_line_without_end_is_refused_and_the_client_dropped(room: Room) -> None:
+    guest = room.guest()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        guest.send(b"x" * ((1 << 20) + 100_000))
+
+    assert [message["refusal"]["what"] for message in guest.hear_all()] == ["a message is longer than 1048576 bytes"]
+    assert room.desk.gone == [1]
+
+
+# ---------------------------------------------------------------------------------------------------------- coming, going
+
+
+def test_the_socket_and_its_folder_are_the_users_own(room: Room) -> None:
+    assert stat.S_IMODE(os.stat(room.path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(room.path)).st_mode) == 0o700
+
+
+def test_another_user_is_turned_away() -> None:
+    with opened(credentials=lambda _channel: Credentials(5, os.geteuid() + 1)) as room:
+        bare = room.bare()
+
+        assert bare.hear_all() == []
+        assert not room.desk.taken
+
+
+def test_one_client_too_many_is_told_so() -> None:
+    with opened(Limits(connections=2)) as room:
+        guests = [room.guest(), room.guest()]
+        third = room.bare()
+
+        assert third.hear()["refusal"] == {"what": "the engine has 2 connections already", "hint": "", "code": 4}
+        assert third.hear() is None
+        guests[0].socket.close()
+        room.turn_until(lambda: room.desk.gone)
+        assert room.guest()
+
+
+def test_who_does_not_say_hello_in_time_is_dropped(room: Room) -> None:
+    began = room.clock.now
+    bare = room.bare()
+    room.turn_until(lambda: room.server.next_deadline() is not None)
+
+    assert room.server.next_deadline() == began + 30
+    room.clock.now += 29.9
+    room.turn()
+    assert room.server.next_deadline() == began + 30
+    room.clock.now += 0.1
+    assert bare.hear()["refusal"]["what"] == "no hello within 30 s"
+    assert bare.hear() is None
+    assert room.server.next_deadline() is None
+    assert room.desk.gone == []
+
+
+def test_half_a_message_has_as_much_time_as_a_hello(room: Room) -> None:
+    patient, slow = room.guest(), room.guest()
+    assert room.server.next_deadline() is None
+    slow.send(b'{"id":2,')
+    room.turn_until(lambda: room.server.next_deadline() is not None)
+
+    room.clock.now += 20
+    slow.send(b'"verb":"ping"}\n{')
+    assert slow.hear()["id"] == 2
+    room.clock.now += 20
+    slow.send(b'"id"')
+    room.turn()
+    assert room.server.next_deadline() == room.clock.now + 10
+    room.clock.now += 10
+
+    assert slow.hear()["refusal"]["what"] == "a message that does not end within 30 s"
+    patient.say(id=2, verb="ping")
+    assert patient.hear()["id"] == 2
+
+
+@pytest.mark.parametrize(
+    "first", [b'{"id":1,"verb":"ping"}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b'{"id":1,"verb":"hello"}\n']
+)
+def test_whoever_begins_with_anything_else_than_hello_is_dropped(room: Room, first: bytes) -> None:
+    bare = room.bare()
+    bare.send(first)
+
+    assert [list(message) for message in bare.hear_all()] == [["id", "refusal"]]
+    assert not room.desk.taken
+
+
+def test_hello_is_said_once(room: Room) -> None:
+    guest = room.guest()
+    guest.say(id=2, verb="hello", protocol=PROTOCOL, version="1", kind="x", pid=1)
+
+    assert guest.hear()["refusal"]["what"] == "hello was said already"
+
+
+def test_a_client_of_another_protocol_can_only_ask_how_we_are_and_stop_us(room: Room) -> None:
+    stranger = room.bare()
+    stranger.say(id=1, verb="hello", protocol=PROTOCOL + 1, mood="new")
+
+    assert stranger.hear()["answer"]["protocol"] == PROTOCOL
+    heard = {}
+    for number, verb in enumerate(("ping", "status", "shutdown", "subscribe", "cancel"), 2):
+        stranger.say(id=number, verb=verb, **({"job_ids": [1]} if verb == "cancel" else {}))
+        heard[verb] = stranger.hear()
+    assert all("answer" in heard[verb] for verb in ("ping", "status", "shutdown"))
+    assert heard["subscribe"]["refusal"] == heard["cancel"]["refusal"]
+    assert heard["cancel"]["refusal"] == {
+        "what": f"this engine (aptui 1.2.3) speaks protocol {PROTOCOL}, you speak {PROTOCOL + 1}",
+        "hint": "restart the engine",
+        "code": 4,
+    }
+
+
+def test_connections_are_known_by_what_they_say_and_by_what_the_kernel_says(room: Room) -> None:
+    room.bare()
+    guest = room.subscriber()
+    other = room.guest(kind="x\x1b]0;hi\x07" + "y" * 1000, name="a name", pid=99)
+
+    guest.say(id=9, verb="connections")
+    first, second = guest.hear()["answer"]["connections"]
+
+    assert (first["kind"], first["pid"], first["is_subscribed"]) == ("test", os.getpid(), True)
+    assert (second["name"], second["pid"], second["is_subscribed"]) == ("a name", os.getpid(), False)
+    assert second["kind"].startswith("xy")
+    assert len(second["kind"]) <= 80
+    assert first["number"] != second["number"]
+    other.socket.close()
+    room.turn_until(lambda: len(room.server.connections()) == 1)
+
+
+def test_a_client_can_be_disconnected_by_another(room: Room) -> None:
+    victim, guest = room.guest(), room.guest()
+    room.desk.taken[0].answer()
+    number = room.desk.taken[0].client
+
+    guest.say(id=2, verb="disconnect", number=number)
+
+    assert guest.hear()["answer"] == {"was_there": True}
+    assert victim.hear() is None
+    assert room.desk.gone == [number]
+    guest.say(id=3, verb="disconnect", number=number)
+    assert guest.hear()["answer"] == {"was_there": False}
+
+
+def test_a_client_that_disconnects_itself_still_gets_what_it_was_owed(room: Room) -> None:
+    guest = room.guest()
+    guest.send(b'{"id":2,"verb":"ping"}\n{"id":3,"verb":"disconnect","number":1}\n{"id":4,"verb":"ping"}\n')
+
+    assert [message["id"] for message in guest.hear_all()] == [2]
+
+
+def test_a_dead_engines_socket_is_replaced_and_a_living_ones_is_not(room: Room) -> None:
+    rival = Server(room.path, room.selector, room.desk, version="1")
+    with pytest.raises(BusyError, match="somebody answers"):
+        rival.listen()
+    assert room.guest()
+
+    stale = room.path + "2"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(stale)
+    room.server.close()
+    room.server.path = stale
+    room.server.listen()
+    room.path = stale
+    assert room.guest()
+
+
+def test_a_socket_that_cannot_be_made_is_the_hosts_trouble(room: Room) -> None:
+    room.server.close()
+    room.server.path = os.path.join(os.path.dirname(room.path), "x" * 120)
+
+    with pytest.raises(HostError, match="cannot be made"):
+        room.server.listen()
+
+
+def test_closing_sends_what_fits_hangs_up_and_removes_the_socket(room: Room) -> None:
+    guest = room.subscriber()
+    room.server.publish(Said(1, 1, "good night"), 7, 1)
+
+    room.server.close()
+
+    assert [message["text"] for message in guest.hear_all()] == ["good night"]
+    assert not os.path.exists(room.path)
+    assert room.desk.gone == []
+
+
+def test_no_descriptors_left_lets_nobody_in_for_a_moment(room: Room) -> None:
+    class Full:
+        def accept(self):
+            raise OSError(24, "Too many open files")
+
+    listener, room.server._listener = room.server._listener, Full()
+    room.server._selector.unregister(listener)
+    room.server._selector.register(listener, 1, room.server._on_connection)
+    room.server._listener.fileno = listener.fileno
+    bare = room.bare()
+    room.turn()
+
+    assert room.server.next_deadline() == room.clock.now + 1
+    assert room.selector.select(0) == []
+    room.server._listener = listener
+    room.clock.now += 1
+    bare.say(id=1, verb="hello", protocol=PROTOCOL, version="1", kind="x", pid=1)
+    assert bare.hear()["id"] == 1
+
+
+def test_messages_that_begin_and_never_end_are_bounded_for_all_together() -> None:
+    with opened(Limits(begun_bytes=100_000)) as room:
+        guests = [room.guest() for _ in range(3)]
+        for guest in guests[:2]:
+            guest.send(b"x" * 40_000)
+        for _ in range(10):
+            room.turn()
+        assert not room.desk.gone
+
+        guests[2].send(b"x" * 40_000)
+
+        assert guests[2].hear()["refusal"]["what"] == "too much has begun and not ended"
+        assert room.desk.gone == [3]
+
+
+def test_who_asks_and_never_listens_is_not_read_any_more(room: Room) -> None:
+    guest = room.guest()
+    asked = b'{"id":2,"verb":"connections"}\n' * 50
+    is_full = False
+    while not is_full:
+        with contextlib.suppress(BlockingIOError):
+            guest.socket.send(asked)
+            room.turn()
+            continue
+        is_full = not room.selector.select(0)
+
+    waiting = room.server.connections()[0].waiting_bytes
+    count = len(room.desk.taken)
+    room.turn()
+    assert 0 < waiting < 1 << 17
+    assert len(room.desk.taken) == count
+    other = room.guest()
+    for number in range(count - 1):
+        assert guest.hear()["id"] == 2, number
+    other.say(id=9, verb="ping")
+    assert other.hear()["id"] == 9
+    assert not room.desk.gone
+
+
+def ask_for_much(room: Room) -> Bare:
+    """Return a client that asked 400 times for what takes 20 kB to say, and has not read anything."""
+    take = room.desk.take
+    room.desk.take = lambda request: request.answer(text="x" * 20_000) if isinstance(request.verb, Status) else take(request)
+    guest = room.subscriber()
+    guest.send(b'{"id":5,"verb":"status"}\n' * 400)
+    for _ in range(5):
+        room.turn()
+    return guest
+
+
+def test_who_asks_for_much_at_once_is_answered_as_fast_as_it_reads(room: Room) -> None:
+    guest = ask_for_much(room)
+
+    assert 0 < room.server.connections()[0].waiting_bytes < 100_000
+    assert [guest.hear()["id"] for _ in range(400)] == [5] * 400
+    assert not room.desk.gone
+
+
+def test_who_reads_again_is_listened_to_again_whatever_found_that_out() -> None:
+    with opened(Limits(waiting_bytes=100_000)) as room:
+        guest = ask_for_much(room)
+        while guest.read():
+            pass
+
+        room.server.publish(Said(1, 1, "x" * 100_000), 7, 1)  # too much waits now: it is tried at once
+
+        heard = [guest.hear() for _ in range(401)]
+        assert [message["id"] for message in heard if "id" in message] == [5] * 400
+        assert not room.desk.gone
+
+
+def test_disconnecting_who_has_just_died_is_harmless(room: Room) -> None:
+    guest = room.subscriber()
+    room.server.publish(Said(1, 1, "x"), 7, 1)
+    guest.socket.close()
+
+    assert room.server.disconnect(1)
+    room.turn()
+
+    assert room.desk.gone == [1]
+
+
+def test_who_dies_with_much_waiting_is_noticed(room: Room) -> None:
+    guest = room.subscriber()
+    while not room.server.connections()[0].waiting_bytes:
+        room.server.publish(Said(1, 1, "x" * 50_000), 7, 1)
+        room.turn()
+
+    guest.socket.close()
+    room.turn_until(lambda: room.desk.gone)
+
+    assert room.server.connections() == ()
+
+
+def test_who_cannot_be_told_apart_is_turned_away() -> None:
+    def unknown(_channel) -> Credentials:
+        raise OSError
+
+    with opened(credentials=unknown) as room:
+        assert room.bare().hear_all() == []
+
+
+# ------------------------------------------------------------------------------------------------------------------ news
+
+
+def test_news_come_in_order_to_all_who_asked_for_them(room: Room) -> None:
+    first, second, silent = room.subscriber(), room.subscriber(), room.guest()
+    for seq in range(1, 3001):
+        room.server.publish(job(seq), 7, seq)
+        if seq % 500 == 0:
+            room.server.flush()
+
+    for hearer in (first, second):
+        assert [hearer.hear()["seq"] for _ in range(3000)] == list(range(1, 3001))
+    silent.say(id=5, verb="ping")
+    assert silent.hear()["id"] == 5
+
+
+def test_who_does_not_want_all_hears_only_what_settled(room: Room) -> None:
+    all_of_it, settled = room.subscriber(), room.subscriber(wants_all=False)
+    for seq, status in enumerate(("pending", "processing", "completed", "failed", ""), 1):
+        room.server.publish(job(seq, status), 7, seq)
+    room.server.publish(Said(1, 1, "x"), 7, 6)
+
+    assert [all_of_it.hear()["seq"] for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert [settled.hear()["seq"] for _ in range(4)] == [3, 4, 5, 6]
+
+
+def test_of_news_that_replace_each_other_only_the_newest_waits(room: Room) -> None:
+    hearer = room.subscriber()
+    for seq in range(1, 101):
+        room.server.publish(progress(seq), 7, seq)
+        room.server.publish(HealthChanged(1, Health(disk=str(seq))), 7, seq)
+        room.server.publish(ConnectionsChanged(1, room.server.connections()), 7, seq)
+        if seq in (10, 20):
+            room.server.publish(job(seq), 7, seq)
+    waiting = room.server.connections()[0].waiting_bytes
+    room.server.publish(Said(1, 1, "last"), 7, 101)
+
+    heard = [hearer.hear() for _ in range(6)]
+
+    assert [(message["notice"], message["seq"]) for message in heard] == [
+        ("JobChanged", 10), ("JobChanged", 20), ("Progress", 100), ("HealthChanged", 100), ("ConnectionsChanged", 100), ("Said", 101),
+    ]  # fmt: skip
+    assert 0 < waiting < 3000
+
+
+def test_a_line_that_is_half_sent_is_never_replaced(room: Room) -> None:
+    hearer = room.subscriber()
+    texts = ("x" * 700_000, "y" * 700_000, "z")
+    for seq, text in enumerate(texts, 1):
+        room.server.publish(HealthChanged(1, Health(disk=text)), 7, seq)
+        room.server.flush()
+
+    assert [hearer.hear()["seq"] for _ in range(2)] == [1, 3]
+
+
+def test_a_subscriber_that_never_reads_costs_a_bounded_amount(room: Room) -> None:
+    sleeper, hearer = room.subscriber(), room.guest()
+    number = room.server.connections()[0].number
+    tracemalloc.start()
+    for seq in range(100_000):
+        room.server.publish(job(seq), 7, seq)
+    room.server.flush()
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert room.desk.gone == [number]
+    assert peak < 16 << 20
+    hearer.say(id=3, verb="ping")
+    assert hearer.hear()["id"] == 3
+    while sleeper.hear() is not None:
+        pass
+
+
+def test_a_subscriber_that_takes_nothing_is_dropped_for_few_lines_already(room: Room) -> None:
+    room.subscriber()
+    seq = 0
+    while not room.server.connections()[0].waiting_bytes:  # until the kernel takes no more
+        seq += 1
+        room.server.publish(job(seq), 7, seq)
+        room.server.flush()
+    for _ in range(1_000):
+        room.server.publish(job(seq), 7, seq)
+    room.clock.now += 0.9
+    room.turn()
+    assert not room.desk.gone
+
+    room.clock.now += 0.2
+    room.server.publish(job(seq), 7, seq)
+    room.turn()
+
+    assert room.desk.gone == [1]
+    assert room.server.connections() == ()
+
+
+def test_a_burst_does_not_cost_a_subscriber_that_reads(room: Room) -> None:
+    hearer = room.subscriber()
+    for seq in range(1, 10_001):
+        room.server.publish(job(seq), 7, seq)
+    room.clock.now += 5
+
+    assert [hearer.hear()["seq"] for _ in range(10_000)] == list(range(1, 10_001))
+    assert not room.desk.gone
+
+
+def test_news_of_a_client_that_was_dropped_while_told_come_after_what_was_told(room: Room) -> None:
+    room.subscriber()
+    hearer = room.subscriber()
+    room.desk.left = lambda _number: room.server.publish(ConnectionsChanged(1, ()), 7, 999)
+    for _ in range(2):
+        room.server.publish(Said(1, 1, "x" * (3 << 20)), 7, 5)
+        while not hearer.begun.endswith(b"\n"):
+            room.turn()
+            hearer.read()
+
+    assert [hearer.hear()["seq"] for _ in range(3)] == [5, 5, 999]
+
+
+def test_nobody_listening_costs_no_encoding(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.guest()
+    room.subscriber(wants_all=False)
+    monkeypatch.setattr("aptui.link.codec.encode_notice", lambda *_: sys.exit("encoded for nobody"))
+
+    room.server.publish(job(1, "pending"), 7, 1)
+
+
+def test_every_notice_can_be_published(room: Room) -> None:
+    hearer = room.subscriber()
+    for record in NOTICES:
+        room.server.publish(example(record), 7, 1)
+
+    assert [hearer.hear()["notice"] for _ in NOTICES] == [record.__name__ for record in NOTICES]

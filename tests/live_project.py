@@ -1,0 +1,129 @@
+"""A project with an engine that stays up beside it, turned by the test itself: no thread, no sleep, a deadline on every wait."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from disk_project import Project
+
+from aptui import config
+from aptui.core.messages import JobChanged, Notice, Said
+from aptui.engine.desk import Desk
+from aptui.engine.live import Live
+from aptui.link import port
+
+PATIENCE_S = 30.0
+
+
+class Request:
+    """A request without a wire."""
+
+    def __init__(self, verb: port.Verb, client: int = 1) -> None:
+        self.verb, self.client = verb, client
+        self.answered: dict[str, object] | None = None
+        self.refused = ""
+
+    def answer(self, **fields: object) -> None:
+        self.answered = fields
+
+    def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
+        self.refused = f"{what}; {hint}" if hint else what
+
+    @property
+    def is_over(self) -> bool:
+        return self.answered is not None or bool(self.refused)
+
+
+class LiveProject(Project):
+    """`live` is the engine, `runs` what it ran since `forget`, in the form of `disk_project.Ran`."""
+
+    live: Live
+    desk: Desk
+
+    def __init__(self, root: Path, settings: str, *, workers: int = 1) -> None:
+        super().__init__(root, settings, workers=workers)
+        self.news: list[Notice] = []
+
+    @contextmanager
+    def running(self, *, skips_start_scan: bool = False) -> Iterator[Live]:
+        self.live = Live(self.load(), self.load, skips_start_scan=skips_start_scan)
+        self.live.listeners.append(self.news.append)
+        self.desk = Desk(self.live)
+        self.live.open()
+        try:
+            if not skips_start_scan:
+                self.until_idle()
+            yield self.live
+        finally:
+            self.live.close()
+
+    def load(self) -> config.Config:
+        return config.load(self.root, workers=self.workers)
+
+    # ---------------------------------------------------------------------------------------------------------------- waits
+
+    def until(self, is_true: Callable[[], object], what: str = "") -> None:
+        deadline = time.monotonic() + PATIENCE_S
+
+        def tick(now: float) -> float:
+            return now + 0.02
+
+        self.live.turns.append(tick)
+        try:
+            while not is_true():
+                assert time.monotonic() < deadline, f"waited in vain: {what or is_true}; {self.said[-5:]}"
+                self.live.turn()
+        finally:
+            self.live.turns.remove(tick)
+
+    @property
+    def is_idle(self) -> bool:
+        engine = self.live.engine
+        return engine is not None and engine.is_idle and self.live.watching.is_quiet and not self.live.is_reopening
+
+    def until_idle(self) -> None:
+        self.until(lambda: self.is_idle, "idle")
+
+    def until_product(self, name: str, data: str | bytes | None) -> None:
+        """Wait until a product holds `data` (None = until it is gone), and everything has come to rest."""
+        wanted = data.encode() if isinstance(data, str) else data
+        self.until(lambda: self.product(name) == wanted, f"{name} = {wanted!r}, not {self.product(name)!r}")
+        self.until_idle()
+
+    def settle(self) -> None:
+        """Have everything that was changed so far processed."""
+        request = self.ask(port.Settle())
+        assert request.answered, request.refused
+
+    def ask(self, verb: port.Verb, client: int = 1) -> Request:
+        request = Request(verb, client)
+        self.desk.take(request)
+        self.until(lambda: request.is_over, str(verb))
+        return request
+
+    # ----------------------------------------------------------------------------------------------------------------- news
+
+    def product(self, name: str) -> bytes | None:
+        try:
+            return (self.cache / name).read_bytes()
+        except OSError:
+            return None
+
+    def forget(self) -> None:
+        self.news.clear()
+
+    @property
+    def said(self) -> list[str]:
+        return [notice.text for notice in self.news if isinstance(notice, Said)]
+
+    @property
+    def runs(self) -> Counter[str]:
+        return Counter(
+            f"{news.source}:{news.job_key}{'!' * (news.status == 'failed')}"
+            for news in self.news
+            if isinstance(news, JobChanged) and news.status in ("completed", "failed") and news.run_key
+        )

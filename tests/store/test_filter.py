@@ -1,0 +1,303 @@
+"""The filter language: what a text means, what is said of one that means nothing, and that no pattern takes long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aptui.core.errors import HostError
+from aptui.store import filter as language
+from aptui.store import texts as columns_of_text
+from aptui.store.filter import FIELDS, STATUS_CODES, STATUS_WORDS, After, Filter, FilterError, Match, Slower, parse, with_statuses
+from aptui.store.texts import Pool, Texts
+
+NOW = datetime(2026, 11, 20, 12, 30)
+NOW_MS = int(NOW.timestamp() * 1000)
+
+
+@dataclass
+class Rows:
+    """A few rows; every field is the same text for all but `source`, unless given."""
+
+    sources: list[str]
+    others: dict[str, list[Any]] = field(default_factory=dict)
+
+    def row_count(self) -> int:
+        return len(self.sources)
+
+    def text(self, name: str) -> tuple[Any, Texts]:
+        found = Texts()
+        return found.extend_distinct(self.sources if name == "source" else self.others.get(name, [""] * len(self.sources))), found
+
+    def number(self, name: str) -> Any:
+        return np.array(self.others.get(name, [0] * len(self.sources)))
+
+
+PATHS = ["Textures/Rock_01.png", "textures/rock_02.PNG", "textures/my rock.fbx", "meshes/xfbx", "Ärger/straße.lua"]
+
+
+def hits(text: str, rows: Rows | None = None) -> list[int]:
+    return np.flatnonzero(parse(text, NOW_MS).matches(rows or Rows(PATHS))).tolist()
+
+
+# ------------------------------------------------------------------------------------------------------------------- terms
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", [0, 1, 2, 3, 4]), ("   ", [0, 1, 2, 3, 4]), ("rock", [0, 1, 2]), ("Rock", [0]), ("rock png", [0, 1]), ("!rock", [3, 4]),
+        ("rock !PNG", [0, 2]), ('"my rock"', [2]), ('!"my rock"', [0, 1, 3, 4]), (r"\.fbx", [2]), (".fbx", [2, 3]), ("^textures/.*[0-9]", [0, 1]),
+        ('source:"y r"', [2]), ("source:^m", [3]), ("path:^m", [3]), ("ärger", [4]), ("STRASSE", []), (r"\S\w\d", [0, 1]), (r"\p{Lu}ock", [0]),
+        (r"[[:alpha:]]fbx", [3]), ("a|b", [2, 3, 4]), ("[[:upper:]]ock", [0]), (r"rock\b", [2]), ("lua$ ärger", [4]),
+    ],
+)  # fmt: skip
+def test_terms_hold_together(text: str, expected: list[int]) -> None:
+    assert hits(text) == expected
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name not in ("status", "after", "slower", "source")])
+def test_a_field_is_searched_alone(name: str) -> None:
+    rows = Rows(["a", "b", "image"], {name: ["Image", "mesh", ""]})
+
+    assert hits(f"{name}:image", rows) == [0]
+    assert hits(f"{name}:IMAGE", rows) == []
+    assert hits(f"!{name}:image", rows) == [1, 2]
+    assert hits(f"{name.upper()}:m", rows) == [0, 1]
+
+
+STATUS_ROWS = Rows(
+    [f"{number}" for number in range(7)],
+    {
+        "status": [
+            STATUS_CODES[name] for name in ("pending", "processing", "completed", "completed", "completed", "failed", "cancelled")
+        ],
+        "warnings": [0, 0, 0, 2, 1, 3, 0],
+        "errors": [0, 0, 0, 0, 1, 1, 0],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pending", [0]), ("processing", [1]), ("completed", [2, 3, 4]), ("failed", [5]), ("cancelled", [6]), ("canceled", [6]),
+        ("warnings", [3, 4]), ("Warning", [3, 4]), ("errors", [4]), ("error", [4]), ("inprogress", [1]), ("!failed", [0, 1, 2, 3, 4, 6]),
+        ("status:failed|warnings", [3, 4, 5]), ("status:failed,warning", [3, 4, 5]), ("status:fail", [5]), ("status:^p", [0, 1]),
+        ('"failed"', []), ("status:nonsense", []), ("source:failed", []),
+    ],
+)  # fmt: skip
+def test_a_status_word_is_a_status_unless_quoted(text: str, expected: list[int]) -> None:
+    assert hits(text, STATUS_ROWS) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "moment"),
+    [
+        ("12:01", datetime(2026, 11, 20, 12, 1)), ("23:01", datetime(2026, 11, 19, 23, 1)), ("12:01:30", datetime(2026, 11, 20, 12, 1, 30)),
+        ("2026-11-19", datetime(2026, 11, 19)), ("2026-11-19T08:00", datetime(2026, 11, 19, 8)), ('"2026-11-19 08:00"', datetime(2026, 11, 19, 8)),
+        ("2h", datetime(2026, 11, 20, 10, 30)), ("1d", datetime(2026, 11, 19, 12, 30)), ("90s", datetime(2026, 11, 20, 12, 28, 30)),
+    ],
+)  # fmt: skip
+def test_after_takes_times_days_and_how_long_ago(value: str, moment: datetime) -> None:
+    assert parse(f"after:{value}", NOW_MS).terms == (After(int(moment.timestamp() * 1000), is_negated=False),)
+
+
+def test_after_and_slower_compare() -> None:
+    rows = Rows(["a", "b", "c"], {"completed_ms": [0, NOW_MS - 1000, NOW_MS - 9_000_000], "duration_ms": [10, 1500, 1501]})
+
+    assert hits("after:2h", rows) == [1]
+    assert hits("!after:2h", rows) == [0, 2]
+    assert hits("slower:1.5s", rows) == [2]
+    assert hits("slower:1 !c", rows) == [1]
+
+
+@pytest.mark.parametrize(
+    ("value", "duration_ms"), [("200ms", 200), ("1.5s", 1500), ("3", 3000), ("2m", 120_000), ("1h", 3_600_000)]
+)
+def test_slower_takes_durations(value: str, duration_ms: float) -> None:
+    assert parse(f"slower:{value}").terms == (Slower(duration_ms, is_negated=False),)
+
+
+def test_terms_know_where_their_pattern_stands() -> None:
+    terms = parse('a !key:"b c" failed').terms
+
+    assert [(term.field, term.raw, term.column, term.is_negated) for term in terms if isinstance(term, Match)] == [
+        ("source", "a", 1, False), ("key", "b c", 9, True), ("status", "failed", 14, False),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said", "hint"),
+    [
+        ('a "open', 3, "quote is not closed", "…"), ('"a"b', 4, "blank is missing", ""), ("status:", 8, "nothing stands behind", ""),
+        ("a !", 4, "nothing stands behind '!'", ""), ('""', 2, "nothing stands behind", ""), ("statsu:x", 1, "no field 'statsu'", "'status:'"),
+        ("a colour:red", 3, "no field 'colour'", "in quotes"), ("after:soon", 7, "'soon' is no moment", "23:01"),
+        ("after:99:99", 7, "no moment", "2h"), ("slower:fast", 8, "no duration", "1.5s"), ("rock(", 5, "unclosed group", "backslash"),
+        ("ok key:b[a", 9, "unclosed character class", ""), ("Rock(", 5, "unclosed group", ""), ('"a b" x{2,1}', 8, "invalid repetition", ""),
+        ("*.fbx", 1, "repetition operator", r"\.fbx$"), ("(?<=a)b", 1, "look-around", "`!`"), ("status:(", 8, "unclosed group", ""),
+        (r"(a)\1", 4, "backreferences", ""), ("x{1000}{1000}{1000}", 1, "too large", ""), (r"a\q", 2, "unrecognized escape", ""),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_column(text: str, column: int, said: str, hint: str) -> None:
+    with pytest.raises(FilterError) as error:
+        parse(text, NOW_MS).check()
+
+    assert said in error.value.what
+    assert (error.value.column, error.value.where) == (column, f"filter:{column}")
+    assert hint in error.value.hint
+
+
+def test_a_mistake_is_told_by_matching_too() -> None:
+    for text in ("b[", "key:b[", "status:b["):
+        with pytest.raises(FilterError):
+            hits(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (".fbx", r"`.` matches any character: `\.fbx`"),
+        (r"\.fbx", ""),
+        ("a.fbx", ""),
+        (".png$", r"`.` matches any character: `\.png$`"),
+    ],
+)
+def test_a_pattern_that_means_more_than_it_seems_earns_a_hint(text: str, hint: str) -> None:
+    assert parse(text).hint == hint
+
+
+def test_without_polars_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+
+    parse("failed").check()
+    assert hits("failed slower:1s", STATUS_ROWS) == []
+    with pytest.raises(HostError, match="'polars'"):
+        hits("rock")
+
+
+def test_polars_is_imported_by_the_first_search_alone() -> None:
+    code = (
+        "import sys; from aptui.store.filter import parse; from aptui.store.texts import Texts; Texts(['a'])[0]; parse('a failed slower:1s');"
+        "sys.exit('polars' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(st.sampled_from('ab "!:\\.*()[]{}?+|^$,1äÄ\n'), max_size=14))
+def test_whatever_is_typed_is_matched_or_explained(text: str) -> None:
+    try:
+        mask = parse(text, NOW_MS).matches(Rows(PATHS))
+    except FilterError as error:
+        assert 1 <= error.column <= len(text) + 1  # noqa: PT017  # either answer is right
+    else:
+        assert len(mask) == len(PATHS)
+
+
+# ----------------------------------------------------------------------------------------------------------------- picker
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        ("", ["failed"], "status:failed"), ("rock failed", ["failed", "warnings"], "status:failed|warnings rock"),
+        ('status:x "a b" !key:c', [], '"a b" !key:c'), ("!failed a", ["errors"], "status:errors !failed a"), ('"failed"', [], '"failed"'),
+    ],
+)  # fmt: skip
+def test_the_picker_changes_status_terms_alone(text: str, words: list[str], expected: str) -> None:
+    assert with_statuses(text, words) == expected
+
+
+def test_the_picker_knows_what_is_asked_for() -> None:
+    assert parse("failed status:warn !completed a").statuses == ("failed", "warnings")
+    assert parse(with_statuses("a", STATUS_WORDS)).statuses == STATUS_WORDS
+
+
+# ------------------------------------------------------------------------------------------------------------------- spans
+
+
+def test_spans_are_characters_in_order_and_merged() -> None:
+    wanted = parse("fbx ärger source:rock !x key:rock rock_0")
+
+    assert wanted.spans(["Ärger/rock_01.fbx", "none", ""]) == [((0, 5), (6, 12), (14, 17)), (), ()]
+    assert parse("failed").spans(["failed"]) == [()]
+    assert parse("a*").spans(["bbb"]) == [()]
+
+
+# ------------------------------------------------------------------------------------------------------------------- texts
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns_of_text, "CHUNK", 4)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=18), st.sets(st.integers(0, 17)))
+def test_texts_are_what_was_put_in_whatever_was_searched_meanwhile(words: list[str], some: set[int]) -> None:
+    column = Texts(words[:7])
+    column.warm()
+    column.extend(words[7:])
+    expected = [word.replace("\0", "␀") for word in words]
+    codes = np.array(sorted(code for code in some if code < len(words)), np.int64)
+
+    assert [column[code] for code in range(len(column))] == expected
+    assert column.matches("a|^$", len(words)).tolist() == ["a" in word or not word for word in expected]
+    assert column.matches_some("a|^$", codes).tolist() == ["a" in expected[code] or not expected[code] for code in codes]
+    lower = [word.lower() for word in expected]
+    ranks = column.ranks(len(words)).tolist()
+    assert sorted(range(len(words)), key=lambda code: (ranks[code], code)) == sorted(
+        range(len(words)), key=lambda code: (lower[code], code)
+    )
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_joined_texts_are_taken_as_they_are() -> None:
+    column = Texts()
+    column.extend_joined("a\0\0ä\0d".encode(), 4)
+    column.extend_joined(b"e", 1)
+    column.extend_joined(b"f\0g\0h\0i", 4)
+
+    assert [column[code] for code in range(len(column))] == ["a", "", "ä", "d", "e", "f", "g", "h", "i"]
+
+
+def test_many_texts_rank_as_few_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["b", "A", "a", "C", "B"]
+    few = Texts(words).ranks(5).tolist()
+    monkeypatch.setattr(columns_of_text, "_FEW", 0)
+    many = Texts(words).ranks(5)
+
+    assert np.argsort(many, kind="stable").tolist() == np.argsort(few, kind="stable").tolist() == [1, 2, 0, 4, 3]
+
+
+def test_a_pool_knows_each_text_once() -> None:
+    pool = Pool()
+
+    assert [pool[text] for text in ("a", "b", "a")] == [0, 1, 0]
+    assert pool.texts[1] == "b"
+
+
+def test_a_search_stops_when_it_is_told_to() -> None:
+    class StoppedError(Exception):
+        pass
+
+    def check() -> None:
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        Filter("a", parse("a").terms).matches(Rows(PATHS), None, check)
+    assert language.engine is columns_of_text.engine

@@ -1,0 +1,175 @@
+"""The engine as a process: started, listed, spoken to, stopped, killed; and `aptui batch` beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aptui import cli
+from aptui.link import places
+from aptui.verbs import engine as verbs
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+workers: 1
+"""
+
+
+class Home:
+    """A project and everything that its commands may write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = folder / "project"
+        (self.project / "assets").mkdir(parents=True)
+        (self.project / "aptui.yaml").write_text(SETTINGS)
+        (self.project / "assets/a.txt").write_text("a")
+        homes = {f"XDG_{name}_HOME": str(folder / name) for name in ("STATE", "CACHE", "CONFIG")}
+        self.environment = {**os.environ, **homes}
+
+    def run(self, *words: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "aptui", *words]
+        return subprocess.run(command, cwd=self.project, env=self.environment, capture_output=True, text=True, timeout=timeout)
+
+    def pids(self) -> list[int]:
+        return [row["pid"] for row in json.loads(self.run("ps", "--json").stdout)["engines"]]
+
+    def wait(self, is_true) -> None:
+        deadline = time.monotonic() + 30
+        while not is_true():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def product(self, name: str) -> str:
+        try:
+            return (self.project / "Cache/linux" / name).read_text()
+        except OSError:
+            return ""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.run("stop", "--all")
+
+
+def test_an_engine_is_started_once_listed_and_stopped(home: Home) -> None:
+    started = home.run("start")
+    again = home.run("start")
+    pids = home.pids()
+
+    assert started.returncode == 0, started.stderr
+    assert "runs already" in again.stdout
+    assert len(pids) == 1
+    home.wait(lambda: home.product("a.txt") == "a")
+    (home.project / "assets/a.txt").write_text("saved")
+    home.wait(lambda: home.product("a.txt") == "saved")
+    assert f"process {pids[0]}, " in home.run("status").stdout
+    assert f"stopped: {pids[0]}" in home.run("stop").stdout
+    assert home.pids() == []
+    assert places.process_start(pids[0]) == 0
+
+
+def test_batch_beside_an_engine_drives_it_and_ends_with_its_result(home: Home) -> None:
+    home.run("start")
+    (home.project / "assets/b.txt").write_text("b")
+    summary = json.loads(home.run("batch", "--json").stdout)
+    refused = home.run("batch", "--platforms", "server", "--set", "platforms.server.tags=[]")
+    again = home.run("reprocess", "b.txt", "--json")
+
+    assert (summary["sources"], summary["products"], summary["jobs_failed"]) == (2, 2, 0)
+    assert home.product("b.txt") == "b"
+    assert refused.returncode == 3
+    assert json.loads(again.stdout)["jobs_run"] == 1
+
+
+def test_an_engine_that_is_killed_leaves_no_workers_and_the_next_one_takes_over(home: Home) -> None:
+    home.run("start")
+    home.wait(lambda: home.product("a.txt") == "a")
+    (pid,) = home.pids()
+    workers = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    os.kill(pid, signal.SIGKILL)
+    (home.project / "assets/a.txt").write_text("while it was dead")
+    home.wait(lambda: not any(map(places.process_start, workers)))
+
+    assert workers
+    assert home.pids() == []
+    assert home.run("start").returncode == 0
+    home.wait(lambda: home.product("a.txt") == "while it was dead")
+
+
+def test_the_foreground_engine_ends_with_a_signal_and_leaves_nothing(home: Home) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with subprocess.Popen(
+            [sys.executable, "-m", "aptui", "serve"],
+            cwd=home.project,
+            env=home.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            assert child.stdout is not None
+            assert b"runs as process" in child.stdout.readline()
+            child.send_signal(number)
+            assert child.wait(30) == 0
+        assert home.pids() == []
+
+
+def test_an_engine_of_another_version_is_replaced_when_it_is_idle(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.run("start")
+    (before,) = home.pids()
+    for name, value in home.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(verbs, "__version__", "99.0")
+    monkeypatch.chdir(home.project)
+
+    assert cli.main(["start"]) == 0
+    (after,) = home.pids()
+    assert after != before
+
+
+def test_start_says_why_an_engine_does_not_start(home: Home) -> None:
+    (home.project / "builders").mkdir()
+    (home.project / "builders/bad.py").write_text("import nothing_of_that_name\n")
+    refused = home.run("start")
+
+    assert refused.returncode == 3
+    assert "nothing_of_that_name" in refused.stderr
+
+
+def test_hold_runs_its_command_with_and_without_an_engine(home: Home) -> None:
+    alone = home.run("hold", "--", sys.executable, "-c", "raise SystemExit(7)")
+    home.run("start")
+    held = home.run("hold", "--", sys.executable, "-c", "open('assets/h.txt', 'w').write('h'); raise SystemExit(5)")
+    home.wait(lambda: home.product("h.txt") == "h")
+
+    assert (alone.returncode, held.returncode) == (7, 5)
+
+
+def test_steering_verbs_need_an_engine(home: Home) -> None:
+    refused = home.run("pause")
+
+    assert refused.returncode == 2
+    assert "aptui start" in refused.stderr
+
+
+def test_the_queue_is_steered_from_the_command_line(home: Home) -> None:
+    home.run("start")
+    home.wait(lambda: home.product("a.txt") == "a")
+    assert "paused" in home.run("pause").stdout
+    (home.project / "assets/a.txt").write_text("next")
+    home.wait(lambda: json.loads(home.run("run-next", "--json").stdout)["job_id"])
+    home.wait(lambda: home.product("a.txt") == "next")
+    assert "resumed" in home.run("resume").stdout
+    assert "nothing has changed" in home.run("reload").stdout
+    assert home.run("rescan", "--full").returncode == 0
+    assert home.run("drain", "--stop").returncode == 0
+    home.wait(lambda: not home.pids())

@@ -1,0 +1,26 @@
+"""A real database for what the screens hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aptui.store import schema
+from aptui.store.writer import Writer
+from tests.store.conftest import Store
+
+
+@contextmanager
+def database(folder: Path) -> Iterator[Store]:
+    """Make an asset database with one scan folder, "project"."""
+    path = folder / "assetdb.sqlite"
+    schema.prepare(path)
+    saved: list[int] = []
+    writer = Writer(path, saved.append)
+    ids, _ = writer.sync_scan_folders([("project", str(folder), 0)])
+    store = Store(path, writer, saved, ids["project"])
+    try:
+        yield store
+    finally:
+        store.close()

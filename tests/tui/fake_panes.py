@@ -1,0 +1,125 @@
+"""Panes and a session for tests of the shell: panes that note what they hear, an engine that answers what it is told to."""
+
+from concurrent.futures import Future
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+
+from aptui.core.errors import UserError
+from aptui.tui.frame.line import Part
+from aptui.tui.frame.sheet import Lines
+from aptui.tui.pane import Command, Pane, PaneSpec
+from aptui.tui.session import EngineFacts, SessionState
+
+
+class _Probe(Pane):
+    BINDINGS: ClassVar = [
+        Binding("slash", "note('filter')", "filter", id="probe.filter"),
+        Binding("r", "note('reprocess')", "reprocess", id="probe.reprocess"),
+    ]
+
+    def __init__(self, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.heard, self.noted, self.frames = [], [], 0
+
+    def compose(self) -> ComposeResult:
+        yield Lines(name=f"{self.id}-one", has_cursor=True)
+        yield Lines(name=f"{self.id}-two")
+
+    def on_mount(self) -> None:
+        self.query(Lines).first().show([(Part(f" {self.name_of_pane} row {number}"),) for number in range(50)])
+
+    def activate(self) -> None:
+        self.noted.append("activate")
+
+    def deactivate(self) -> None:
+        self.noted.append("deactivate")
+        self.shell.memory.put("probe.left", True)
+
+    def refreshed(self) -> None:
+        self.noted.append("refreshed")
+
+    def on_news(self, batch) -> None:
+        self.heard.append(batch)
+
+    def on_frame(self) -> None:
+        self.frames += 1
+
+    def status(self) -> str:
+        return "50 rows"
+
+    def commands(self) -> list[Command]:
+        return [
+            Command("probe", "note an argument", self.noted.append, lambda: ("alpha", "beta")),
+            Command("owed", "x", self.noted.append, None, True),
+        ]
+
+    def action_note(self, what: str) -> None:
+        self.noted.append(what)
+
+
+class JobsProbe(_Probe):
+    pass
+
+
+class AssetsProbe(_Probe):
+    pass
+
+
+PROBES = [
+    PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.fake_panes:JobsProbe"),
+    PaneSpec("assets", 2, "Assets", "Assets", "tui.fake_panes:AssetsProbe"),
+    PaneSpec("logs", 3, "Logs", "Logs", "tui.fake_panes:JobsProbe"),
+    PaneSpec("connections", 4, "Connections", "Conn", "tui.fake_panes:JobsProbe"),
+    PaneSpec("builders", 5, "Builders", "Build", "tui.fake_panes:JobsProbe"),
+    PaneSpec("cache", 6, "Shared cache", "Cache", "tui.fake_panes:JobsProbe"),
+    PaneSpec("tools", 7, "Tools", "Tools", "tui.fake_panes:AssetsProbe"),
+    PaneSpec("absent", 8, "Absent", "Absent", "aptui.tui.screens.absent:Nothing"),
+]
+
+
+class FakeSession:
+    """An engine that does nothing but answer; `asked` are the verbs."""
+
+    def __init__(self, cache_dir: Path, state: SessionState = SessionState.ATTACHED) -> None:
+        self.project_name, self.cache_dir, self.is_read_only = "AutomatedTesting", cache_dir, False
+        self.listeners, self.on_state = [], []
+        self.state, self.since_ms, self.trouble = state, 0, ""
+        self.engine = EngineFacts(4711, "0.1.0", 3, 0, "/run/engine.sock")
+        self.latest_progress = self.latest_health = None
+        self.connections = ()
+        self.asked, self.done = [], []
+        self.refusal = None
+
+    def open(self) -> None:
+        self.done.append("open")
+
+    def ask(self, verb) -> Future:
+        self.asked.append(verb)
+        answer = Future()
+        if self.refusal:
+            answer.set_exception(UserError(self.refusal))
+        else:
+            answer.set_result({})
+        return answer
+
+    def start_engine(self) -> None:
+        self.done.append("start")
+
+    def restart_engine(self, *, is_when_idle: bool) -> None:
+        self.done.append(("restart", is_when_idle))
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def say(self, notice, seq: int = 1) -> None:
+        """Tell listeners, as the session's thread would."""
+        for listener in self.listeners:
+            listener.take(3, seq, notice)
+
+    def turn(self, state: SessionState, trouble: str = "") -> None:
+        self.state, self.trouble = state, trouble
+        for hear in self.on_state:
+            hear()

@@ -1,0 +1,158 @@
+"""Runs the Jobs screen over a real database with real logs and a fake engine; what is pressed and looked at is the tests'."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+from textual import events
+from textual.keys import _character_to_key, key_to_character
+
+from aptui.core.messages import JobChanged, LogLevel, LogRecord
+from aptui.core.model import RelPath, RunKey
+from aptui.store import joblog
+from aptui.tui.app import AptuiApp
+from aptui.tui.pane import PANES
+from aptui.tui.screens.jobs import JobsPane
+from aptui.tui.state import Memory
+from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, product_row, source_row
+
+from .database import database
+from .fake_panes import FakeSession
+from .shell_room import LARGE, until
+
+NOW_MS = int(time.time() * 1000)
+EVIL = "[/oops] [red]x[/red] \x1b]0;EVIL\x07\x1b[31mred"
+BYTES_NAME = "textures/bad\U0010ffe9name.png"
+
+
+def record(level: LogLevel, words: str, **context: str) -> LogRecord:
+    return LogRecord(level, "Image Compile", words, NOW_MS, tuple(context.items()))
+
+
+LOG = (
+    record(LogLevel.INFO, "Opening textures/rock_01.png"),
+    record(LogLevel.DEBUG, "4096×4096"),
+    record(LogLevel.WARNING, "No colour profile"),
+    record(LogLevel.ERROR, "Unexpected end of data in IDAT chunk", Chunk="IDAT", Offset="0x0012F3A0", Trace="png.py(212): decode"),
+    record(LogLevel.INFO, EVIL),
+    record(LogLevel.ERROR, "giving up"),
+)
+
+
+def fill(store: Store, log_dir: Path) -> None:
+    """Six jobs, one failed analysis, and logs of three runs."""
+    joblog.write(log_dir / "JobLogs/rock-9.log", LOG, 1, 2)
+    joblog.write(log_dir / "JobLogs/rock-7.log", (record(LogLevel.INFO, "the run before"),), 0, 0)
+    joblog.write(log_dir / "JobLogs/sand.log", (record(LogLevel.WARNING, "sand is warm", Heat="40"),), 1, 0)
+    names = ["textures/rock_01.png", "textures/sand.png", "meshes/rock.fbx", "x.lua", BYTES_NAME, f"evil/{EVIL}.png"]
+    failed = {
+        "state": "failed",
+        "status": 2,
+        "errors": 2,
+        "warnings": 1,
+        "error": "IDAT chunk is broken\nmore",
+        "last_log": "JobLogs/rock-9.log",
+    }
+    store.put(
+        put_source=[source_row(at, name) for at, name in enumerate(names, 1)],
+        put_job=[
+            job_row(1, 1, job_key="Image Compile", run_key=9, completed_ms=NOW_MS - 1000, duration_ms=1420, reason="the source changed", **failed),
+            job_row(2, 1, platform="pc", run_key=10, completed_ms=NOW_MS - 2000, **(failed | {"last_log": ""})),
+            job_row(3, 2, warnings=1, completed_ms=NOW_MS - 3000, last_log="JobLogs/sand.log"),
+            job_row(4, 3, state="waiting", status=0, warnings=0, completed_ms=0, last_log=""),
+            job_row(5, 5, warnings=0, completed_ms=NOW_MS - 5000, last_log="", reason=EVIL),
+            job_row(6, 6, warnings=0, completed_ms=NOW_MS - 6000, last_log="JobLogs/gone.log", job_key=EVIL),
+        ],
+        put_analysis=[analysis_row(4, state="failed", error="no such preset", completed_ms=NOW_MS - 8000)],
+        put_product=[product_row(1, 1, "linux/textures/rock_01.dds"), product_row(2, 1, "linux/textures/rock_01.mip")],
+        put_edge=[edge_row(0, "textures/sand.png")],
+        put_run=[
+            (1, 9, NOW_MS - 1000, 1420, 1, "the source changed", "IDAT chunk is broken", "JobLogs/rock-9.log", 0xABC),
+            (1, 7, NOW_MS - 90_000, 900, 0, "new source", "", "JobLogs/rock-7.log", 0xAB),
+        ],
+    )  # fmt: skip
+
+
+def notice(job_id: int, status: str, **changes: object) -> JobChanged:
+    values: dict[str, object] = {
+        "cause": 1, "job_id": job_id, "source": RelPath("textures/sand.png"), "scan_folder": 1, "platform": "linux", "job_key": "Image",
+        "builder": "image", "status": status, "reason": "changed", "error": "", "warnings": 0, "errors": 0, "duration_ms": 5,
+        "log_file": "", "run_key": RunKey(5),
+    }  # fmt: skip
+    return JobChanged(**(values | changes))  # type: ignore[arg-type]
+
+
+class Session(FakeSession):
+    """A fake engine that says at once that news come from now on."""
+
+    running: tuple[int, ...] = ()
+
+    def open(self) -> None:
+        super().open()
+        for listener in self.listeners:
+            listener.subscribed(3, 1, self.running)
+
+
+class Hands:
+    """Presses keys and waits until they are dealt with: by messages, not by the clock as Textual's pilot does."""
+
+    def __init__(self, pilot) -> None:
+        self._pilot = pilot
+        self.click, self.resize_terminal = pilot.click, pilot.resize_terminal
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            name = _character_to_key(key) if len(key) == 1 else key
+            self._pilot.app.post_message(events.Key(name, key if len(key) == 1 else key_to_character(name)))
+            await self._dealt_with()
+
+    async def pause(self, seconds: float = 0) -> None:
+        await asyncio.sleep(seconds)
+        await self._dealt_with()
+
+    async def _dealt_with(self) -> None:
+        for _ in range(2):  # what a message does may be asked for by another one
+            heard = asyncio.Event()
+            self._pilot.app.call_later(heard.set)
+            await heard.wait()
+            await self._pilot._wait_for_screen()
+
+
+Do = Callable[[AptuiApp, object, JobsPane], Awaitable[None]]
+
+
+def in_jobs(tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), filler=fill, memory=None) -> AptuiApp:
+    """Open the Jobs screen over the database, wait until its rows and the first log are there, do `do(app, pilot, pane)`."""
+    cache = tmp_path / "cache"
+    cache.mkdir(exist_ok=True)
+    session = Session(cache)
+    session.is_read_only, session.running = read_only, running
+    remembered = memory or Memory(tmp_path / "project.json")
+
+    async def main() -> AptuiApp:
+        app = AptuiApp(session, memory=remembered, person=Memory(tmp_path / "person.json"), panes=[PANES[0]], theme="dark")
+        app.config = SimpleNamespace(
+            project=SimpleNamespace(platforms=(), builders=(SimpleNamespace(uuid=BUILDER, name="image"),)),
+            project_dir=tmp_path,
+            log_dir=tmp_path / "logs",
+        )
+        copied: list[tuple[str, bool]] = []
+        app.copied = copied
+        app.copy_text = lambda words, *, raw=False: copied.append((words, raw))
+        async with app.run_test(size=size) as slow_pilot:
+            pilot = Hands(slow_pilot)
+            await until(pilot, lambda: "open" in session.done and isinstance(app.pane, JobsPane) and app.pane.store.is_loaded)
+            pane = app.pane
+            await until(pilot, lambda: pane.event_log.papers is not None or not pane.store.total)
+            await do(app, pilot, pane)
+        return app
+
+    with database(cache) as store:
+        filler(store, tmp_path / "logs")
+        app_left = asyncio.run(main())
+        app_left.store_of_test = store
+        return app_left

@@ -1,0 +1,87 @@
+"""`python -m tests.tui.record`: records a real engine at work on the demo project, for tests that drive the screens without one.
+
+What is kept in `recorded/`: the asset database as it was at the end, the logs, and the stream of notices as a client hears it. Paths of the
+machine it was recorded on are replaced: `scene.py` puts the folder of the test in their place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from aptui import config, demo
+from aptui.core.messages import Notice
+from aptui.engine.desk import Desk
+from aptui.engine.live import Live
+from aptui.link import codec
+
+RECORDED = Path(__file__).parent / "recorded"
+PLACE = "/projects/demo"
+"""Stands for the project's folder in what was recorded."""
+
+
+def record(folder: Path) -> None:
+    """Process the demo project, save some of its sources again, and keep what came of it."""
+    demo.write_project(folder)
+    notices: list[bytes] = []
+    live = Live(config.load(folder), lambda: config.load(folder))
+    Desk(live)
+
+    def hear(notice: Notice) -> None:
+        notices.append(codec.encode_notice(notice, live.engine.epoch if live.engine else 0, notice.cause))
+
+    live.listeners.append(hear)
+    live.open()
+    live.hear_all(True)
+    try:
+        _until_idle(live)
+        for name in ("assets/docs/readme.txt", "assets/signs/exit.up", "assets/words/poem.words"):
+            path = folder / name
+            path.write_bytes(path.read_bytes() + b"\nonce more\n")
+            _until_idle(live)
+    finally:
+        live.close()
+    _keep(folder, notices)
+
+
+def _until_idle(live: Live) -> None:
+    calm = 0
+    live.turns.append(lambda now: now + 0.02)
+    while calm < 30:
+        live.turn()
+        calm = calm + 1 if live.engine is not None and live.engine.is_idle and live.watching.is_quiet else 0
+    live.turns.pop()
+
+
+def _keep(folder: Path, notices: list[bytes]) -> None:
+    shutil.rmtree(RECORDED, ignore_errors=True)
+    RECORDED.mkdir()
+    with closing(sqlite3.connect(folder / "Cache/assetdb.sqlite")) as database:
+        database.execute("VACUUM INTO ?", (str(RECORDED / "assetdb.sqlite"),))
+    with closing(sqlite3.connect(RECORDED / "assetdb.sqlite", isolation_level=None)) as database:
+        database.execute("UPDATE ScanFolders SET ScanFolder = replace(ScanFolder, ?, ?)", (str(folder), PLACE))
+        database.execute("UPDATE aptui_state SET value = replace(value, ?, ?)", (str(folder), PLACE))
+        database.execute("DELETE FROM aptui_state WHERE key = 'host'")
+        database.execute("VACUUM")
+    (RECORDED / "notices.jsonl").write_bytes(_impersonal(b"".join(notices), folder))
+    logs = folder / "Cache/.aptui/logs"
+    for path in sorted(logs.rglob("*.log")):
+        kept = RECORDED / "logs" / path.relative_to(logs)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(_impersonal(path.read_bytes(), folder))
+
+
+def _impersonal(data: bytes, folder: Path) -> bytes:
+    return data.replace(os.fsencode(str(folder)), PLACE.encode())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="record-") as place:
+        os.environ.update({f"XDG_{name}_HOME": f"{place}/{name}" for name in ("CACHE", "CONFIG", "STATE")})
+        record(Path(place, "demo"))
+    sys.exit(0)

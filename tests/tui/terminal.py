@@ -1,0 +1,136 @@
+"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte, and shows the screen as `pyte` sees it."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import pyte
+
+_PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]")
+
+
+class Terminal:
+    """A command on a pseudo-terminal of `columns` × `lines`; leave the `with` block to end it."""
+
+    def __init__(self, command: Sequence[str], columns: int = 80, lines: int = 24, environ: dict[str, str] | None = None) -> None:
+        self.columns, self.lines = columns, lines
+        self.seen = bytearray()
+        ours, theirs = pty.openpty()
+        self._fd = ours
+        self._resize(columns, lines)
+        environment = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            **(environ or {}),
+        }
+        for name in [name for name, value in environment.items() if value == ""]:
+            del environment[name]
+        self.process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509  # nothing else gives a child its terminal
+            close_fds=True,
+        )
+        os.close(theirs)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                ready, _, _ = select.select([self._fd], [], [], 0.2)
+                if ready:
+                    data = os.read(self._fd, 65536)
+                    if not data:
+                        return
+                    self.seen += data
+            except (OSError, ValueError):
+                return
+
+    def send(self, data: bytes | str) -> None:
+        """Type."""
+        data = data.encode() if isinstance(data, str) else data
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Make the terminal another size and tell the command."""
+        self.columns, self.lines = columns, lines
+        self._resize(columns, lines)
+        os.killpg(self.process.pid, signal.SIGWINCH)
+
+    def _resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def wait(self, is_so: Callable[["Terminal"], object], what: str = "it", timeout_s: float = 15) -> None:
+        """Wait until something is so; fail with the screen when it is not in time."""
+        deadline = time.monotonic() + timeout_s
+        while not is_so(self):
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"{what} did not happen; the screen:\n{self.screen()}\nlast bytes: {bytes(self.seen[-400:])!r}"
+                )
+            time.sleep(0.01)
+
+    def wait_for(self, text: str | bytes, timeout_s: float = 15) -> None:
+        """Wait until a text was written (bytes), or stands on the screen (str)."""
+        if isinstance(text, bytes):
+            self.wait(lambda term: text in term.seen, repr(text), timeout_s)
+        else:
+            self.wait(lambda term: text in term.screen(), repr(text), timeout_s)
+
+    def settle(self, quiet_s: float = 0.15, timeout_s: float = 15) -> None:
+        """Wait until nothing more is written."""
+        size, since, deadline = -1, time.monotonic(), time.monotonic() + timeout_s
+        while time.monotonic() - since < quiet_s and time.monotonic() < deadline:
+            if len(self.seen) != size:
+                size, since = len(self.seen), time.monotonic()
+            time.sleep(0.01)
+
+    def wait_until_ended(self, timeout_s: float = 15) -> int:
+        """Wait for the end of the command and return its exit code."""
+        return self.process.wait(timeout_s)
+
+    def screen(self) -> str:
+        """Return what stands on the screen, line by line."""
+        screen = pyte.Screen(self.columns, self.lines)
+        pyte.Stream(screen).feed(_PRIVATE.sub("", bytes(self.seen).decode("utf-8", "replace")))
+        return "\n".join(screen.display)
+
+    def close(self) -> None:
+        """End the command and close everything."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(2)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        self._thread.join(1)
+        os.close(self._fd)
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,0 +1,173 @@
+"""Keys: the shipped table is what the code binds, a person's own file is checked, and rebinding works."""
+
+import ast
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+
+import aptui.tui
+from aptui.config import data_dir
+from aptui.tui.frame.toasts import Toasts
+from aptui.tui.keymap import EVERYWHERE, clashes, load_keymap, normalised, own_file, shipped_actions, shown_key
+from aptui.tui.state import Memory, person_memory, project_memory
+from tui.shell_room import in_shell, text, until
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    (tmp_path / "XDG_CONFIG_HOME" / "aptui").mkdir(parents=True)
+
+
+def bound() -> dict[str, set[str]]:
+    """Return {id: keys} of every binding of every class of the screen."""
+    found: dict[str, set[str]] = {}
+    for module in pkgutil.walk_packages(aptui.tui.__path__, "aptui.tui."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            if isinstance(kind, type) and kind.__module__.startswith("aptui.tui"):
+                for binding in kind.__dict__.get("BINDINGS", []):
+                    assert isinstance(binding, Binding), f"{kind.__name__}: {binding} has no id"
+                    assert binding.id, f"{kind.__name__}: '{binding.key}' has no id, so nobody can rebind it"
+                    found.setdefault(binding.id, set()).update(normalised(binding.key))
+    return found
+
+
+def test_every_binding_is_in_the_shipped_keymap_and_the_reverse():
+    shipped = {action.id: set(action.keys) for action in shipped_actions(data_dir() / "config" / "keymap.yaml").values()}
+
+    assert bound() == shipped
+
+
+def test_the_shipped_keys_clash_nowhere():
+    actions = shipped_actions(data_dir() / "config" / "keymap.yaml")
+
+    assert clashes(actions) == []
+    assert {action.scope for action in actions.values()} >= {EVERYWHERE}
+
+
+@pytest.mark.parametrize(
+    ("body", "at", "what"),
+    [
+        ("app.detach: i\n", "1:1", "'i' is bound to both 'app.info' and 'app.detach'"),
+        ("app.detach: f5\napp.info: f5\n", "2:1", "'F5' is bound to both"),
+        ("app.detatch: x\n", "1:1", "there is no action 'app.detatch'"),
+        ("app.detach: [x]\n", "1:13", "must be text"),
+        ("app.detach: ''\n", "1:13", "must be text"),
+        ("app.detach: 'x\n", "", "not valid YAML"),
+    ],
+)
+def test_a_mistake_in_a_persons_keymap_is_named_with_its_place(body, at, what):
+    own_file().write_text(body)
+
+    keymap = load_keymap()
+
+    assert [f"keymap.yaml:{at}" in each.where and what in each.what for each in keymap.mistakes] == [True]
+
+
+def test_the_nearest_action_is_offered():
+    own_file().write_text("app.detatch: x\n")
+
+    assert "app.detach" in load_keymap().mistakes[0].hint
+
+
+def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
+    own_file().write_text("app.detach: f5\napp.info: none\nprobe.reprocess: x\n")
+
+    async def press(app, pilot, _session):
+        await pilot.press("q", "i")
+        assert app.is_running
+        assert "Engine" not in text(app)
+        assert "F5 detach" in text(app)
+        await pilot.press("f5")
+
+    app = in_shell(tmp_path, press)
+    assert app.return_code == 0
+    assert [mistake.what for mistake in app.keymap.mistakes] == ["there is no action 'probe.reprocess'"]
+
+
+def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_again(tmp_path):
+    own_file().write_text("app.detach: i\n")
+
+    async def look(app, pilot, _session):
+        told = app.query_one(Toasts).kept
+        await until(pilot, lambda: any("'i' is bound to both 'app.info' and 'app.detach'" in each[1] for each in told))
+        own_file().write_text("app.detach: f5\n")
+        await pilot.press("colon", *"keymap", "enter")
+        await until(pilot, lambda: "keys read" in text(app) and "F5 detach" in text(app))
+
+    in_shell(tmp_path, look, size=(140, 40))
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [("ctrl+p", "^P"), ("question_mark", "?"), ("enter", "⏎"), ("f1", "F1"), ("shift+tab", "⇧Tab"), ("Q", "Q"), ("slash", "/")],
+)
+def test_keys_are_shown_as_people_read_them(key, shown):
+    assert shown_key(key) == shown
+
+
+def test_keys_are_normalised_as_textual_names_them():
+    assert normalised("?, f1") == ("question_mark", "f1")
+    assert normalised(",") == ("comma",)
+
+
+# ── what is remembered ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_memory_is_as_good_as_none(tmp_path, body):
+    file = tmp_path / "memory.json"
+    file.write_bytes(body)
+
+    memory = Memory(file)
+    memory.put("jobs.sort", ["completed", True])
+    memory.save()
+
+    assert Memory(file).get("jobs.sort", []) == ["completed", True]
+
+
+def test_what_has_another_type_than_expected_is_not_believed(tmp_path):
+    memory = Memory(tmp_path / "memory.json")
+    memory.put("jobs.width", "wide")
+
+    assert memory.get("jobs.width", 12) == 12
+
+
+def test_a_history_keeps_each_text_once_the_latest_last(tmp_path):
+    memory = Memory(tmp_path / "memory.json")
+    for word in ("a", "b", "a", "", *(f"{number}" for number in range(98))):
+        memory.remember("filters", word)
+
+    assert memory.history("filters")[:2] == ["b", "a"]
+    assert len(memory.history("filters")) == 100
+
+
+def test_two_projects_do_not_share_what_is_remembered_and_others_cannot_read_it(tmp_path):
+    one, other = project_memory(tmp_path, tmp_path / "one"), project_memory(tmp_path, tmp_path / "other")
+    one.put("shell.tab", "logs")
+    one.save()
+
+    assert other.get("shell.tab", "") == ""
+    assert project_memory(tmp_path, tmp_path / "one").get("shell.tab", "") == "logs"
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "screen").iterdir()} == {0o600}
+    person_memory(tmp_path).save()
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing():
+    memory = Memory(Path("/proc/none/memory.json"))
+    memory.put("a", 1)
+    memory.save()
+
+    assert memory.get("a", 0) == 1
+
+
+def test_nothing_of_the_screen_but_the_app_imports_yaml_or_numpy_before_it_is_needed():
+    tree = ast.parse((Path(aptui.tui.__file__).parent / "app.py").read_text(encoding="utf-8"))
+    top = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+
+    assert not top & {"numpy", "polars", "pygments", "ruamel"}

@@ -1,0 +1,409 @@
+"""The frame: what every key of it does, at both sizes."""
+
+import pytest
+from textual.widgets import Input
+
+from aptui import __version__
+from aptui.core.health import Health, WatchedRoot, WatchMode
+from aptui.core.messages import JobChanged, Progress
+from aptui.link.port import Pause, Resume, RunNext, Shutdown
+from aptui.tui.frame.commandline import completions
+from aptui.tui.frame.sheet import Lines
+from aptui.tui.pane import PANES, Command, existing
+from aptui.tui.plain import Stream, line_of
+from aptui.tui.session import EngineFacts, NoSession, SessionState
+from aptui.tui.state import Memory
+from tui.fake_panes import PROBES, FakeSession
+from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
+
+BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False, 800, 2100, 48000, 100_000)
+IDLE = Progress(0, 1234, 0, 0, 0, 0, 812, 0, False, 800, 2100, 48000)
+NATIVE = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.NATIVE)))
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def busy(tmp_path) -> FakeSession:
+    session = FakeSession(tmp_path / "cache")
+    session.latest_progress, session.latest_health = BUSY, NATIVE
+    return session
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_every_number_goes_to_its_pane_and_the_focus_comes_back_where_it_was(tmp_path, size):
+    async def walk(app, pilot, _session):
+        await pilot.press("tab")
+        there = app.focused
+        for spec in PROBES[1:7]:
+            await pilot.press(str(spec.number))
+            assert app.pane.name_of_pane == spec.id
+            assert app.pane.display
+        await pilot.press("1")
+
+        assert app.focused is there
+        assert app.focused.id == "pane-jobs-two"
+        assert app.pane.noted == ["activate", "deactivate", "activate"]
+
+    in_shell(tmp_path, walk, size=size)
+
+
+def test_a_pane_that_does_not_exist_is_not_drawn(tmp_path):
+    async def look(app, pilot, _session):
+        await pilot.press("8")
+
+        assert "Absent" not in text(app)
+        assert app.pane.name_of_pane == "jobs"
+
+    in_shell(tmp_path, look, size=LARGE)
+    assert [spec.number for spec in PANES] == [1, 2, 3, 4, 5, 6, 7]
+    assert set(existing()) <= set(PANES)
+
+
+def test_without_any_pane_the_frame_stands(tmp_path):
+    async def look(app, pilot, _session):
+        await pilot.press("1", "question_mark")
+
+        assert "AutomatedTesting" in lines(app)[0]
+
+    in_shell(tmp_path, look, panes=[])
+
+
+def test_the_status_line_tells_what_goes_on_where_there_is_room(tmp_path):
+    async def look(app, _pilot, _session):
+        assert "aptui  AutomatedTesting   ● working  analysing 214 · processing 3,402 · ETA 1m40s · 12 running" in lines(app)[0]
+        assert "processing 48s" in lines(app)[0]
+        assert lines(app)[1].endswith("watching 2 roots   attached")
+        assert "━━━" in lines(app)[2]
+
+    in_shell(tmp_path, look, size=LARGE, session=busy(tmp_path))
+
+
+def test_at_80_columns_the_counts_stay_and_the_timers_go(tmp_path):
+    async def look(app, _pilot, _session):
+        assert lines(app)[0].startswith(" AutomatedTesting   ● working  analysing 214 · processing 3,402")
+        assert "scan 0.8s" not in lines(app)[0]
+        assert "7 Tools" in lines(app)[1]
+        assert lines(app)[1].endswith("attached")
+
+    in_shell(tmp_path, look, session=busy(tmp_path))
+
+
+@pytest.mark.parametrize("size", [(20, 6), (1, 1), (40, 9), (400, 120)])
+def test_every_size_shows_something_and_keys_work(tmp_path, size):
+    async def press(app, pilot, _session):
+        await pilot.press("question_mark", "escape", "colon", "escape", "Q", "escape", "i", "escape", "2")
+
+        assert app.pane.name_of_pane == "assets"
+
+    in_shell(tmp_path, press, size=size, session=busy(tmp_path))
+
+
+def test_a_broken_root_shows_even_at_80_columns(tmp_path):
+    session = busy(tmp_path)
+    session.latest_health = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.GONE)))
+
+    async def look(app, _pilot, _session):
+        assert "! gone: 1 of 2 roots" in lines(app)[1]
+
+    in_shell(tmp_path, look, session=session)
+
+
+def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
+    async def tell(app, pilot, session):
+        await pilot.press("2", "1")
+        jobs, assets = app._mounted["jobs"], app._mounted["assets"]
+        await pilot.pause(0.15)
+        drawn = assets.frames
+        session.latest_progress = IDLE
+        session.say(IDLE)
+        await until(pilot, lambda: jobs.heard[-1].progress == IDLE and assets.heard[-1].progress == IDLE)
+
+        assert assets.frames == drawn
+        assert jobs.frames
+        await until(pilot, lambda: "✓ idle" in lines(app)[0])
+
+    in_shell(tmp_path, tell)
+
+
+def test_a_storm_of_news_becomes_few_frames(tmp_path):
+    async def storm(app, pilot, session):
+        await pilot.pause(0.15)
+        before = app.pane.frames
+        for seq in range(2000):
+            session.say(BUSY, seq)
+        await until(pilot, lambda: app.pane.frames > before)
+
+        assert app.pane.frames - before <= 2
+
+    in_shell(tmp_path, storm)
+
+
+def test_nothing_runs_and_nothing_is_drawn_while_nothing_happens(tmp_path):
+    async def rest(app, pilot, _session):
+        await pilot.pause(0.3)
+        frames, drawn = app.pane.frames, []
+        app._display = lambda *args: drawn.append(args)
+        await pilot.pause(0.3)
+
+        assert app.pane.frames == frames
+        assert drawn == []
+        assert not any(timer._repeat is None for timer in app._timers if timer._active.is_set())
+
+    in_shell(tmp_path, rest)
+
+
+@pytest.mark.parametrize("key", ["question_mark", "f1"])
+def test_help_shows_the_keys_of_the_pane_and_narrows(tmp_path, key):
+    async def ask(app, pilot, _session):
+        await pilot.press(key)
+        assert "probe.reprocess" in text(app)
+        await pilot.press(*"filter")
+        assert "probe.reprocess" not in text(app)
+        assert "probe.filter" in text(app)
+        await pilot.press("escape")
+        assert "probe.reprocess" in text(app)
+        await pilot.press("escape")
+
+        assert app.focused.id == "pane-jobs-one"
+        assert "jobs row 1" in text(app)
+
+    in_shell(tmp_path, ask, size=LARGE)
+
+
+def test_info_shows_engine_cache_and_what_the_pane_says(tmp_path):
+    async def ask(app, pilot, _session):
+        await pilot.press("i")
+
+        for part in ("AutomatedTesting", "pid 4711", "/run/engine.sock", __version__, "50 rows", str(tmp_path / "cache")):
+            assert part in text(app)
+        await pilot.press("escape")
+        assert "jobs row 1" in text(app)
+
+    in_shell(tmp_path, ask, size=LARGE)
+
+
+def test_a_command_is_completed_said_and_remembered(tmp_path):
+    async def say(app, pilot, _session):
+        await pilot.press("colon", *"pro", "tab", "space", *"b", "tab", "enter")
+        await pilot.pause()
+        assert "beta" in app.pane.noted
+        assert app.focused.id == "pane-jobs-one"
+        await pilot.press("colon", "up")
+        assert app.query_one("#command Input", Input).value == "probe beta"
+        await pilot.press("down")
+        assert app.query_one("#command Input", Input).value == ""
+        await pilot.press("escape")
+
+    app = in_shell(tmp_path, say)
+    assert Memory(tmp_path / "person.json").history("commands") == ["probe beta"]
+    assert app.person.get("commands", []) == ["probe beta"]
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(tmp_path):
+    async def say(app, pilot, _session):
+        await pilot.press("colon", *"thme", "enter")
+        await until(pilot, lambda: "did you mean 'theme'" in text(app))
+        await pilot.press("colon", *"re", "enter")
+        await until(pilot, lambda: "'re' may be" in text(app))
+
+    in_shell(tmp_path, say)
+
+
+def test_completion_knows_commands_and_their_arguments():
+    commands = [Command("theme", "choose", print, lambda: ("dark", "light")), Command("stop", "x", print)]
+
+    assert completions("th", commands) == [("theme", "choose")]
+    assert completions("theme l", commands) == [("theme light", "")]
+    assert completions("stop ", commands) == []
+    assert completions("nothing x", commands) == []
+
+
+def test_p_pauses_and_then_asks_what_next(tmp_path):
+    async def press(app, pilot, session):
+        await pilot.press("P")
+        session.latest_health = Health(is_paused=True)
+        await pilot.press("P", "n", "P", "r", "P", "s", "P", "z", "escape")
+
+        assert session.asked == [Pause(), RunNext(), Resume()]
+        assert app.focused.id == "pane-jobs-one"
+
+    in_shell(tmp_path, press)
+
+
+def test_q_detaches_and_leaves_the_engine_alone(tmp_path):
+    session = FakeSession(tmp_path / "cache")
+
+    async def press(app, pilot, _session):
+        await pilot.press("q")
+
+    app = in_shell(tmp_path, press, session=session)
+    assert session.asked == []
+    assert "close" in session.done
+    assert Memory(tmp_path / "project.json").get("probe.left", False)
+    assert app.return_code == 0
+
+
+def test_stopping_the_engine_asks_first(tmp_path):
+    async def press(app, pilot, session):
+        await pilot.press("Q")
+        assert "stop the engine? 12 jobs are running" in lines(app)[-1]
+        await pilot.press("n")
+        assert session.asked == []
+        await pilot.press("Q", "w", "Q", "y")
+        await until(pilot, lambda: session.asked == [Shutdown(is_when_idle=True), Shutdown()])
+
+    in_shell(tmp_path, press, session=busy(tmp_path))
+
+
+def test_a_refusal_is_told(tmp_path):
+    session = FakeSession(tmp_path / "cache")
+    session.refusal = "the engine is [bold]busy"
+
+    async def press(app, pilot, _session):
+        await pilot.press("P")
+        await until(pilot, lambda: "✗ the engine is [bold]busy" in text(app))
+        await pilot.press("colon", *"messages", "enter")
+        assert "the engine is [bold]busy" in text(app)
+
+    in_shell(tmp_path, press, session=session)
+
+
+def test_without_an_engine_nothing_asks_for_one(tmp_path):
+    session = NoSession("copied", tmp_path)
+    session.done = ["open"]
+
+    async def press(app, pilot, _session):
+        await pilot.press("P", "Q")
+        assert "○ read only" in lines(app)[0]
+        assert "stop the engine" not in lines(app)[-1]
+        assert not [each for each in app.commands() if each.needs_engine]
+
+    in_shell(tmp_path, press, session=session)
+
+
+def test_an_engine_that_dies_is_said_and_its_return_too(tmp_path):
+    async def die(app, pilot, session):
+        session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
+        await until(pilot, lambda: "engine gone since" in lines(app)[2] + lines(app)[3])
+        assert "✗ engine gone" in lines(app)[0]
+        assert "jobs row 1" in text(app)
+        session.turn(SessionState.ATTACHED)
+        await until(pilot, lambda: "attached to the engine again, pid 4711" in text(app))
+        assert "engine gone" not in text(app)
+
+    in_shell(tmp_path, die)
+
+
+def test_an_older_engine_is_offered_a_restart(tmp_path):
+    session = FakeSession(tmp_path / "cache")
+    session.engine = EngineFacts(12, "0.0.9")
+
+    async def answer(app, pilot, _session):
+        await until(pilot, lambda: "the engine is older (aptui 0.0.9)" in lines(app)[-1])
+        await pilot.press("w")
+        assert ("restart", True) in session.done
+        assert "older" in text(app)
+
+    in_shell(tmp_path, answer, session=session)
+
+
+def test_ctrl_c_copies_or_leaves_the_second_time(tmp_path):
+    async def press(app, pilot, _session):
+        await pilot.press("ctrl+c")
+        assert "'q' leaves" in text(app)
+        assert app.is_running
+        await pilot.press("ctrl+c")
+
+    assert in_shell(tmp_path, press).return_code == 0
+
+
+def test_redraw_reads_again_and_plain_says_where_it_cannot(tmp_path):
+    async def press(app, pilot, _session):
+        await pilot.press("ctrl+l", "backslash")
+        assert "refreshed" in app.pane.noted
+        assert "no scrollback" in text(app)
+
+    in_shell(tmp_path, press)
+
+
+def test_the_palette_offers_commands_and_keys(tmp_path):
+    async def press(app, pilot, _session):
+        await pilot.press("ctrl+p", *"probe alpha")
+        await until(pilot, lambda: "probe alpha" in text(app))
+        await pilot.pause(0.2)
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: "alpha" in app.pane.noted)
+
+    in_shell(tmp_path, press)
+
+
+def test_the_key_tester_names_keys_and_does_nothing(tmp_path):
+    async def press(app, pilot, _session):
+        await pilot.press("colon", *"keys", "enter")
+        await pilot.press("r", "q", "ctrl+t")
+        assert "probe.reprocess" in text(app)
+        assert "app.detach" in text(app)
+        assert "ctrl+t" in text(app)
+        assert "reprocess" not in app.pane.noted
+        await pilot.press("escape", "escape")
+        assert app.focused.id == "pane-jobs-one"
+
+    in_shell(tmp_path, press)
+
+
+def test_the_mouse_can_be_switched_off_and_that_is_remembered(tmp_path):
+    async def press(app, pilot, _session):
+        await pilot.press("M")
+        assert "the mouse is off" in text(app)
+
+    in_shell(tmp_path, press)
+    assert Memory(tmp_path / "person.json").get("mouse", True) is False
+
+
+def test_a_click_goes_to_a_tab_and_on_a_hint_does_it(tmp_path):
+    async def click(app, pilot, _session):
+        await pilot.click("#tabs", offset=(lines(app)[1].index("Assets"), 0))
+        await until(pilot, lambda: app.pane.name_of_pane == "assets")
+        await pilot.click("#hints", offset=(lines(app)[-1].index("reprocess"), 0))
+        await until(pilot, lambda: "reprocess" in app.pane.noted)
+
+    in_shell(tmp_path, click)
+
+
+def test_the_tab_is_remembered(tmp_path):
+    async def go(app, pilot, _session):
+        await pilot.press("3")
+
+    async def look(app, _pilot, _session):
+        assert app.pane.name_of_pane == "logs"
+
+    in_shell(tmp_path, go)
+    in_shell(tmp_path, look)
+
+
+def test_plain_lines_are_safe_and_only_what_settled():
+    news = JobChanged(0, 1, "a\x1b]0;x\x07.png", 1, "pc", "Image", "b", "failed", "", "bad\x9b1m", 0, 1, 3, "", 1)
+    stream = Stream()
+    stream.take(1, 1, news)
+    stream.lost()
+
+    assert "✗ failed" in line_of(news, 0)
+    assert line_of(news, 0).isprintable()
+    assert line_of(JobChanged(0, 1, "a", 1, "pc", "I", "b", "processing", "", "", 0, 0, 3, "", 1), 0) == ""
+    assert len(list(stream.lines())) == 2
+
+
+def test_lines_scroll_and_the_cursor_stays_in_sight(tmp_path):
+    async def scroll(app, pilot, _session):
+        rows = app.query_one("#pane-jobs-one", Lines)
+        await pilot.press("G", "k", "pageup", "j", "home", "down", "end")
+        assert rows.at == 49
+        await until(pilot, lambda: "jobs row 49" in text(app))
+
+    in_shell(tmp_path, scroll)

@@ -1,0 +1,168 @@
+"""Themes: the shipped ones are whole, a person's own are checked with their places, and terminals get what they can show."""
+
+import pytest
+from textual.events import AppFocus
+
+from aptui.core.errors import UserError
+from aptui.tui import theming, yaml_files
+from aptui.tui.frame.toasts import Toasts
+from tui.shell_room import in_shell, text, until
+
+SHIPPED = {"dark", "light", "high-contrast", "deuteranopia", "monochrome", "ansi-dark", "ansi-light"}
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    folder = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "themes"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_every_shipped_theme_is_whole():
+    looks = theming.load_looks()
+
+    assert looks.mistakes == []
+    assert set(looks.by_name) == SHIPPED
+    assert all(set(look.roles) == set(theming.ROLES) and look.description for look in looks.by_name.values())
+    assert all(theming.rich_style(style) is not None for look in looks.by_name.values() for style in look.roles.values())
+
+
+def test_the_theme_without_colours_has_none():
+    look = theming.load_looks().by_name["monochrome"]
+
+    assert set(look.colors.values()) == {"ansi_default"}
+    assert not [style for style in look.roles.values() if set(style.split()) - theming.ATTRIBUTES - {"ansi_default"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "at", "what"),
+    [
+        ("colours: {}\n", "1:1", "there is no key of a theme 'colours'"),
+        ("extends: dark\nroles:\n  faild: bold\n", "3:3", "there is no role 'faild'"),
+        ("extends: dark\nroles:\n  failed: purple\n", "3:11", "'purple' is no part of a style"),
+        ("extends: dark\ncolors: {error: '#12'}\n", "2:17", "'#12' is no colour"),
+        ("extends: dark\ndark: maybe\n", "2:7", "'dark' must be true or false"),
+        ("- dark\n", "1:1", "a theme must be a mapping"),
+        ("extends: nothing\n", "1:1", "cannot extend 'nothing'"),
+        ("name: lonely\ncolors: {}\n", "1:1", "does not say every colour"),
+        ("roles: {failed: bold\n", "", "not valid YAML"),
+    ],
+)
+def test_a_mistake_in_a_persons_theme_is_named_with_its_place(own, body, at, what):
+    (own / "mine.yaml").write_text(body)
+
+    looks = theming.load_looks()
+
+    assert set(looks.by_name) == SHIPPED
+    assert [f"mine.yaml:{at}" in mistake.where and what in mistake.what for mistake in looks.mistakes] == [True]
+
+
+def test_a_persons_theme_extends_a_shipped_one_and_may_replace_it(own):
+    (own / "mine.yaml").write_text("extends: light\nroles: {failed: 'bold #ff0000'}\n")
+    (own / "dark.yaml").write_text("extends: monochrome\n")
+
+    looks = theming.load_looks()
+
+    assert looks.by_name["mine"].roles["failed"] == "bold #ff0000"
+    assert looks.by_name["mine"].roles["warning"] == looks.by_name["light"].roles["warning"]
+    assert not looks.by_name["mine"].is_dark
+    assert looks.by_name["dark"].is_ansi
+
+
+def test_an_unchanged_file_costs_no_yaml(own, monkeypatch):
+    theming.load_looks()
+    monkeypatch.setattr("aptui.config_schema.read_yaml", lambda *_: pytest.fail("read again"))
+
+    assert set(theming.load_looks().by_name) == SHIPPED
+
+
+def test_a_file_that_cannot_be_read_is_said(own):
+    with pytest.raises(UserError, match="cannot be read"):
+        yaml_files.compiled(own / "absent.yaml", theming.checked)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environment", "shown"),
+    [
+        ("light", {"TERM": "xterm-256color"}, "light"),
+        ("light", {"TERM": "linux"}, "ansi-light"),
+        ("dark", {"TERM": "screen"}, "ansi-dark"),
+        ("gone", {"TERM": "xterm-256color"}, "dark"),
+        ("dark", {"TERM": "xterm-256color", "NO_COLOR": "1"}, "monochrome"),
+        ("ansi-dark", {"TERM": "xterm-256color"}, "ansi-dark"),
+    ],
+)
+def test_a_terminal_gets_the_theme_it_can_show(wanted, environment, shown):
+    assert theming.suitable(wanted, theming.load_looks(), environment) == shown
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_every_theme_draws(tmp_path, name):
+    async def look(app, pilot, _session):
+        assert app.theme == name
+        assert theming.roles(app)["failed"].bold
+        await pilot.press("colon", *"th")
+
+        assert "theme" in text(app)
+
+    in_shell(tmp_path, look, theme=name)
+
+
+def test_without_colours_no_colour_is_sent(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def look(app, _pilot, _session):
+        colours = {
+            colour.name
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style
+            for colour in (segment.style.color, segment.style.bgcolor)
+            if colour is not None
+        }
+
+        assert colours <= {"default"}
+
+    in_shell(tmp_path, look)
+
+
+def test_the_picker_previews_and_goes_back_or_keeps(tmp_path):
+    async def pick(app, pilot, _session):
+        await pilot.press("colon", *"theme", "enter")
+        await pilot.press("down")
+        await until(pilot, lambda: app.theme == "deuteranopia")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.theme == "dark")
+        await pilot.press("colon", *"theme", "enter")
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: app.theme == "ansi-light" and app.focused.id == "pane-jobs-one")
+
+    assert in_shell(tmp_path, pick).person.get("theme", "") == "ansi-light"
+
+
+def test_one_key_goes_through_the_themes_and_an_unknown_name_is_answered(tmp_path):
+    async def cycle(app, pilot, _session):
+        await pilot.press("T")
+        assert app.theme == "deuteranopia"
+        await pilot.press("colon", *"theme nice", "enter")
+        await until(pilot, lambda: "there is no theme 'nice'" in text(app))
+
+    in_shell(tmp_path, cycle)
+
+
+def test_a_changed_theme_file_shows_as_soon_as_people_come_back(tmp_path, own):
+    (own / "mine.yaml").write_text("extends: dark\n")
+
+    async def edit(app, pilot, _session):
+        (own / "mine.yaml").write_text("extends: dark\nroles: {failed: 'underline #00ff00'}\n")
+        app.post_message(AppFocus())
+        await until(pilot, lambda: theming.roles(app)["failed"].underline)
+        (own / "mine.yaml").write_text("rules: {}\n")
+        await pilot.press("colon", *"theme reload", "enter")
+        await until(pilot, lambda: any("mine.yaml:1:1" in each[1] for each in app.query_one(Toasts).kept))
+
+    in_shell(tmp_path, edit, theme="mine")
