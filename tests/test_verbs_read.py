@@ -295,3 +295,15 @@ def test_before_the_first_batch_reading_verbs_say_so(
     assert "nothing was processed yet" in capsys.readouterr().err
     assert cli.main(["builders"]) == 0
     assert not os.path.exists("Cache")
+
+
+def test_what_json_calls_a_source_names_it_everywhere(tmp_path, run, monkeypatch):
+    root = tmp_path / "odd"
+    (root / "assets").mkdir(parents=True)
+    (root / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
+    for name in (b"\xff.txt", b"a\\b.txt"):
+        (root / "assets" / os.fsdecode(name)).write_text("x")
+    run("batch", "--project", str(root))
+
+    for row in json.loads(run("jobs", "--json", "--project", str(root))[1]):
+        assert run("why", row["source"], "--project", str(root))[0] == 0

@@ -475,6 +475,7 @@ class Progress:
     """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
 
     `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
+    `jobs_done` and `jobs_failed` count runs of this engine, `failing_count` the jobs and analyses that are failed now, -1 = unknown.
     """
 
     cause: int
@@ -490,6 +491,7 @@ class Progress:
     analysis_ms: int = 0
     processing_ms: int = 0
     eta_ms: int = -1
+    failing_count: int = -1
 
 
 @dataclass(frozen=True, slots=True)

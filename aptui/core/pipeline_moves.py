@@ -79,6 +79,8 @@ class Moves:
         self.running: dict[int, Job] = {}
         self.commits = Commits(self.memory, self.ledger, self.planner)
         self.wants_news = False
+        self.failing_count = 0
+        """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
         self._log_name = log_name
         self._staging = staging
         self._builders = {builder.uuid: builder for builder in project.builders}
@@ -155,7 +157,9 @@ class Moves:
         """Move a job, and do what every move needs: kill its run, leave the queue."""
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.has_edges:
             self._todo.extend((other, False) for other in self._movers_after(job))
+        self.failing_count -= job.state is JobState.FAILED
         effect = feed(job, trigger)
+        self.failing_count += job.state is JobState.FAILED
         if effect is Effect.KILL or effect is _KILL_AND_DELETE:
             self.running.pop(job.run_key, None)
             self.ledger.order(KillRuns(self.ledger.cause, (job.run_key,)))

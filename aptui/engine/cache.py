@@ -153,8 +153,10 @@ class Cache:
                 _remove(entry.path)
 
     def refuse_full_disk(self) -> None:
-        """Raise HostError when the disk has less than `RESERVE_BYTES` left."""
+        """Raise HostError when the disk has less than `RESERVE_BYTES` left, or must not be written at all."""
         disk = os.statvfs(self.root)
+        if disk.f_flag & os.ST_RDONLY:
+            raise HostError(f"cache '{self.root}' lies on a file system that is read-only", hint="look why: 'dmesg' may say")
         free = disk.f_bavail * disk.f_frsize
         if free < RESERVE_BYTES:
             raise HostError(

@@ -23,7 +23,7 @@ from aptui import config as configuration
 from aptui.config import Config
 from aptui.core.errors import HostError, InternalError, KnownError
 from aptui.core.health import Health, WatchedRoot, WatchMode
-from aptui.core.messages import HealthChanged, LogLevel, Notice, Progress, Said
+from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import Builder
 from aptui.engine import registry
 from aptui.engine.loop import Engine
@@ -44,6 +44,9 @@ _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
 _DISK_LOOK_S = 1.0
+_UNSETTLED = frozenset({"pending", "processing"})
+_UNSETTLED_S = 0.05
+"""Half of a client's frame: most jobs are over by then."""
 
 
 @dataclass(slots=True)
@@ -101,6 +104,8 @@ class Live:
         self._retry_s = _RETRY_S[0]
         self._configuration_error = ""
         self._disk_at = 0.0
+        self._unsettled: dict[tuple[int, str, str], JobChanged] = {}
+        self._unsettled_at: float | None = None
         self.latest_progress: Progress | None = None
         self.is_paused = False
         self.wants_all = False
@@ -240,7 +245,9 @@ class Live:
             turn(time.monotonic())
 
     def _deadline(self, now: float) -> float:
-        times = [self._retry_at, self._settings_at, self._reopen_by, self.watching.next_deadline(now)]
+        times = [self._retry_at, self._reopen_by, self._unsettled_at, self.watching.next_deadline(now)]
+        if self._loading is None:
+            times.append(self._settings_at)
         if self._idle_since is not None and not self._is_settled:
             times.append(self._idle_since + _SETTLE_AFTER_S)
         times += [turn(now) for turn in self.turns]
@@ -265,6 +272,8 @@ class Live:
         self._take_loaded()
         if self._reopen_by is not None and (engine is None or not engine.pipeline.running or now >= self._reopen_by):
             self._reopen()
+        if self._unsettled_at is not None and now >= self._unsettled_at:
+            self._tell_unsettled()
         self._tell_health()
 
     def _rest(self, engine: Engine, now: float) -> None:
@@ -277,7 +286,7 @@ class Live:
             if engine.pipeline.stuck():
                 engine.news.say_once("jobs wait for something that never comes; please report this")
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
-            engine.settle()
+            engine.settle(checkpoints=False)  # the next save may come in this moment
             self._is_settled = True
         if self.stops_when_idle and self.watching.is_quiet:
             self.stop()
@@ -287,7 +296,7 @@ class Live:
     def _break_down(self, error: KnownError) -> None:
         """The engine cannot go on: close it, say why, and try again by and by."""
         engine, self.engine, self.watching.engine = self.engine, None, None
-        self._trouble = str(error)
+        self._trouble, self._idle_since = str(error), None
         self._say(f"{error}; trying again in {self._retry_s:g} s", LogLevel.ERROR)
         self._retry_at = time.monotonic() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _RETRY_S[1])
@@ -413,10 +422,29 @@ class Live:
     def _tell(self, notice: Notice) -> None:
         if isinstance(notice, Progress):
             self.latest_progress = notice
-        if self.server is not None:
+        if self.server is not None and not self._is_put_off(notice):
             self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
         for listener in self.listeners:
             listener(notice)
+
+    def _is_put_off(self, notice: Notice) -> bool:
+        """Whether clients hear of this later: that a job is pending or runs is no news of one that ends in a moment."""
+        if not isinstance(notice, JobChanged):
+            return False
+        job = notice.job_id, notice.source, notice.job_key
+        if notice.status not in _UNSETTLED:
+            self._unsettled.pop(job, None)
+            return False
+        if not self._unsettled:
+            self._unsettled_at = time.monotonic() + _UNSETTLED_S
+        self._unsettled[job] = notice
+        return True
+
+    def _tell_unsettled(self) -> None:
+        unsettled, self._unsettled, self._unsettled_at = self._unsettled, {}, None
+        for notice in unsettled.values():
+            if self.server is not None:
+                self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
 
     def _hear_health(self, roots: tuple[WatchedRoot, ...]) -> None:
         """Called from the watcher's threads."""

@@ -73,6 +73,8 @@ _GRACE_S = 2.0
 _GC_THRESHOLDS = (50_000, 20, 50)
 """Sources and their jobs point at each other and die by the thousand: looking for them at every 700th object costs a tenth of the time."""
 _RESULTS_PER_COMMIT = 256
+_RESULTS_PER_LIVE_COMMIT = 64
+"""Clients wait while a commit goes on: this many take about 15 ms (architecture, "Processes")."""
 _HOLD_S = 0.02
 
 
@@ -136,6 +138,8 @@ class Engine:
         self._racy_ns = 0
         self._is_dirty = False
         self.epoch = 0
+        self._failed_before = 0
+        self._results_per_commit = _RESULTS_PER_COMMIT if live is None else _RESULTS_PER_LIVE_COMMIT
         self.is_stopping = False
         self.is_paused = False
         self._run_next: deque[int] = deque()
@@ -185,6 +189,7 @@ class Engine:
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
         if self._live is not None:
+            self._failed_before = self.archive.failed_count()
             self.epoch = int(self.archive.state("epoch") or 0) + 1
             self.writer.run({"put_state": [("epoch", str(self.epoch)), ("seq", "0")]}, durable=False)
 
@@ -371,7 +376,7 @@ class Engine:
 
         A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
         """
-        if len(self._results) >= min(_RESULTS_PER_COMMIT, len(self.pipeline.running)):
+        if len(self._results) >= min(self._results_per_commit, len(self.pipeline.running)):
             return 0.0
         return self._results_since + _HOLD_S - now
 
@@ -420,7 +425,8 @@ class Engine:
             analyses, self._analyses = self._analyses, []
             self._post(RunsFinished(self._next_seq(), tuple(analyses), time.time_ns() // 1_000_000))
         if self._results and self._hold_s(now) <= 0:
-            results, self._results = self._results, []
+            most = self._results_per_commit
+            results, self._results = self._results[:most], self._results[most:]
             if self._live is not None:
                 results = [self._checked(result) for result in results]
             self._post(RunsFinished(self._next_seq(), tuple(results), time.time_ns() // 1_000_000))
@@ -497,8 +503,12 @@ class Engine:
         names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
         raise InternalError(f"{len(jobs)} jobs wait for something that never comes: {names}", hint="please report this")
 
-    def settle(self) -> None:
-        """Nothing is owed: record what the next start compares with."""
+    def settle(self, *, checkpoints: bool = True) -> None:
+        """Nothing is owed: record what the next start compares with.
+
+        Args:
+            checkpoints: also put the database's log away, which may take the disk a tenth of a second.
+        """
         if self.is_stopping:
             self._handle(Asked(self._next_seq(), "stop"))
         if not self._is_dirty:
@@ -513,7 +523,8 @@ class Engine:
         if self._pool is not None:
             rows.setdefault("put_state", []).append(("learned_memory", json.dumps(self._pool.learned_memory(), sort_keys=True)))
         self.writer.run(rows, durable=True)
-        self.writer.checkpoint()
+        if checkpoints:
+            self.writer.checkpoint()
         self._is_dirty = False
 
     # ---------------------------------------------------------------------------------------------------------------- files
@@ -580,6 +591,7 @@ class Engine:
             counts["done"],
             counts["failed"],
             self._scan is not None,
+            failing_count=self._failed_before + pipeline.failing_count if self._live is not None else -1,
         )
 
     # ---------------------------------------------------------------------------------------------------------------- inbox

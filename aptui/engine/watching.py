@@ -404,13 +404,15 @@ class Watching:
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `poll` has something to do; None when only events matter."""
+        if self.engine is None:
+            return None
         times = [written.due for written in self._written.values()]
-        if self._is_anything_gathered and self.engine is not None and not self.engine.is_scanning:
+        if self._is_anything_gathered and not self.engine.is_scanning:
             times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_LOOK_S)
         if self._people or self.is_draining:
             times = [due for due in times if due > now + _HOLD_LOOK_S]
         times.extend(fence.deadline for fence in self._fences)
-        if self._second_looks and self.engine is not None and self.engine.is_idle:
+        if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:
             times.append(max(now, min(self._second_looks.values())))
         return min(times, default=None)
 

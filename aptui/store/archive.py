@@ -173,6 +173,11 @@ class DatabaseArchive:
             PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))
         ]
 
+    def failed_count(self) -> int:
+        """Return how many jobs and analyses are failed."""
+        sql = "SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed') + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"
+        return int(self._database.execute(sql).fetchone()[0])
+
     def unfinished(self) -> list[PathKey]:
         """Return keys of sources with a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without fingerprint."""
         return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]

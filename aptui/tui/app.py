@@ -1,7 +1,7 @@
 """The app: frame, panes, keys, and the beat of the screen. What is shown in a pane is the pane's; what is true is the engine's.
 
-Nothing is polled. Whoever has something to draw calls `wake`, from any thread; a tenth of a second after the last frame, and never sooner,
-news are drained, every pane hears them, and the visible one draws. While nothing happens no timer runs and no byte is sent.
+Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and the visible
+one draws: ten times a second at most, but for the first frames after a rest. While nothing happens no timer runs and no byte is sent.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.keys import key_to_character
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher
+from textual.widgets import ContentSwitcher, Input
 
 from aptui.core.errors import KnownError
 from aptui.core.sanitize import sanitize
@@ -28,6 +29,7 @@ from aptui.tui.clipboard import Clipboard
 from aptui.tui.frame.commandline import Candidates, Choice, CommandLine, Question
 from aptui.tui.frame.help import KeyTester
 from aptui.tui.frame.hints import Hints
+from aptui.tui.frame.line import Line
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.frame.sheet import Sheet
 from aptui.tui.frame.statusline import Rule, StatusLine
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AptuiApp", "run"]
 FRAME_S = 0.1
+_BURST_S = 3 * FRAME_S
+"""So many frames after a rest need not wait: rows that were read, and the filter that a key changed, take two or three to be complete."""
 _TWICE_S = 2.0
 """Within so long a second `Ctrl+C` leaves."""
 _SHEETS = ("sheet-help", "sheet-info", "sheet-keys", "sheet-messages")
@@ -124,7 +128,8 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         self._current = ""
         self._sheet = ""
         self._ui_context: contextvars.Context | None = None
-        self._is_woken, self._last_frame, self._table_passed = False, 0.0, False
+        self._is_woken, self._next_frame, self._table_passed = False, 0.0, False
+        self._lines: tuple[Line, ...] = ()
         self._ctrl_c_at = -_TWICE_S
         self._asked_about_pid = 0
         self._was_attached = False
@@ -172,7 +177,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         wanted = self.memory.get("shell.tab", "")
         if self.panes:
             await self.action_show(wanted if wanted in {spec.id for spec in self.panes} else self.panes[0].id)
-        # Once more after a paint: the pane stands before numpy is imported.
+        # Once more after a paint: reading beside the pane's import gains nothing, they share the interpreter.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -185,7 +190,9 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         from aptui.tui.feed import Feed  # numpy comes after the first paint
 
         names = {builder.uuid: builder.name for builder in self.config.project.builders} if self.config else {}
-        self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", names, wake=self.wake)
+        own = self.all_builders if self.config and (self.config.project_dir / "builders").is_dir() else None
+        more = (lambda: {builder.uuid: builder.name for builder in own()}) if own else None
+        self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", names, more_builders=more, wake=self.wake)
         self.session.listeners.append(self.feed)
 
     def _hints_changed(self) -> None:
@@ -210,7 +217,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
             pass  # the loop is closed: nobody looks any more
 
     def _arm(self) -> None:
-        wait_s = self._last_frame + FRAME_S - time.monotonic()
+        wait_s = self._next_frame - time.monotonic()
         if wait_s > 0:
             self.set_timer(wait_s, self._frame)
         else:
@@ -218,7 +225,8 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
     def _frame(self) -> None:
         """Hand out what happened, and draw it."""
-        self._is_woken, self._last_frame = False, time.monotonic()
+        self._is_woken = False
+        self._next_frame = max(self._next_frame, time.monotonic() - _BURST_S) + FRAME_S
         if not self.is_running or self.feed is None:
             return
         batch = self.feed.drain()
@@ -232,8 +240,10 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
             visible.on_frame()
 
     def _frame_changed(self) -> None:
-        for line in self.main_screen().query("StatusLine, TabBar, Rule, Banner"):
-            cast("StatusLine", line).changed()
+        # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.
+        self._lines = self._lines or tuple(self.main_screen().query("StatusLine, TabBar, Rule, Banner").results(Line))
+        for line in self._lines:
+            line.changed()
 
     def main_screen(self) -> Screen[Any]:
         """Return the screen below whatever is open."""
@@ -388,6 +398,14 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         ]
         self.question(text, choices)
 
+    async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual's signature
+        """Write what was typed ahead into the line that has the keys by now: "/r" shall search for "r", not reprocess."""
+        character = key_to_character(key)
+        if not priority and isinstance(self.focused, Input) and character is not None and character.isprintable():
+            self.focused.insert_text_at_cursor(character)
+            return True
+        return await super()._check_bindings(key, priority)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave out what needs an engine where none can be asked, and numbers without a pane."""
         if action in {"pause", "stop_engine"}:
@@ -489,8 +507,12 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
 
 def _collect_garbage_again() -> None:
-    """Collecting garbage waits until the first pane is painted (a tenth of the time to it), and never looks at what was there before."""
+    """Collecting garbage waits until the first pane is painted (a tenth of the time to it), and never looks at what was there before.
+
+    News are many small records that leave nothing behind, so it is seldom worth a look.
+    """
     import gc
 
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()

@@ -7,6 +7,7 @@ and `end` (the first node that is not below) say the rest, so that opening, clos
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from aptui.store.packed import Packed, read_packed
 from aptui.store.reader import Reader, open_reader
 from aptui.store.texts import Codes, Mask, contains, engine
 from aptui.tui.jobs_store import duration_text
+from aptui.tui.safety import glyph
 from aptui.tui.widgets.cells import Cell
 
 Ints = npt.NDArray[np.signedinteger[Any]]
@@ -54,7 +56,7 @@ class AssetTree:
     """One tree; nodes are numbers from 0.
 
     `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` is a polars series.
-    `analysis_ms` is how long the last analyses of a source took (empty for products).
+    `analysis_ms` is how long the last analyses of a source took (empty for products). `flawed` are products that lack a dependency.
     """
 
     kind: Kind
@@ -66,6 +68,7 @@ class AssetTree:
     folders: dict[str, int]
     analysis_ms: Codes
     moment: tuple[int, int]
+    flawed: frozenset[int] = frozenset()
     _by_key: Codes | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
@@ -165,6 +168,7 @@ class AssetTree:
         return prefix + pl.Series(self.names)  # type: ignore[arg-type]
 
 
+_FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE MissingDependencyString <> ''"
 _ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a WHERE a.source_id = s.SourceID)"
 
 
@@ -185,8 +189,11 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
 
     ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     paths = [pl.Series("path", [], dtype=pl.String)]
+    flawed: frozenset[int] = frozenset()
     with reader.snapshot():
         moment = reader.moment()
+        if kind is Kind.PRODUCTS:
+            flawed = frozenset(number for (number,) in reader.ask(_FLAWED_SQL))
         for numbers, texts in read_packed(reader, _question(kind)):
             wanted = numbers[1] == 0
             ids.append(numbers[0][wanted])
@@ -194,7 +201,9 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
             names = series("path", texts[0].decode(), dtype=pl.String)
             paths.append(names if wanted.all() else names.filter(series(wanted)))
     frame = pl.DataFrame({"path": pl.concat(paths), "id": np.concatenate(ids), "ms": np.concatenate(times)})
-    return build_tree(kind, frame, folder_keys or FolderKeys(), moment)
+    tree = build_tree(kind, frame, folder_keys or FolderKeys(), moment)
+    tree.flawed = flawed
+    return tree
 
 
 def build_tree(kind: Kind, files: object, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
@@ -290,6 +299,8 @@ class AssetsStore:
         self._thread: threading.Thread | None = None
         self.version = 0
         self.error: KnownError | None = None
+        self.took_s = 0.0
+        """How long the last reading took: who has trees read again and again leaves time between."""
 
     def tree(self, kind: Kind) -> AssetTree | None:
         """Return a tree as last read; None while it is read for the first time, which this begins."""
@@ -346,14 +357,14 @@ class AssetsStore:
             self._wake()
 
     def _read(self, kind: Kind) -> None:
-        tree, failure = None, None
+        tree, failure, start = None, None, time.monotonic()
         try:
             with closing(open_reader(self._database)) as reader:
                 tree = read_tree(reader, kind, self._folder_keys)
         except KnownError as error:
             failure = error
         with self._condition:
-            self.error = failure
+            self.error, self.took_s = failure, time.monotonic() - start
             if tree is not None:
                 self._trees[kind] = tree
             self.version += 1
@@ -431,6 +442,10 @@ class AssetModel:
         tree = self.tree
         assert tree is not None
         name = tree.name(node)
+        if column_id == "name" and tree.flawed and tree.key(node) in tree.flawed:
+            sign = f"{glyph('error')} "
+            shifted = tuple((start + len(sign), end + len(sign)) for start, end in self._spans_of(node))
+            return Cell(sign + name, "failed", shifted)
         if column_id == "name":
             return Cell(name, "", self._spans_of(node))
         if tree.is_folder(node):

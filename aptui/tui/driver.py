@@ -2,18 +2,34 @@
 
 Output goes to the terminal even where stderr is redirected; input may hold invalid bytes; the mouse reports clicks and drags, never mere motion,
 which would cost kilobytes a move. What is drawn was made safe before, by `safety`.
+
+Keys are handed over one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many keys arrive at once,
+and without waiting the `r` of a filter typed behind `/` would run a job again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from codecs import getincrementaldecoder
+from concurrent import futures
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from textual import events
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.message import Message
+    from textual.message_pump import MessagePump
+
+_KEY_WITHIN_S = 1.0
+"""So long the next key waits at most for what a key does; a pane that opens for the first time takes a tenth of it."""
+_ROUNDS = 3
+"""How often messages go up from the focus to the app before a key is done with: the key; what its action posts; the focus this moves."""
 
 
 class Terminal(LinuxDriver):
@@ -30,6 +46,16 @@ class Terminal(LinuxDriver):
     def can_suspend(self) -> bool:
         """Whether the terminal can be given to something else for a while."""
         return True
+
+    def send_message(self, message: Message) -> None:
+        """Hand a message to the app; after a key wait, here in the thread that reads them, until the app has done what it asks for."""
+        if not isinstance(message, (events.Key, events.Paste)):
+            super().send_message(message)
+            return
+        taken_in = asyncio.run_coroutine_threadsafe(_take_in(self._app, message), self._loop)
+        # Whoever ends the input waits for this thread, in the loop that this thread waits for.
+        while not self.exit_event.is_set() and not futures.wait([taken_in], 0.05).done:
+            pass
 
     def _enable_mouse_support(self) -> None:
         if self._mouse:
@@ -50,6 +76,25 @@ class Terminal(LinuxDriver):
             self._enable_mouse_support()
         else:
             self._disable_mouse_support()
+
+
+async def _take_in(app: App[Any], message: Message) -> None:
+    """Post a key and wait until it, and what follows from it, has gone up from the focused widget to the app."""
+    way: list[MessagePump] = [app, *(app.focused or app.screen).ancestors_with_self]
+    await app._post_message(message)  # noqa: SLF001  # as the driver's own `send_message`
+    try:
+        async with asyncio.timeout(_KEY_WITHIN_S):
+            for pump in way * _ROUNDS:
+                await _passed(pump)
+    except TimeoutError:
+        pass  # what takes longer, the next key does not wait for
+
+
+async def _passed(pump: MessagePump) -> None:
+    """Wait until everything that was posted to `pump` so far is handled; do not wait for one that closes."""
+    is_passed = asyncio.Event()
+    if pump.call_later(is_passed.set):
+        await is_passed.wait()
 
 
 def _lenient(encoding: str) -> Any:

@@ -13,7 +13,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -41,8 +41,7 @@ _TOLD_MS = 10_000
 JobKey = int | tuple[int, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class JobNews:
+class JobNews(NamedTuple):
     """The newest news of a job; `is_later` = than the rows that were read, so that the row changes too. `heard_ms` is when we heard it."""
 
     notice: JobChanged
@@ -105,6 +104,7 @@ class Feed:
     Args:
         database: the path of the asset database.
         builders: names by UUID.
+        more_builders: names that take a while to find (the project's own); asked for once, in the thread that reads.
         wake: called, by any thread, when there is something to drain; may be called often.
         clock_ms: the time, for news that do not say theirs.
         read_table: what reads all jobs; tests give their own.
@@ -116,12 +116,13 @@ class Feed:
         database: Path,
         builders: Mapping[bytes, str] | None = None,
         *,
+        more_builders: Callable[[], Mapping[bytes, str]] | None = None,
         wake: Callable[[], None] = lambda: None,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         read_table: Callable[[], JobTable] | None = None,
         reads_alone: bool = True,
     ) -> None:
-        self._database, self._builders = database, dict(builders or {})
+        self._database, self._builders, self._more_builders = database, dict(builders or {}), more_builders
         self._wake, self._clock_ms = wake, clock_ms
         self._read_table = read_table or self._read_database
         self._reads_alone = reads_alone
@@ -267,6 +268,10 @@ class Feed:
             return
 
     def _read_database(self) -> JobTable:
+        more, self._more_builders = self._more_builders, None
+        if more is not None:
+            with suppress(KnownError):  # a builder that cannot be imported has no name but its UUID
+                self._builders.update(more())
         with closing(open_reader(self._database)) as reader:
             return read_job_table(reader, self._builders, self._analyses)
 

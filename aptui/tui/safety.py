@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.errors import InternalError
 from aptui.core.sanitize import sanitize
+from aptui.tui.skeleton import shows_utf8
 
 if TYPE_CHECKING:
     from rich.color import ColorSystem
@@ -85,7 +86,7 @@ def prepare_terminal(environ: Mapping[str, str]) -> TerminalFacts:
     colours = 0 if environ.get("NO_COLOR") or is_dumb else _colours(term, environ.get("COLORTERM", "").lower())
     if multiplexer == "screen":
         colours = min(colours, 256)
-    return TerminalFacts(colours, _is_utf8(environ), multiplexer, is_dumb)
+    return TerminalFacts(colours, shows_utf8(environ), multiplexer, is_dumb)
 
 
 def _colours(term: str, color_term: str) -> int:
@@ -94,17 +95,6 @@ def _colours(term: str, color_term: str) -> int:
     if "256" in term:
         return 256
     return 0 if re.match(r"vt\d|.*-m(ono)?$", term) else 16
-
-
-def _is_utf8(environ: Mapping[str, str]) -> bool:
-    """A locale nobody chose says nothing: Python itself turns it into C.UTF-8 (PEP 538), and terminals without UTF-8 are rare."""
-    wanted = environ.get("APTUI_GLYPHS", "").lower()
-    if wanted in {"ascii", "utf8"}:
-        return wanted == "utf8"
-    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
-        if value := environ.get(name, ""):
-            return "utf8" in value.lower().replace("-", "")
-    return True
 
 
 # ── the wall ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -290,6 +290,7 @@ class LinkSession:
         """Subscribe, then hand on what is said until the connection ends."""
         from aptui.link.port import PROTOCOL, Subscribe
 
+        self._wants_engine = False  # one that is stopped while we look on stays stopped
         hello = client.hello
         ours = hello.protocol == PROTOCOL
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, self._places.socket, ours)

@@ -1,9 +1,9 @@
-"""The frame written to the terminal before Textual is imported: something on screen within milliseconds. No imports but os and sys."""
+"""The frame written to the terminal before Textual is imported: something on screen within milliseconds. Imports nothing that takes time."""
 
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Mapping
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?1049l\x1b[?25h"
 _TABS = "1 Jobs  2 Assets  3 Logs  4 Conn  5 Build  6 Cache  7 Tools"
@@ -25,6 +25,8 @@ def show(project_name: str) -> bool:
 
 def hide() -> None:
     """Leave the screen that `show` entered: for errors that come before the app runs."""
+    if os.environ.get("TERM", "dumb") in {"", "dumb"}:
+        return
     try:
         os.write(2, _LEAVE.encode())
     except OSError:
@@ -33,10 +35,24 @@ def hide() -> None:
 
 def frame(project_name: str, width: int, height: int) -> str:
     """Return the frame as text with cursor moves; the name is made safe here, for it comes from the command line."""
-    is_unicode = (getattr(sys.stderr, "encoding", "") or "").lower().replace("-", "") == "utf8"
+    is_unicode = shows_utf8(os.environ)
     name = "".join(letter if letter.isprintable() and (is_unicode or letter.isascii()) else "?" for letter in project_name)
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:
         lines |= {2: f" {_TABS}", 3: f" {rule}", height - 1: f" {rule}"}
     return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())
+
+
+def shows_utf8(environ: Mapping[str, str]) -> bool:
+    """Return whether a terminal of this environment shows more than ASCII; `APTUI_GLYPHS=ascii|utf8` decides.
+
+    A locale nobody chose says nothing: Python itself turns it into C.UTF-8 (PEP 538), and terminals without UTF-8 are rare.
+    """
+    wanted = environ.get("APTUI_GLYPHS", "").lower()
+    if wanted in {"ascii", "utf8"}:
+        return wanted == "utf8"
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        if value := environ.get(name, ""):
+            return "utf8" in value.lower().replace("-", "")
+    return True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
-from textual.widgets import ContentSwitcher
+from textual.widgets import ContentSwitcher, Input
 
 from aptui.tui.frame.help import KeyTester, help_lines
 from aptui.tui.frame.info import info_lines
@@ -110,7 +110,8 @@ class Stage(App[None]):
         if last is not None and last.is_attached and last.focusable:
             last.focus()
             return
-        first = next((each for each in pane.query("*") if each.focusable), None)
+        # A line to type in, shown or not, takes the keys only when people ask for it.
+        first = next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)
         self.set_focus(first)
 
     def _open_sheet(self, name: str, lines: Sequence[Any] | None = None) -> None:

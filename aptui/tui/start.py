@@ -39,17 +39,18 @@ def run(
     Raises:
         UserError: there is no terminal to show anything on.
     """
+    gc.disable()
     from aptui.tui import driver, safety, skeleton, state
 
     session = session_factory()
     if not driver.is_possible():
+        gc.enable()
         skeleton.hide()
         from aptui.tui.plain import run_plain
 
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)
         raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
-    gc.disable()
     from aptui.tui.app import AptuiApp
 
     safety.install(safety.prepare_terminal(os.environ))

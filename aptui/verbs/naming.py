@@ -46,8 +46,14 @@ def meanings(word: str, config: Config) -> list[Named]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    rel = normalize(text)
-    below = [Named(rel, folder.path, f"{folder.path}/{rel}") for folder in config.project.scan_folders if not rel.startswith("..")]
+    # As it is called; as people of other systems write it; as `--json` names what is not UTF-8.
+    rels = dict.fromkeys((text, normalize(text), *([normalize(word)] if any(letter >= "\U0010ff00" for letter in word) else [])))
+    below = [
+        Named(rel, folder.path, f"{folder.path}/{rel}")
+        for rel in rels
+        if not rel.startswith("..")
+        for folder in config.project.scan_folders
+    ]
     exists_here = os.path.lexists(word)
     return [*seen_from_here, *below] if exists_here else [*below, *seen_from_here]
 

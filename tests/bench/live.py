@@ -434,6 +434,7 @@ def live_viewers(bench: Bench) -> None:
     """All jobs once more, with nobody, one, and five listening to all news."""
     project = bench.copy_project("live-viewers")
     rates: dict[int, list[float]] = {0: [], 1: [], 5: []}
+    costs: dict[int, list[float]] = {0: [], 1: [], 5: []}
     with engine_of(project) as engine:
         for viewers in list(rates) * bench.runs:
             settle()
@@ -441,12 +442,13 @@ def live_viewers(bench: Bench) -> None:
             threads = [threading.Thread(target=_listen, args=(client,), daemon=True) for client in clients]
             for thread in threads:
                 thread.start()
-            began = time.monotonic()
+            began, spent_s = time.monotonic(), engine.processor_s()
             engine.client.ask(port.Reprocess(keys=("*",)), _PATIENCE_S)
             answer = engine.client.ask(port.Settle(), _PATIENCE_S)
             if answer["run"] != len(bench.paths):
                 raise SystemExit(f"{answer['run']} jobs run instead of {len(bench.paths)}")
             rates[viewers].append(len(bench.paths) / (time.monotonic() - began))
+            costs[viewers].append((engine.processor_s() - spent_s) / len(bench.paths) * 1e6)
             for client in clients:
                 client.hang_up()
             for thread in threads:
@@ -454,7 +456,10 @@ def live_viewers(bench: Bench) -> None:
             for client in clients:
                 client.close()
     medians = {viewers: statistics.median(found) for viewers, found in rates.items()}
-    text = ", ".join(f"{viewers}: {rate:.0f} jobs/s ({rate / medians[0]:.2f})" for viewers, rate in medians.items())
+    text = ", ".join(
+        f"{viewers}: {rate:.0f} jobs/s ({rate / medians[0]:.2f}), {statistics.median(costs[viewers]):.0f} µs of the engine a job"
+        for viewers, rate in medians.items()
+    )
     say("live-viewers", f"{text} (target ± 3 %)")
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import children, hostile, hosts, kills, live, live_scenes, serving, watching, wire_fuzz
+from . import children, hostile, hosts, kills, live, live_scenes, live_trouble, serving, watching, wire_fuzz
 from .children import ERRNOS
 from .kills import Report
 
@@ -63,12 +63,14 @@ DRILLS: dict[str, Drill] = {
         folder, max(1, chosen.count // 16), changes=chosen.changes, mutant=chosen.mutant
     ),
     "n1-live": lambda folder, chosen: live.names(folder, mutant=chosen.mutant),
+    "d4-live": lambda folder, chosen: live_trouble.taken_away(folder, mutant=chosen.mutant),
+    "e1-live": lambda folder, chosen: live_trouble.full_disk(folder, mutant=chosen.mutant),
     "checkout": lambda folder, chosen: live_scenes.checkouts(folder, 2 * _laps(chosen), mutant=chosen.mutant),
     "s45": lambda folder, chosen: live_scenes.products_by_hand(folder, mutant=chosen.mutant),
     "s67": lambda folder, chosen: live_scenes.much(folder, chosen.changes, chosen.seed, mutant=chosen.mutant),
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
-NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live"}
+NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live"}
 MUTANTS = {*children.MUTANTS, *hostile.MUTANTS, *serving.MUTANTS, *watching.MUTANTS, *wire_fuzz.MUTANTS} - {""}
 
 

@@ -166,7 +166,7 @@ def _two_versions(world: LiveWorld, files: int) -> dict[str, set[str]]:
         )
 
     git("init", "-q")
-    world.write(".gitignore", "/Cache\n/serve.log\n")
+    world.write(".gitignore", "/Cache\n")
     for number in range(files):
         world.write(f"assets/d{number % 20}/{number}.txt", f"one {number}")
     git("add", "-A")

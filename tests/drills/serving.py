@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -107,10 +108,17 @@ def without_memory() -> None:
 
     def run_again(self: Engine, folder: str, again: frozenset = frozenset()) -> None:
         look_at(self, folder, again)
-        for delay_s in (0.05, 0.1) if again else ():
+        for delay_s in (0.03, 0.07, 0.11) if again else ():
             threading.Timer(delay_s, lambda: (self.ask("reprocess", keys=again), self.wake())).start()
 
     Engine.look_at = run_again
+
+
+def without_recovery() -> None:
+    """Break the contract: in trouble the engine waits for somebody to restart it."""
+    from aptui.engine.live import Live
+
+    Live._try_again = lambda _self: None
 
 
 def without_case() -> None:
@@ -130,6 +138,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "without-start-scan": without_start_scan,
     "without-polling": without_polling,
     "without-memory": without_memory,
+    "without-recovery": without_recovery,
     "without-case": without_case,
 }
 
@@ -190,7 +199,8 @@ class Serving:
     def __init__(self, world: LiveWorld, *options: str, mutant: str = "") -> None:
         self.world, self.started_s = world, time.monotonic()
         start = ["-m", "tests.drills.serving", mutant] if mutant else ["-m", "aptui"]
-        self._output = (world.root / "serve.log").open("ab")
+        self._log = world.root.with_name(f"{world.root.name}.log")
+        self._output = self._log.open("ab")
         self.process = subprocess.Popen(
             [sys.executable, *start, "serve", "--detached", "--project", str(world.root), *options],
             cwd=_ROOT,
@@ -246,7 +256,7 @@ class Serving:
 
     def output(self) -> str:
         """Return the end of what it printed."""
-        return (self.world.root / "serve.log").read_text(errors="replace")[-2000:]
+        return self._log.read_text(errors="replace")[-2000:]
 
     # ------------------------------------------------------------------------------------------------------------- asking
 
@@ -281,9 +291,15 @@ class Serving:
         if self.until(lambda: self._is_right(expected) and self.is_idle, patience_s):
             found = self.world.violations()
         else:
-            found = [f"not right after {patience_s:g} s", *self.world.violations(), *self._dead()]
+            found = [f"not right after {patience_s:g} s", *self._wrong(), *self._dead()]
         report.violations += [f"{where}: {text}" for text in found]
         return time.monotonic() - began
+
+    def _wrong(self) -> list[str]:
+        try:
+            return self.world.violations()
+        except (sqlite3.Error, OSError) as error:
+            return [f"there is no cache to judge: {error}"]
 
     def _is_right(self, expected: dict[str, bytes]) -> bool:
         try:

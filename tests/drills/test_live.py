@@ -28,7 +28,7 @@ def test_every_way_of_saving_is_a_save(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_was_stopped_misses_nothing(tmp_path: Path) -> None:
-    assert not live.stopped(tmp_path, 1, changes=500, stop_s=0.5).violations
+    assert not live.stopped(tmp_path, 1, changes=500, stop_s=0.5, trust_s=0.0).violations
 
 
 def test_an_engine_killed_amid_changes_loses_nothing(tmp_path: Path) -> None:

@@ -36,6 +36,25 @@ def test_status_tells_who_it_is_and_how_it_does(project: LiveProject) -> None:
         assert status["protocol"] == port.PROTOCOL
 
 
+def test_progress_tells_how_many_jobs_are_failed_now_over_restarts(project: LiveProject) -> None:
+    project.config(SETTINGS.replace("]}]", "]}, {name: tables, uses: json, patterns: ['*.json']}]"))
+    project.write("assets/bad.json", "{")
+    project.write("assets/worse.json", "[")
+
+    def failing() -> int:
+        progress = project.live.latest_progress
+        return progress.failing_count if progress is not None else -1
+
+    with project.running():
+        project.until(lambda: failing() == 2)
+    with project.running():
+        project.until(lambda: project.is_idle and failing() == 2)
+        project.write("assets/bad.json", "{}")
+        project.until(lambda: failing() == 1)
+        project.delete("assets/worse.json")
+        project.until(lambda: failing() == 0)
+
+
 def test_paused_nothing_starts_run_next_starts_one_and_resume_the_rest(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections import Counter
@@ -12,6 +13,7 @@ from live_project import LiveProject
 
 from aptui.core.errors import BusyError, HostError
 from aptui.core.health import WatchMode
+from aptui.core.messages import JobChanged, Notice
 from aptui.engine import loop, scanner, watching
 from aptui.engine.live import Live
 from aptui.link import port
@@ -147,6 +149,47 @@ def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveP
         assert project.runs == Counter({"a.txt:data": 1})
 
 
+class Ears:
+    """A server that only listens."""
+
+    def __init__(self) -> None:
+        self.heard: list[Notice] = []
+
+    def publish(self, notice: Notice, _epoch: int, _seq: int) -> None:
+        self.heard.append(notice)
+
+    def close(self) -> None: ...
+
+    def poll(self, _now: float) -> None: ...
+
+    flush = next_deadline = connections = lambda *_: None
+
+
+def test_clients_hear_of_a_quick_job_once_and_of_a_slow_one_that_it_runs(project: LiveProject) -> None:
+    project.config(
+        SETTINGS.replace(
+            "]}]",
+            "]}, {name: slow, patterns: ['*.s'], version: 1, command: 'sleep 0.4; cp {source} {products_dir}/s', products: ['s']}]",
+        )
+    )
+    with project.running() as live:
+        ears = Ears()
+        live.server = ears  # type: ignore[assignment]
+        live.hear_all(True)
+        project.write("assets/a.txt", "quick")
+        project.until_product("linux/a.txt", "quick")
+        project.write("assets/b.s", "slow")
+        project.until_product("linux/s", "slow")
+
+    said = {
+        name: [news.status for news in ears.heard if isinstance(news, JobChanged) and news.source == name]
+        for name in ("a.txt", "b.s")
+    }
+    assert said["a.txt"][-1] == "completed"
+    assert len(said["a.txt"]) <= 2
+    assert said["b.s"][-2:] == ["processing", "completed"]
+
+
 # ------------------------------------------------------------------------------------------------------------ being written
 
 
@@ -248,6 +291,26 @@ def test_a_hold_gathers_changes_until_its_client_leaves(project: LiveProject) ->
         project.until_product("linux/a.txt", "held")
 
         assert project.runs == Counter({"a.txt:data": 1})
+
+
+def test_what_is_held_back_or_has_no_engine_wakes_nobody(project: LiveProject) -> None:
+    with project.running() as live:
+        project.write("assets/a.txt", "looked at once more by and by")
+        project.until(lambda: live.watching._second_looks)
+        project.until_idle()
+        project.ask(port.Hold("make world"), client=7)
+        project.write("assets/a.txt", "held")
+        project.until(lambda: live.watching._paths)
+        much_later = max(live.watching._second_looks.values()) + 1
+
+        assert (live.watching.next_deadline(much_later) or math.inf) > much_later
+
+        with project.path("assets/b.txt").open("wb"):
+            project.desk.left(7)
+            project.until(lambda: live.watching.unfinished)
+            live._break_down(HostError("the disk is full"))
+            assert live.watching.next_deadline(much_later) is None
+            assert live._deadline(much_later) == live._retry_at
 
 
 # ----------------------------------------------------------------------------------------------------------------- products
@@ -383,6 +446,29 @@ def test_a_disk_that_runs_full_ends_the_work_until_there_is_room_again(
             project.until(lambda: "is full" in live.health.disk)
             live.pause(False)
         project.until_product("linux/a.txt", "when there is room")
+
+
+def test_a_cache_that_becomes_read_only_ends_the_work_until_it_is_not(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aptui.engine import live as live_room
+
+    statvfs = os.statvfs
+
+    class ReadOnly:
+        f_flag, f_bavail, f_frsize = os.ST_RDONLY, 1 << 40, 4096
+
+    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+    with project.running() as live:
+        live._retry_s = 0.05
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "statvfs", lambda _path: ReadOnly())
+            live.pause(True)
+            project.write("assets/a.txt", "when it can be written")
+            project.until(lambda: "read-only" in live.health.disk)
+            live.pause(False)
+        assert os.statvfs is statvfs
+        project.until_product("linux/a.txt", "when it can be written")
 
 
 def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:

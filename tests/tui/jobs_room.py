@@ -64,7 +64,7 @@ def fill(store: Store, log_dir: Path) -> None:
             job_row(2, 1, platform="pc", run_key=10, completed_ms=NOW_MS - 2000, **(failed | {"last_log": ""})),
             job_row(3, 2, warnings=1, completed_ms=NOW_MS - 3000, last_log="JobLogs/sand.log"),
             job_row(4, 3, state="waiting", status=0, warnings=0, completed_ms=0, last_log=""),
-            job_row(5, 5, warnings=0, completed_ms=NOW_MS - 5000, last_log="", reason=EVIL),
+            job_row(5, 5, warnings=0, completed_ms=NOW_MS - 5000, last_log="", reason=EVIL, error=EVIL),
             job_row(6, 6, warnings=0, completed_ms=NOW_MS - 6000, last_log="JobLogs/gone.log", job_key=EVIL),
         ],
         put_analysis=[analysis_row(4, state="failed", error="no such preset", completed_ms=NOW_MS - 8000)],
@@ -115,11 +115,9 @@ class Hands:
         await self._dealt_with()
 
     async def _dealt_with(self) -> None:
-        for _ in range(2):  # what a message does may be asked for by another one
-            heard = asyncio.Event()
-            self._pilot.app.call_later(heard.set)
-            await heard.wait()
-            await self._pilot._wait_for_screen()
+        await self._pilot._wait_for_screen(5)
+        await asyncio.sleep(0.012)  # a frame of Textual's: focus, mounting and layout come with it
+        await self._pilot._wait_for_screen(5)
 
 
 Do = Callable[[AptuiApp, object, JobsPane], Awaitable[None]]

@@ -33,8 +33,8 @@ def in_shell(
 
 
 async def until(pilot, is_so: Callable[[], object]) -> None:
-    """Wait until something is so; five seconds at most."""
-    deadline = time.monotonic() + 5
+    """Wait until something is so; twenty seconds at most."""
+    deadline = time.monotonic() + 20
     while not is_so():
         assert time.monotonic() < deadline, "it never became so"
         await pilot.pause(0.01)

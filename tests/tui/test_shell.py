@@ -122,7 +122,7 @@ def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
         drawn = assets.frames
         session.latest_progress = IDLE
         session.say(IDLE)
-        await until(pilot, lambda: jobs.heard[-1].progress == IDLE and assets.heard[-1].progress == IDLE)
+        await until(pilot, lambda: all(any(batch.progress == IDLE for batch in pane.heard) for pane in (jobs, assets)))
 
         assert assets.frames == drawn
         assert jobs.frames

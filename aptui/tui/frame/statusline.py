@@ -95,8 +95,9 @@ def _counts(progress: Progress | None) -> tuple[Part, ...]:
         parts.append(Part(f"ETA {brief(progress.eta_ms)}", "accent"))
     if progress.jobs_running:
         parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
-    if progress.jobs_failed:
-        parts.append(Part(f"{progress.jobs_failed:,} failed", "failed"))
+    failing = progress.jobs_failed if progress.failing_count < 0 else progress.failing_count
+    if failing:
+        parts.append(Part(f"{failing:,} failed", "failed"))
     return tuple(parts)
 
 

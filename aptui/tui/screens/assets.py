@@ -5,7 +5,7 @@ Everything is read in threads: trees by `AssetsStore`, the rest by `Errands`. Wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,6 @@ import numpy as np
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.tui.assets_store import AssetModel, AssetsStore, Kind
@@ -21,7 +20,7 @@ from aptui.tui.pane import Command
 from aptui.tui.screens import assets_parts as parts
 from aptui.tui.screens.assets_detail import AssetDetail, ReferenceTree
 from aptui.tui.screens.assets_errands import Errands
-from aptui.tui.screens.assets_lines import TITLES
+from aptui.tui.screens.assets_lines import TITLES, TreeTabs
 from aptui.tui.screens.assets_panel import (
     JOB,
     PRODUCT,
@@ -87,7 +86,7 @@ class AssetsPane(AssetTrees):
         shell = self.shell
         database = shell.session.cache_dir / "assetdb.sqlite"
         self.store = AssetsStore(database, wake=shell.wake)
-        self.errands = Errands(database, shell.in_ui, self._failed)
+        self.errands = Errands(database, partial(shell.in_ui, self._take), self._failed)
         orders = {folder.name: folder.order for folder in shell.config.project.scan_folders} if shell.config else {}
         self._where = Places(str(shell.session.cache_dir), orders)
         self.models = {kind: AssetModel(self.store, kind) for kind in Kind}
@@ -96,6 +95,11 @@ class AssetsPane(AssetTrees):
         last = shell.memory.get("assets.tree", "")
         self.turn_to(Kind(last) if last in set(Kind) else Kind.SOURCES)
         shell.wake()
+
+    def _take(self, take: Callable[..., object], *arguments: object) -> None:
+        """Take the answer to an errand, unless the screen has gone meanwhile."""
+        if self.is_attached and self.is_running:
+            take(*arguments)
 
     def on_unmount(self) -> None:
         """End the threads."""
@@ -112,7 +116,7 @@ class AssetsPane(AssetTrees):
     def activate(self) -> None:
         """Let the keys go to the tree, not into the search."""
         if isinstance(self.shell.focused, Input):
-            self.shown_tree().focus()
+            self.give_focus(self.shown_tree())
 
     def deactivate(self) -> None:
         """Remember tree and search."""
@@ -166,8 +170,8 @@ class AssetsPane(AssetTrees):
     # --------------------------------------------------------------------------------------------------------------- details
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
-        """Show what the cursor is on."""
-        if event.rows is self.shown_tree():
+        """Show what the cursor is on; it may have gone on since this was said."""
+        if event.rows is self.shown_tree() and event.key == event.rows.cursor_key:
             self.look_at(event.key)
 
     def look_at(self, key: int) -> None:
@@ -197,6 +201,7 @@ class AssetsPane(AssetTrees):
     def _show_panel(self, panel: Panel) -> None:
         self.panel = panel
         self.query_one(AssetDetail).show(panel, self.errands)
+        self.panel_came(panel)
 
     # ------------------------------------------------------------------------------------------------------------- going there
 
@@ -208,7 +213,7 @@ class AssetsPane(AssetTrees):
             node = self.shown_model().node_of(event.key)
             if event.key >= 0:
                 self.add_class("-detail")
-                references.focus()
+                self.give_focus(references)
             elif node is not None:
                 self.shown_tree().action_open()
         elif event.rows is references and (ref := references.reference(event.key)) is not None:
@@ -259,7 +264,9 @@ class AssetsPane(AssetTrees):
         self.arrive()
 
     def arrive(self) -> None:
-        """Put the cursor where people wanted to go, once the tree is there."""
+        """Put the cursor where people wanted to go, once the tree is there; of a folder tell again how much it holds."""
+        if self._looked_at is not None and self._looked_at[0] is self.kind and self._looked_at[1] < 0:
+            self.look_at(self._looked_at[1])
         if self.wanted is None or self.wanted[0] is not self.kind or self.shown_model().tree is None:
             return
         (_, key), model, tree = self.wanted, self.shown_model(), self.shown_tree()
@@ -275,28 +282,42 @@ class AssetsPane(AssetTrees):
         if tree.cursor_key is not None:
             self.look_at(tree.cursor_key)
 
+    def action_search(self) -> None:
+        """Let the keys go into the search; what it finds is in the tree."""
+        self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
+        self.give_focus(self.box.query_one(Input))
+
+    def action_next_tree(self, step: int) -> None:
+        """Show the next tree, and go into it."""
+        super().action_next_tree(step)
+        self._go_into_tree()
+
+    def on_tree_tabs_chosen(self, event: TreeTabs.Chosen) -> None:
+        """Show the tree whose tab was clicked."""
+        self.turn_to(event.kind)
+        self._go_into_tree()
+
+    def _go_into_tree(self) -> None:
+        self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
+        self.give_focus(self.shown_tree())
+
     def action_leave(self) -> None:
         """Leave the zoom, then the details, then the search."""
         zoomed = [name for name in self.classes if name.startswith("-zoom")]
         if zoomed:
             self.remove_class(*zoomed)
-        elif self._focused_part() is not self.shown_tree() or self.has_class("-detail"):
-            self.remove_class("-detail")
-            self.shown_tree().focus()
+        elif self.shell.focused is not self.shown_tree():
+            self._go_into_tree()
         elif self.box.text:
             self.box.text = ""
-
-    def _focused_part(self) -> Widget | None:
-        return self.shell.focused
 
     def action_zoom(self) -> None:
         """Give the part with the keys all the room, or take it back."""
         zoomed = [name for name in self.classes if name.startswith("-zoom")]
         if zoomed:
             self.remove_class(*zoomed)
-            return
-        part = self._focused_part()
-        if part is self.shown_tree():
+        elif self.shell.focused is self.shown_tree():
             self.add_class("-zoom-tree")
         else:
-            self.add_class("-zoom-detail", "-zoom-preview" if isinstance(part, TextView) else "-zoom-references")
+            part = "-zoom-preview" if isinstance(self.shell.focused, TextView) else "-zoom-references"
+            self.add_class("-zoom-detail", part)

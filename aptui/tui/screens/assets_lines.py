@@ -31,12 +31,14 @@ class TreeTabs(Line):
     def __init__(self) -> None:
         super().__init__(id="assets-tabs")
         self._kind, self._counts = Kind.SOURCES, dict.fromkeys(Kind, -1)
-        self._is_roomy = True
+        self._is_roomy, self._width = True, 0
 
     def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool) -> None:
         """Show that a tree is in front; a count of -1 is not known."""
         self._kind, self._counts, self._is_roomy = kind, counts, is_roomy
-        self.styles.width = width_of(self.parts(0))
+        width = width_of(self.parts(0))
+        if width != self._width:
+            self._width = self.styles.width = width
         self.changed()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from textual import on
+from textual.widget import Widget
 
 from aptui.core.errors import KnownError
 from aptui.store.filter import FilterError
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from aptui.store.texts import Codes, Mask
 
 STALE_S = 1.0
-"""Trees are built anew at most so often while the engine works."""
+"""Trees are built anew at most so often while the engine works,"""
+_PATIENCE = 4
+"""and take at most a fifth of the time of one processor."""
 Place = tuple[Kind, int]
 
 
@@ -65,6 +68,13 @@ class AssetTrees(AssetVerbs):
         self.is_stale = False
         self._stale_since, self._has_timer = 0.0, False
 
+    def give_focus(self, part: Widget) -> None:
+        """Let the keys go to a part: those that were typed ahead too, unless it has yet to be shown."""
+        if part.focusable and part.display:
+            self.screen.set_focus(part)
+        else:
+            part.focus()
+
     def look_at(self, key: int) -> None:
         """Show the details of what the cursor is on."""
         raise NotImplementedError
@@ -96,25 +106,22 @@ class AssetTrees(AssetVerbs):
         for each in Kind:
             self._tree_of(each).display = each is kind
         if had_focus:
-            self.shown_tree().focus()
+            self.give_focus(self.shown_tree())
         self.show_tabs()
         self.take_tree()
         if self._found_text() != self.box.text:
             self._search()
         else:
             self._show_count()
-        if self.shown_tree().cursor_key is not None:
-            self.look_at(self.shown_tree().cursor_key or 0)
+        key = self.shown_tree().cursor_key
+        if key is not None and self.wanted is None:
+            self.look_at(key)
 
     def show_tabs(self) -> None:
         """Say in the tabs which tree is in front, and how much there is."""
         trees = {kind: self.models[kind].tree for kind in self.models}
         counts = {kind: tree.file_count if tree is not None else -1 for kind, tree in trees.items()} or dict.fromkeys(Kind, -1)
         self.query_one(TreeTabs).show(self.kind, counts, is_roomy=parts.is_roomy(self.size.width))
-
-    def on_tree_tabs_chosen(self, event: TreeTabs.Chosen) -> None:
-        """Show the tree whose tab was clicked."""
-        self.turn_to(event.kind)
 
     def action_next_tree(self, step: int) -> None:
         """Show the next tree."""
@@ -131,7 +138,7 @@ class AssetTrees(AssetVerbs):
         """Have stale trees read, now or when the last time is long enough ago."""
         if not self.is_stale or self._has_timer:
             return
-        wait_s = self._stale_since + STALE_S - time.monotonic()
+        wait_s = self._stale_since + max(STALE_S, _PATIENCE * self.store.took_s) - time.monotonic()
         if wait_s > 0:
             self._has_timer = True
             self.set_timer(wait_s, self._renew_late)
@@ -168,10 +175,6 @@ class AssetTrees(AssetVerbs):
 
     # ---------------------------------------------------------------------------------------------------------------- search
 
-    def action_search(self) -> None:
-        """Let the keys go into the search."""
-        self.box.focus()
-
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
         """Search as people type."""
         event.stop()
@@ -182,7 +185,7 @@ class AssetTrees(AssetVerbs):
         event.stop()
         if event.is_kept:
             self.shell.memory.remember("assets.searches", event.text)
-        self.shown_tree().focus()
+        self.give_focus(self.shown_tree())
 
     def _found_text(self) -> str:
         found = self._found[self.kind]

@@ -15,7 +15,8 @@ from aptui.tui.screens.assets_detail import AssetDetail, Facts, ReferenceTree
 from aptui.tui.screens.assets_errands import Errands
 from aptui.tui.screens.assets_panel import PRODUCT, SOURCE, Panel, Ref, sources_of
 from aptui.tui.screens.assets_why import read_why
-from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
+from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.textview import TextView
 from aptui.tui.widgets.tree import VTree
 
@@ -33,6 +34,7 @@ class AssetVerbs(Pane):
     kind: Kind = Kind.SOURCES
     panel: Panel | None = None
     errands: Errands
+    _later: tuple[tuple[Kind, int], Callable[[Panel], object]] | None = None
 
     def shown_tree(self) -> VTree:
         """Return the tree in front."""
@@ -50,19 +52,39 @@ class AssetVerbs(Pane):
         """Leave out what needs an engine where none can be asked."""
         return self.shell.can_ask if action == "reprocess" else super().check_action(action, parameters)
 
+    def with_panel(self, do: Callable[[Panel], object]) -> None:
+        """Do something with what the cursor is on, as soon as that was read; never with what it was on before."""
+        key, panel = self.shown_tree().cursor_key, self.panel
+        self._later = None
+        if panel is not None and (panel.kind, panel.key) == (self.kind, key):
+            do(panel)
+        elif key is not None:
+            self._later = ((self.kind, key), do)
+
+    def panel_came(self, panel: Panel) -> None:
+        """Do what waited for this panel; what waited for another is given up."""
+        later, self._later = self._later, None
+        if later is not None and later[0] == (panel.kind, panel.key):
+            later[1](panel)
+
     # ---------------------------------------------------------------------------------------------------------------- menus
 
-    def action_menu(self, place: Place | None = None) -> None:
+    def action_menu(self) -> None:
         """Open the menu of the row."""
-        panel = self.panel
-        if panel is None:
-            return
+        self.with_panel(self._open_menu)
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Open the menu where the right button was pressed."""
+        event.stop()
+        self.with_panel(partial(self._open_menu, place=(event.x, event.y)))
+
+    def _open_menu(self, panel: Panel, place: Place | None = None) -> None:
         is_file = bool(panel.file) and not panel.is_folder
         is_product = panel.kind is Kind.PRODUCTS
         other = "go to its source" if is_product else "go to a product…"
         items = [
             MenuItem("jobs", "go to its jobs", "J", bool(panel.source)),
-            MenuItem("other_side", other, "p", bool(self._other_side())),
+            MenuItem("other_side", other, "p", bool(_other_side(panel))),
             MenuItem("why", "why its jobs ran", "x", is_file and bool(panel.source)),
             MenuItem("reprocess", self._reprocess_text(panel), "r", self.shell.can_ask),
             None,
@@ -85,9 +107,9 @@ class AssetVerbs(Pane):
 
     def action_copy(self) -> None:
         """Open the menu of what can be copied."""
-        panel = self.panel
-        if panel is None:
-            return
+        self.with_panel(self._open_copies)
+
+    def _open_copies(self, panel: Panel) -> None:
         texts = self._copies(panel)
         items = [MenuItem(name, label, name, bool(text)) for name, label, text in texts]
         by_name = {name: text for name, _, text in texts}
@@ -95,8 +117,9 @@ class AssetVerbs(Pane):
 
     def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
         """Return (key, what, text) of all there is to copy."""
+        marked = self._marked_paths()
         found = [
-            ("y", "path", "\n".join(self._marked_paths()) or panel.path),
+            ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
             ("f", "full path", panel.file),
             (
                 "p",
@@ -136,8 +159,10 @@ class AssetVerbs(Pane):
 
     def action_jobs(self) -> None:
         """Show the jobs of the source, or of all sources of the folder."""
-        panel = self.panel
-        if panel is None or not panel.source:
+        self.with_panel(self._show_jobs_of)
+
+    def _show_jobs_of(self, panel: Panel) -> None:
+        if not panel.source:
             return
         place = panel.source.partition("/")[2] if panel.is_folder and panel.kind is Kind.PRODUCTS else panel.source
         self.run_worker(self.show_jobs(jobs_filter(place, is_folder=panel.is_folder)), group="jobs", exclusive=True)
@@ -149,20 +174,12 @@ class AssetVerbs(Pane):
         if reveal is not None and self.shell.pane is not self:
             reveal(text)
 
-    def _other_side(self) -> list[Ref]:
-        """Return what a source made, or what a product was made of."""
-        panel = self.panel
-        wanted = SOURCE if panel is not None and panel.kind is Kind.PRODUCTS else PRODUCT
-        return [
-            ref
-            for group in (panel.groups if panel else ())
-            for ref in group.refs
-            if ref.leads == wanted and group.title in {"", "Products"}
-        ]
-
     def action_other_side(self) -> None:
         """Go to the product of a source, after asking which where there are some; or to the source of a product."""
-        refs = self._other_side()
+        self.with_panel(self._go_over)
+
+    def _go_over(self, panel: Panel) -> None:
+        refs = _other_side(panel)
         if len(refs) == 1:
             self.follow(refs[0])
         elif refs:
@@ -177,9 +194,18 @@ class AssetVerbs(Pane):
         keys = self.shown_tree().selected_keys()
         folders = [_pattern(model, key, kind) for key in keys if key < 0]
         files = [key for key in keys if key >= 0]
-        self.errands.want(
-            "reprocess", lambda reader: sources_of(reader, kind, files), lambda names: self._reprocess([*folders, *names])
-        )
+
+        def ask(is_sure: bool) -> None:
+            if is_sure:
+                self.errands.want(
+                    "reprocess", lambda reader: sources_of(reader, kind, files), lambda names: self._reprocess([*folders, *names])
+                )
+
+        if folders:
+            more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
+            Confirm.ask(self.app, f"Reprocess all of '{folders[0]}'{more}?", ask, yes="reprocess", no="leave it")
+        else:
+            ask(is_sure=True)
 
     def _reprocess(self, names: Sequence[str]) -> None:
         from aptui.link.port import Reprocess
@@ -194,8 +220,10 @@ class AssetVerbs(Pane):
 
     def action_why(self) -> None:
         """Say in the preview why the jobs of the source ran."""
-        panel = self.panel
-        if panel is None or panel.is_folder or not panel.source:
+        self.with_panel(self._tell_why)
+
+    def _tell_why(self, panel: Panel) -> None:
+        if panel.is_folder or not panel.source:
             return
         self.errands.want("preview", lambda reader: read_why(reader, panel.source), self.query_one(AssetDetail).show_why)
 
@@ -203,15 +231,14 @@ class AssetVerbs(Pane):
 
     def action_pager(self) -> None:
         """Open the file in `$PAGER`."""
-        self._in_front(assets_files.pager(os.environ))
+        self.with_panel(partial(self._in_front, assets_files.pager(os.environ)))
 
     def action_editor(self) -> None:
         """Open the file in `$EDITOR`."""
-        self._in_front(assets_files.editor(os.environ))
+        self.with_panel(partial(self._in_front, assets_files.editor(os.environ)))
 
-    def _in_front(self, command: list[str]) -> None:
-        panel = self.panel
-        if panel is None or panel.is_folder or not panel.file:
+    def _in_front(self, command: list[str], panel: Panel) -> None:
+        if panel.is_folder or not panel.file:
             return
         if not os.path.exists(panel.file):
             self.shell.tell(f"'{panel.file}' is not there", "warning")
@@ -220,8 +247,10 @@ class AssetVerbs(Pane):
 
     def action_folder(self) -> None:
         """Show the folder of the file: in a window where there are some, else in a shell that begins there."""
-        panel = self.panel
-        if panel is None or not panel.file:
+        self.with_panel(self._show_folder)
+
+    def _show_folder(self, panel: Panel) -> None:
+        if not panel.file:
             return
         folder = panel.file if panel.is_folder else os.path.dirname(panel.file)
         if not os.path.isdir(folder):
@@ -247,6 +276,12 @@ class AssetVerbs(Pane):
     def _told(self, trouble: str) -> None:
         if trouble:
             self.shell.tell(trouble, "error")
+
+
+def _other_side(panel: Panel) -> list[Ref]:
+    """Return what a source made, or what a product was made of."""
+    wanted = SOURCE if panel.kind is Kind.PRODUCTS else PRODUCT
+    return [ref for group in panel.groups for ref in group.refs if ref.leads == wanted and group.title in {"", "Products"}]
 
 
 def _pattern(model: AssetModel, key: int, kind: Kind) -> str:

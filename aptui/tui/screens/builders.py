@@ -15,6 +15,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.widgets import Input
 
 from aptui.core.errors import KnownError
 from aptui.store.metrics import Entry
@@ -26,7 +27,7 @@ from aptui.tui.screens.jobs_texts import details as as_lines
 from aptui.tui.screens.jobs_texts import term
 from aptui.tui.screens.journeys import to_jobs
 from aptui.tui.screens.listed import Listed
-from aptui.tui.screens.logs_tabs import LineFilter, parsed
+from aptui.tui.screens.logs_tabs import parsed
 from aptui.tui.screens.tab_line import TabLine
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 TABS = ("patterns", "details", "metrics")
 READ_AGAIN_S = 2.0
 """So long after a read, at least, and five times as long as it took, the next one begins."""
-_BESIDE_CELLS = 110
+_BESIDE_CELLS = 170
 """From this width on the details stand beside the list, else below it."""
 _SORT = ("total", True)
 
@@ -53,11 +54,11 @@ class BuildersPane(Pane):
     BuildersPane { layout: vertical; }
     BuildersPane #builders-filter { display: none; }
     BuildersPane #builders-both { layout: vertical; }
-    BuildersPane #builders-list { height: 2fr; }
+    BuildersPane #builders-list { height: 2fr; min-height: 3; }
     BuildersPane #builders-side { height: 3fr; border-top: solid $role-rule; }
     BuildersPane.-beside #builders-both { layout: horizontal; }
-    BuildersPane.-beside #builders-list { width: 2fr; height: 1fr; }
-    BuildersPane.-beside #builders-side { width: 3fr; height: 1fr; border-top: none; border-left: solid $role-rule; }
+    BuildersPane.-beside #builders-list { width: 5fr; height: 1fr; }
+    BuildersPane.-beside #builders-side { width: 7fr; height: 1fr; border-top: none; border-left: solid $role-rule; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="builders.filter"),
@@ -122,14 +123,12 @@ class BuildersPane(Pane):
 
     def on_mount(self) -> None:
         """Take up what is remembered."""
-        memory, shell = self.shell.memory, self.shell
+        shell, memory = self.shell, self.shell.memory
         self.metrics = Metrics(shell.session.cache_dir / "assetdb.sqlite", shell.in_ui, self._entries_came)
         part = memory.get("builders.part", self._part)
         self._part = part if part in TABS else self._part
-        sort = memory.get("builders.sort", list(_SORT))
-        self._sort_list(str(sort[0]), is_descending=bool(sort[1])) if len(sort) == 2 else self._sort_list(
-            *_SORT[:1], is_descending=True
-        )
+        sort: list[Any] = memory.get("builders.sort", list(_SORT))
+        self._sort_list(f"{next(iter(sort), _SORT[0])}", is_descending=sort[1:] != [False])
         self.table.set_model(self.list)
         self.table.empty_text = "reading the builders"
         self.query_one("#builders-patterns", Table).set_model(self.patterns)
@@ -148,8 +147,6 @@ class BuildersPane(Pane):
         """Read what is not known, or not any more."""
         self._is_visible = True
         self._is_stale = self._is_stale or not self._is_read
-        if not self.has_focus_within or (self.box.has_focus_within and not self.box.display):
-            self.table.focus()
 
     def deactivate(self) -> None:
         """Remember part and order."""
@@ -296,12 +293,10 @@ class BuildersPane(Pane):
 
     def _open_groups(self) -> None:
         """Open both groups, once they are looked at."""
-        tree = self.metrics.tree
-        if self._part == "metrics":
-            for key in [tree.key(node) for node in range(tree.node_count) if tree.parent[node] < 0]:
-                node = tree.node_of(key)
-                if node is not None:
-                    self.spent.set_open(node, is_open=True)
+        for key in self.metrics.group_keys() if self._part == "metrics" else ():
+            node = self.metrics.tree.node_of(key)
+            if node is not None:
+                self.spent.set_open(node, is_open=True)
 
     def _entries_came(self, trouble: str) -> None:
         if not self.is_attached:
@@ -314,10 +309,9 @@ class BuildersPane(Pane):
     def _show_part(self) -> None:
         for name in TABS:
             self.query_one(f"#builders-{name}").display = name == self._part
-        side = self.query_one("#builders-side")
         list_has_focus = self.table.has_focus
         self.table.display = not self._is_zoomed or list_has_focus
-        side.display = not self._is_zoomed or not list_has_focus
+        self.query_one("#builders-side").display = not self._is_zoomed or not list_has_focus
         self._open_groups()
         self.query_one(TabLine).changed()
 
@@ -365,7 +359,7 @@ class BuildersPane(Pane):
         self.box.text = self._search[self._searched]
         self.box.show_count("")
         self.box.display = True
-        self.box.focus()
+        self.screen.set_focus(self.box.query_one(Input))  # at once: the next key may be there already
 
     @on(FilterBox.Changed, "#builders-filter")
     def _typed(self, event: FilterBox.Changed) -> None:
@@ -395,29 +389,28 @@ class BuildersPane(Pane):
             f"{each.name} {' '.join(pattern.text for pattern in each.builder.patterns) if each.builder else ''}"
             for each in builders
         ]
-        return _masks(parsed(self._search["list"]), texts)
+        return parsed(self._search["list"]).passing(texts)
 
     def _narrow_metrics(self) -> None:
         found = parsed(self._search["metrics"])
 
         def passes(entries: Sequence[Entry]) -> Sequence[Entry]:
-            masks = _masks(found, [f"{entry.source} {entry.platform} {entry.job_key}" for entry in entries])
+            masks = found.passing([f"{entry.source} {entry.platform} {entry.job_key}" for entry in entries])
             return [entry for entry, is_hit in zip(entries, masks, strict=True) if is_hit]
 
         self.metrics.narrow(passes)
         if self.box.display and self._searched == "metrics":
-            tree = self.metrics.tree
-            self.box.show_count(f"{sum(1 for node in range(tree.node_count) if tree.parent[node] >= 0):,} of the slowest {MOST:,}")
+            self.box.show_count(f"{self.metrics.entry_count:,} of the slowest {MOST:,}")
 
     @on(Table.HeaderClicked, "#builders-list")
     def _list_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
-        self._sort_list(event.column_id, is_descending=_turned(self.table.sort, event.column_id, known.DESCENDING))
+        self._sort_list(event.column_id, is_descending=known.turned(self.table.sort, event.column_id, known.DESCENDING))
 
     @on(Table.HeaderClicked, "#builders-metrics")
     def _tree_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
-        self._sort_tree(event.column_id, is_descending=_turned(self.spent.sort, event.column_id, {"total"}))
+        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, {"total"}))
 
     def _sort_list(self, column_id: str, *, is_descending: bool) -> None:
         self.table.sort = (column_id, is_descending)
@@ -440,9 +433,9 @@ class BuildersPane(Pane):
             if column_id is None:
                 return
             if is_tree:
-                self._sort_tree(column_id, is_descending=_turned(self.spent.sort, column_id, {"total"}))
+                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, {"total"}))
             else:
-                self._sort_list(column_id, is_descending=_turned(self.table.sort, column_id, known.DESCENDING))
+                self._sort_list(column_id, is_descending=known.turned(self.table.sort, column_id, known.DESCENDING))
 
         Menu.ask(self.shell, items, sort, title="Sort by")
 
@@ -460,10 +453,9 @@ class BuildersPane(Pane):
     def _go_to_entry(self, event: Rows.Opened) -> None:
         event.stop()
         entry = self.metrics.entry(event.key)
-        if entry is not None and entry.job_id:
-            self.run_worker(to_jobs(self.shell, f"#{entry.job_id}"), exclusive=True, group="go")
-        elif entry is not None:
-            self.run_worker(to_jobs(self.shell, term("source", entry.source, is_whole=True)), exclusive=True, group="go")
+        if entry is not None:
+            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source, is_whole=True)
+            self.run_worker(to_jobs(self.shell, goal), exclusive=True, group="go")
 
     def action_copy(self) -> None:
         """Choose what to copy."""
@@ -507,16 +499,3 @@ class BuildersPane(Pane):
     def _menu_wanted(self, event: Rows.ContextMenu) -> None:
         event.stop()
         self.action_menu((event.x, event.y))
-
-
-def _turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
-    """Whether a column that was chosen is sorted with the largest first: turned round where it was chosen already."""
-    return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
-
-
-def _masks(found: LineFilter, texts: Sequence[str]) -> list[bool]:
-    if not found.terms:
-        return [True] * len(texts)
-    clean = [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
-    masks: list[bool] = found.masks(clean, clean, "I" * len(clean)).tolist()
-    return masks

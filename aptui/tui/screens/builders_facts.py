@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from aptui.config import Config
 
 BUILDERS = (
-    Column("name", "Builder", 0, 12),
-    Column("kind", "Kind", 8),
-    Column("version", "Version", 8, drop_rank=2),
-    Column("patterns", "Patterns", 9, align="right", drop_rank=1),
-    Column("jobs", "Jobs", 10, align="right"),
-    Column("total", "Total time", 11, align="right"),
+    Column("name", "Builder", 0, 10),
+    Column("kind", "Kind", 7, drop_rank=1),
+    Column("version", "Version", 7, drop_rank=3),
+    Column("patterns", "Patterns", 8, align="right", drop_rank=2),
+    Column("jobs", "Jobs", 9, align="right"),
+    Column("total", "Time", 8, align="right"),
 )
 PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8), Column("place", "From", 0, 12, drop_rank=1))
 DESCENDING = frozenset({"patterns", "jobs", "total"})
@@ -209,3 +209,8 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
         lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
         rows.append((title, "\n".join(lines)))
     return rows
+
+
+def turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
+    """Whether a column that was chosen is sorted with the largest first: turned round where it was chosen already."""
+    return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending

@@ -19,16 +19,17 @@ from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import Branch, LazyTree
 
 METRICS = (
-    Column("name", "Name", 0, 18),
-    Column("count", "Count", 9, align="right", drop_rank=1),
-    Column("total", "Total", 9, align="right"),
-    Column("average", "Average", 9, align="right", drop_rank=2),
-    Column("slowest", "Slowest", 9, align="right", drop_rank=3),
-    Column("bar", "Share", 10, drop_rank=4),
+    Column("name", "Name", 0, 16),
+    Column("platform", "Platform", 10, drop_rank=2),
+    Column("count", "Count", 7, align="right", drop_rank=1),
+    Column("total", "Total", 8, align="right"),
+    Column("average", "Average", 8, align="right", drop_rank=4),
+    Column("slowest", "Slowest", 8, align="right", drop_rank=3),
+    Column("bar", "Share", 8, drop_rank=5),
 )
 MOST = 1000
 """So many entries are shown of each, the slowest."""
-_BAR_CELLS = 10
+_BAR_CELLS = 8
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
@@ -43,7 +44,7 @@ class Group:
 
 
 def bar(share: float) -> str:
-    """Return a bar of at most ten cells; something that is not nothing shows."""
+    """Return a bar of at most eight cells; something that is not nothing shows."""
     cells = min(_BAR_CELLS, max(share * _BAR_CELLS, 0.5 if share > 0 else 0))
     if not facts().is_utf8:
         return "#" * max(1, round(cells)) if cells else ""
@@ -93,13 +94,22 @@ class Metrics:
         branch = None if key is None else self.tree.branch(key)
         return branch.data if branch is not None and isinstance(branch.data, Entry) else None
 
+    def group_keys(self) -> list[int]:
+        """Return the keys of the groups."""
+        return [self.tree.key(node) for node in range(self.tree.node_count) if self.tree.parent[node] < 0]
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries there are below them."""
+        return self.tree.node_count - len(self.group_keys())
+
     def _put_roots(self) -> None:
         most = max((group.spent.total_ms for group in self._groups), default=0)
         self.tree.set_roots([Branch(_group_cells(group, most), group, has_children=True) for group in self._groups])
         self._grow_all()
 
     def _grow_all(self) -> None:
-        for key in [self.tree.key(node) for node in range(self.tree.node_count) if self.tree.parent[node] < 0]:
+        for key in self.group_keys():
             branch = self.tree.branch(key)
             if branch is not None and branch.data.entries is not None:
                 self.tree.grow(branch, self._leaves(branch.data))
@@ -131,7 +141,7 @@ class Metrics:
         entries = list(self._passes(group.entries or ()))
         entries.sort(key=_order(column_id), reverse=is_descending)
         slowest = max((entry.duration_ms for entry in entries), default=0)
-        return [Branch(_entry_cells(entry, slowest), entry) for entry in entries]
+        return [Branch(_entry_cells(entry, slowest, self._known.name if self._known else ""), entry) for entry in entries]
 
 
 def _order(column_id: str) -> Callable[[Entry], tuple[object, ...]]:
@@ -152,10 +162,11 @@ def _group_cells(group: Group, most_ms: int) -> dict[str, Cell]:
     }
 
 
-def _entry_cells(entry: Entry, slowest_ms: int) -> dict[str, Cell]:
-    where = f"  {entry.platform}  {entry.job_key}" if entry.job_id else ""
+def _entry_cells(entry: Entry, slowest_ms: int, builder: str) -> dict[str, Cell]:
+    where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
     return {
-        "name": Cell(f"{entry.source}{where}", "path"),
+        "name": Cell(entry.source, "path"),
+        "platform": Cell(where if entry.job_id else "", "muted"),
         "total": Cell(duration_text(entry.duration_ms)),
         "bar": Cell(bar(entry.duration_ms / slowest_ms if slowest_ms else 0), "muted"),
     }

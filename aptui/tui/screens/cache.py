@@ -15,16 +15,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from aptui.core.errors import KnownError
-from aptui.core.paths import key_of
 from aptui.printing import count, size
-from aptui.store.soundness import mark_for_a_look
 from aptui.tui.feed import Batch
-from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import clock
 from aptui.tui.pane import Command, Pane
+from aptui.tui.safety import shown
 from aptui.tui.screens import cache_contents as held
 from aptui.tui.screens.cache_contents import Contents, Looked, Problem, Share
+from aptui.tui.screens.cache_mending import Mending
 from aptui.tui.screens.chore import Chore
 from aptui.tui.screens.jobs_bar import Bar
 from aptui.tui.screens.listing import Listing
@@ -64,11 +63,11 @@ class CachePane(Pane):
     CachePane.-zoomed #cache-columns { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("V", "verify", "verify", id="cache.verify"),
-        Binding("U", "unowned", "unowned files", id="cache.unowned"),
         Binding("c", "cancel", "cancel", id="cache.cancel"),
         Binding("r", "repair", "repair", id="cache.repair"),
         Binding("D", "delete", "delete them", id="cache.delete"),
+        Binding("V", "verify", "verify", id="cache.verify"),
+        Binding("U", "unowned", "unowned", id="cache.unowned"),
         Binding("y", "copy", "copy", id="cache.copy"),
         Binding("z", "zoom", "zoom", id="cache.zoom"),
         Binding("S", "sort", "sort", show=False, id="cache.sort"),
@@ -84,8 +83,6 @@ class CachePane(Pane):
         """"verify" or "unowned": what is, or was last, looked for."""
         self._looked: Looked | None = None
         self._ended_ms = 0
-        self._going: list[Problem] = []
-        """Files that the engine was asked to delete."""
         self._is_heard = False
         self._models: dict[str, Listing[Share] | Listing[Problem]] = {
             **{name: Listing(held.share_cell, held.share_order) for name in ("platforms", "folders", "builders")},
@@ -108,7 +105,7 @@ class CachePane(Pane):
         """Sort as it was, and get ready for chores."""
         self._reading = Chore("aptui-cache-contents", self.shell.in_ui)
         self._looking = Chore("aptui-cache-look", self.shell.in_ui)
-        self._checking = Chore("aptui-cache-check", self.shell.in_ui)
+        self._mending = Mending(self.shell, self._problems, self._take_gone)
         for name, usual in _SORTS.items():
             column, is_descending = self.shell.memory.get(f"cache.sort.{name}", list(usual))
             known = {each.id for each in self._table(name).columns if each.title}
@@ -118,8 +115,8 @@ class CachePane(Pane):
 
     def on_unmount(self) -> None:
         """Give up what is under way."""
-        for chore in (self._reading, self._looking, self._checking):
-            chore.close()
+        for each in (self._reading, self._looking, self._mending):
+            each.close()
 
     def on_resize(self, event: events.Resize) -> None:
         """Put the tables below each other where there is no room."""
@@ -145,8 +142,8 @@ class CachePane(Pane):
     def on_frame(self) -> None:
         """Read again if the engine rests; look whether what it was asked to delete is gone."""
         self._read_if_stale()
-        if self._going and self._is_heard:
-            self._check_gone()
+        if self._is_heard:
+            self._mending.look_what_is_gone()
         self._is_heard = False
         self._draw()
 
@@ -162,7 +159,9 @@ class CachePane(Pane):
             Command("unowned", "list files in the cache that belong to no product", lambda _rest: self.action_unowned()),
         ]
         if self._kinds("damaged", "missing"):
-            commands.append(Command("repair", "run the jobs of all findings again", lambda _: self._ask_to_repair(), None, True))
+            commands.append(
+                Command("repair", "run the jobs of all findings again", lambda _: self._mending.ask_to_repair(), None, True)
+            )
         if self._kinds("unowned"):
             commands.append(
                 Command("delete", "have the engine delete what belongs to no product", lambda _: self.action_delete(), None, True)
@@ -212,9 +211,10 @@ class CachePane(Pane):
             self._models[name].show(rows)  # type: ignore[arg-type]  # those three hold amounts
             self._table(name).refresh_model()
         self._fit_tables()
-        self._draw()
         if is_first:
             self.refresh_bindings()
+        self._read_if_stale()  # something may have changed while it was read
+        self._draw()
 
     def _take_trouble(self, error: KnownError) -> None:
         self._trouble = str(error)
@@ -231,7 +231,9 @@ class CachePane(Pane):
     def _summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         known = self._contents
         if known is None:
-            return (Part(f" {self._trouble or 'reading what the cache holds…'}", "warning" if self._trouble else "muted"),), ()
+            return (
+                Part(f" {shown(self._trouble) or 'reading what the cache holds…'}", "warning" if self._trouble else "muted"),
+            ), ()
         left = [Part(f" {known.count:,} products", "title"), Part(f"   {size(known.size_bytes)}", "title")]
         left.append(Part(f"   +{known.made:,} since yesterday" if known.made else "   nothing new since yesterday", "muted"))
         if known.made and width >= _WIDE_COLUMNS:
@@ -273,7 +275,7 @@ class CachePane(Pane):
         if not self._looking.start(work, self._take_end, self._take_failure, self._take_cancel):  # type: ignore[arg-type]
             self.shell.tell("the cache is being looked at already; 'c' cancels that", "warning")
             return
-        self._look, self._ended_ms, self._going = look, 0, []
+        self._look, self._ended_ms, self._mending.going = look, 0, []
         self._table("findings").marks.clear()
         self._take_look(Looked())
         self.refresh_bindings()
@@ -300,8 +302,10 @@ class CachePane(Pane):
         self._ended_ms = int(time.time() * 1000)
         self._take_look(looked)
         self.refresh_bindings()
-        if looked.problems and self.shell.pane is self:
-            self._table("findings").focus()
+        table = self._table("findings")
+        if looked.problems and self.shell.pane is self and not table.has_focus:
+            table.move_cursor(0)
+            table.focus()
 
     def _take_failure(self, error: KnownError) -> None:
         self._look, self._looked = "", None
@@ -331,8 +335,8 @@ class CachePane(Pane):
                 if found
                 else f"{count(looked.count, 'product')} as recorded"
             )
-            said += rest
-        elif self._going:
+            said += rest + (" so far" if self._ended_ms < 0 else "")
+        elif self._mending.going:
             said = f"{count(found, 'file')} left to delete; the engine is asked"
         else:
             total = sum(max(0, each.size_bytes) for each in looked.problems)
@@ -355,71 +359,19 @@ class CachePane(Pane):
     def action_repair(self) -> None:
         """Ask to run the jobs of what is wrong again: of the marked rows or the one under the cursor, or of all."""
         table = self._table("findings")
-        chosen = [self._problem(key) for key in table.selected_keys()] if table.has_focus else []
-        self._ask_to_repair([each for each in chosen if each.source])
-
-    def _ask_to_repair(self, chosen: Sequence[Problem] = ()) -> None:
-        every = [each for each in self._problems() if each.source]
-        few, all_sources = _sources(chosen), _sources(every)
-        if not all_sources:
-            return
-        choices = []
-        if few and len(few) < len(all_sources):
-            choices.append(Choice("t", _these(few), lambda: self._reprocess(few)))
-        choices += [
-            Choice("a", f"all, {count(len(all_sources), 'source')}", lambda: self._reprocess(all_sources)),
-            Choice("n", "no"),
-        ]
-        self.shell.question("run the jobs again of", choices)
-
-    def _reprocess(self, sources: Sequence[str]) -> None:
-        from aptui.link.port import Reprocess
-
-        done = f"{count(len(sources), 'source')} asked for; verify again when the engine rests"
-        self.shell.ask(Reprocess(keys=tuple(key_of(source) for source in sources)), done)
+        self._mending.ask_to_repair([self._problem(key) for key in table.selected_keys()] if table.has_focus else [])
 
     def action_delete(self) -> None:
         """Have the engine delete the files that belong to no product, after asking."""
-        gone = [each for each in self._problems() if each.kind == "unowned" and each.is_watched]
-        others = [each for each in self._problems() if each.kind == "unowned" and not each.is_watched]
-        if not gone:
-            self.shell.tell(
-                f"the engine does not look into these folders: no product lies there; {_by_hand(others)}", "warning", 15
-            )
-            return
-        rest = f" ({len(others):,} in folders without products stay)" if others else ""
-        text = f"delete {count(len(gone), 'file')}{rest}? the engine scans, and tries failed jobs again"
-        self.shell.question(text, [Choice("y", "delete", lambda: self._delete(gone)), Choice("n", "keep them")])
+        self._mending.ask_to_delete()
 
-    def _delete(self, gone: list[Problem]) -> None:
-        """Let the engine do it: it alone deletes in the cache, in every folder whose time is not the one it recorded."""
-        from aptui.link.port import Rescan
-
-        cache_dir = self.shell.session.cache_dir
-
-        def work(_chore: Chore) -> int:
-            return mark_for_a_look(held.strays_of(tuple(gone)), cache_dir)
-
-        def ask(_folders: int) -> None:
-            self._going = gone
-            self.shell.ask(Rescan(), "the engine looks into their folders", lambda _answer: self.shell.wake())
-            self._draw()
-
-        self._checking.start(work, ask, lambda error: self.shell.tell(str(error), "error", 10))
-
-    def _check_gone(self) -> None:
-        cache_dir, going = self.shell.session.cache_dir, tuple(self._going)
-        self._checking.start(lambda _chore: held.still_unowned(cache_dir, going), self._take_gone, self._take_failure)
-
-    def _take_gone(self, left: tuple[Problem, ...]) -> None:
-        gone = {each.name for each in self._going} - {each.name for each in left}
-        self._going = list(left)
+    def _take_gone(self, gone: set[str]) -> None:
+        """Show without what the engine deleted."""
         if self._looked is not None and gone:
             problems = tuple(each for each in self._looked.problems if each.name not in gone)
             self._take_look(Looked(self._looked.done, 0, self._looked.count, 0, 0, problems))
             self.refresh_bindings()
-            if not left:
-                self.shell.tell("the files of no product are deleted")
+        self._draw()
 
     # ------------------------------------------------------------------------------------------------------------ the rest
 
@@ -427,48 +379,19 @@ class CachePane(Pane):
         """Offer what can be done about a finding."""
         event.stop()
         if event.rows.id == "cache-findings":
-            self._open_menu(self._problem(event.key), None)
+            self._mending.open_menu(self._problem(event.key), None)
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
         """Offer the same at the pointer."""
         event.stop()
         if event.rows.id == "cache-findings":
-            self._open_menu(self._problem(event.key), (event.x, event.y))
+            self._mending.open_menu(self._problem(event.key), (event.x, event.y))
 
     def action_menu(self) -> None:
         """Offer what can be done about the finding under the cursor."""
         table = self._table("findings")
         if table.has_focus and table.cursor_key is not None:
-            self._open_menu(self._problem(table.cursor_key), None)
-
-    def _open_menu(self, problem: Problem, place: tuple[int, int] | None) -> None:
-        items: list[MenuItem | None] = []
-        if problem.source and self.shell.can_ask:
-            items.append(MenuItem("repair", "Run its jobs again", "r"))
-        if problem.job_id and any(spec.id == "jobs" for spec in self.shell.panes):
-            items.append(MenuItem("job", "Show its job", "j"))
-        items += [None] if items else []
-        items.append(MenuItem("product", "Copy its path", "y"))
-        if problem.source:
-            items.append(MenuItem("source", "Copy the path of its source", "s"))
-        Menu.ask(self.shell, items, lambda what: self._do(what, problem), title=problem.name, place=place)
-
-    def _do(self, what: str | None, problem: Problem) -> None:
-        match what:
-            case "repair":
-                self._reprocess([problem.source])
-            case "job":
-                self.run_worker(self._show_job(problem.job_id))
-            case "product":
-                self.shell.copy_text(str(self.shell.session.cache_dir / problem.name))
-            case "source":
-                self.shell.copy_text(problem.source)
-
-    async def _show_job(self, job_id: int) -> None:
-        await self.shell.action_show("jobs")
-        reveal = getattr(self.shell.pane, "reveal", None)
-        if reveal is not None:
-            reveal(job_id)
+            self._mending.open_menu(self._problem(table.cursor_key), None)
 
     def action_copy(self) -> None:
         """Copy the rows that are marked, or the one under the cursor."""
@@ -524,16 +447,3 @@ class CachePane(Pane):
     def _draw(self) -> None:
         for line in self.query(Bar):
             line.changed()
-
-
-def _sources(problems: Sequence[Problem]) -> list[str]:
-    return list(dict.fromkeys(each.source for each in problems if each.source))
-
-
-def _these(sources: Sequence[str]) -> str:
-    return sources[0].rpartition("/")[2] if len(sources) == 1 else f"these {len(sources):,}"
-
-
-def _by_hand(problems: Sequence[Problem]) -> str:
-    folders = list(dict.fromkeys(each.name.rpartition("/")[0] for each in problems))
-    return f"remove '{folders[0]}' by hand" + (f", and {len(folders) - 1:,} more" if len(folders) > 1 else "")

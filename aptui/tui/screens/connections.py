@@ -271,7 +271,7 @@ class ConnectionsPane(Pane):
         engine, is_attached = session.engine, session.state is SessionState.ATTACHED
         cache = ("Cache", str(session.cache_dir), "path")
         config = self.shell.config
-        project = ("Project", f"{config.project_dir}" if config else session.project_name, "path")
+        project = ("Project", f"{config.project_dir}" if config else "", "path")
         if not is_attached:
             absent = "no engine: this is a database without one" if session.state is SessionState.NONE else "no engine"
             why = session.trouble if session.trouble and session.state is not SessionState.NONE else ""
@@ -295,8 +295,6 @@ class ConnectionsPane(Pane):
 
     def _nothing(self, name: str) -> str:
         session = self.shell.session
-        if session.state is not SessionState.ATTACHED:
-            return "no engine"
         if name == "workers":
             return (
                 "not asked: the screen was opened with '--read-only'"
@@ -308,13 +306,14 @@ class ConnectionsPane(Pane):
     def _share_height(self) -> None:
         """Give each table what it needs; where that is too much, the largest give way, and with `z` the others go."""
         tables = [self.table(name) for name, _, _ in _PARTS]
-        room = self.size.height - sum(1 for fact in self.query(_Fact) if fact.display) - len(tables)
-        if room <= 0:
-            return
+        is_attached = self.shell.session.state is SessionState.ATTACHED
         focused = next((table for table in tables if table.has_focus), tables[0])
-        for table in tables:
-            table.display = not self._is_zoomed or table is focused
+        for table, bar in zip(tables, self.query(Bar), strict=True):
+            table.display = bar.display = is_attached and (not self._is_zoomed or table is focused)
         shown = [table for table in tables if table.display]
+        room = self.size.height - sum(1 for fact in self.query(_Fact) if fact.display) - len(shown)
+        if room <= 0 or not shown:
+            return
         heights = [max(1, table.count_rows()) + 1 for table in shown]
         while sum(heights) > room and max(heights) > _LEAST_ROWS:
             heights[heights.index(max(heights))] -= 1

@@ -40,6 +40,8 @@ ROOTS = (
     Column("watches", "Watches", 9, align="right", drop_rank=1),
     Column("detail", "Detail", 0, 10, weight=3),
 )
+_MUCH_BYTES = 64 << 10
+"""So much waits only for who does not read; less is an answer under way."""
 _STATES = {"working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled"}
 _MODES = {
     WatchMode.NATIVE: "completed", WatchMode.POLLING: "warning", WatchMode.LIMITED: "warning", WatchMode.GONE: "failed",
@@ -101,7 +103,7 @@ def _client(each: Connection) -> ListedRow:
         "pid": Cell(f"{each.pid}" if each.pid else ""),
         "since": Cell(clock(each.since_ms) if each.since_ms else ""),
         "subscribed": Cell("hears" if each.is_subscribed else glyph("none"), "" if each.is_subscribed else "muted"),
-        "waiting": Cell(size_text(each.waiting_bytes), "warning" if each.waiting_bytes else "muted"),
+        "waiting": Cell(size_text(each.waiting_bytes), "warning" if each.waiting_bytes > _MUCH_BYTES else "muted"),
     }
     return ListedRow(each.number, cells, {"number": each.number, "since": each.since_ms, "waiting": each.waiting_bytes}, each)
 

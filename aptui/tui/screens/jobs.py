@@ -169,7 +169,9 @@ class JobsPane(ThreePanes):
 
     def _reveal_job(self, job_id: int) -> None:
         """Put the cursor on a job; the filter is removed where it hides it."""
-        if self.store.info(job_id) is None:
+        if not self.store.is_loaded:
+            self._goal = job_id
+        elif self.store.info(job_id) is None:
             self.shell.tell(f"there is no job #{job_id}", "warning")
         elif not self.table.move_to_key(job_id):
             self.choices.filter_by("")
@@ -180,8 +182,8 @@ class JobsPane(ThreePanes):
         goal, self._goal = self._goal, None
         if goal == FIRST:
             self.table.action_first()
-        elif goal is not None:
-            self.table.move_to_key(goal)
+        elif goal is not None and not self.table.move_to_key(goal):
+            self._reveal_job(goal)
 
     # --------------------------------------------------------------------------------------------------------------- frames
 

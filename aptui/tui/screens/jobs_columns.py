@@ -18,7 +18,7 @@ COLUMNS = (
     Column("platform", "Platform", 8, drop_rank=2),
     Column("key", "Job key", 17, drop_rank=3),
     Column("duration", "Duration", 8, align="right", drop_rank=4),
-    Column("reason", "Reason", 0, 16, drop_rank=5, weight=2),
+    Column("reason", "Reason", 0, 16, drop_rank=5, weight=2, is_prose=True),
     Column("builder", "Builder", 12, drop_rank=7),
     Column("folder", "Scan folder", 12, drop_rank=8),
     Column("warnings", "Warnings", 10, align="right", drop_rank=9),
@@ -32,7 +32,7 @@ DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"}
 """What is sorted with the largest first."""
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
-    Column("cause", "Cause", 0, 24, weight=3),
+    Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
     Column("first", "First source", 0, 18, drop_rank=1, weight=2),
 )
 

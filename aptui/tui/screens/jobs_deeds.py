@@ -78,11 +78,11 @@ class Deeds:
         deed = next((each for each in DEEDS if each.id == deed_id), None)
         if deed is None or (deed.needs_engine and not self.shell.can_ask):
             return False
-        return not deed.pane or self._reveals(deed.pane)
+        return not deed.pane or any(each.id == deed.pane for each in self.shell.panes)
 
     def _reveals(self, pane_id: str) -> bool:
-        spec = next((each for each in self.shell.panes if each.id == pane_id), None)
-        return spec is not None and hasattr(spec.load(), "reveal")
+        """Whether a pane can be told where to go; looking imports it, so only who acts or opens a menu looks."""
+        return any(each.id == pane_id and hasattr(each.load(), "reveal") for each in self.shell.panes)
 
     def menu(self, place: Place = None) -> None:
         """Offer everything that can be done."""
@@ -91,7 +91,7 @@ class Deeds:
             return
         actions, items, group = self.shell.keymap.actions, list[MenuItem | None](), 0
         for deed in DEEDS:
-            if not self.can(deed.id):
+            if not self.can(deed.id) or (deed.pane and not self._reveals(deed.pane)):
                 continue
             if deed.group != group and items:
                 items.append(None)
@@ -180,6 +180,10 @@ class Deeds:
         self._read(lambda reader: [product.name for product in reader.products_of(infos[0].key)], ask)
 
     def _go(self, pane_id: str, name: str) -> None:
+        if not self._reveals(pane_id):
+            self.shell.tell("that screen cannot be told where to go", "warning")
+            return
+
         async def go() -> None:
             await self.shell.action_show(pane_id)
             pane: Any = self.shell.pane

@@ -133,7 +133,7 @@ class EventLog(Vertical):
             or (papers.info.key, papers.log, papers.records) != (before.info.key, before.log, before.records)
         ):
             self._renew(papers)
-        self.log_pane.empty_text = "no job is selected" if papers is None else papers.nothing
+        self.log_pane.empty_text = "no job is selected" if papers is None else sanitize(papers.nothing)
         if self._wants_error and papers is not None:
             self._wants_error = False
             self.log_pane.go_to_first_error()
@@ -186,7 +186,7 @@ class EventLog(Vertical):
         """Give each part its room."""
         shows_details = self.has_details and self._only != "log"
         shows_log = not (self._only == "details" and shows_details)
-        had_focus = self.details.has_focus and not shows_details
+        had_focus = self.screen.focused is self.details and not shows_details
         for part in ("#event-title", "#event-lines"):
             self.query_one(part).display = shows_log
         for part in ("#details-title", "#details"):
@@ -195,7 +195,7 @@ class EventLog(Vertical):
         most = max(2, self.size.height // 2 - 1) if self.size.height else _MOST_DETAILS
         self.details.styles.height = "1fr" if not shows_log else min(lines, _MOST_DETAILS, most)
         if had_focus:
-            self.log_pane.focus()
+            self.screen.set_focus(self.log_pane)
         for bar in self.query(Bar):
             bar.changed()
 

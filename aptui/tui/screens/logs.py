@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from aptui.store import joblog
 from aptui.store.logs import engine_logs
@@ -121,8 +122,6 @@ class LogsPane(Pane):
     def activate(self) -> None:
         """Look what came while the screen was hidden."""
         self._shall_look = True
-        if not self.has_focus_within or (self.box.has_focus_within and not self.box.display):
-            self.pane.focus()
 
     def deactivate(self) -> None:
         """Remember tabs, filter and modes."""
@@ -174,7 +173,7 @@ class LogsPane(Pane):
             Command("tab", "show a tab of the log", lambda rest: self.show_tab(names.index(rest)) if rest in names else self.action_tabs(),
                     lambda: names),
             Command("new-tab", "make a tab of your own", lambda _rest: self._edit(None)),
-            Command("logs-of", "choose an older log", lambda _rest: self.action_files()),
+            Command("older-log", "choose an older log", lambda _rest: self.action_files()),
         )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------------------------- the view
@@ -188,11 +187,13 @@ class LogsPane(Pane):
         """Look which logs there are, the newest first; the one that is shown stays it."""
         shown = self.path if self._file else None
         config = self.shell.config
-        folders = [config.log_dir if config else log_folder(self.shell.session.cache_dir)]
-        self._files = [path for folder in folders for base in _BASES[: 1 if config else None] for path in engine_logs(folder, base)]
+        folder = config.log_dir if config else log_folder(self.shell.session.cache_dir)
+        self._files = [path for base in _BASES[: 1 if config else None] for path in engine_logs(folder, base)]
         self._file = self._files.index(shown) if shown in self._files else 0
         if not self._files:
-            self.pane.empty_text = "no log here; what the engine says from now on is shown"
+            self.pane.empty_text = f"no log yet in '{folder}'" + (
+                "; what the engine says from now on is shown here" if config else ""
+            )
             self.pane.set_source(self._heard)
         return bool(self._files)
 
@@ -232,7 +233,8 @@ class LogsPane(Pane):
 
     def _words(self) -> list[Part]:
         source = self.pane.source
-        count = f"{source.line_count():,} lines{'' if self._is_whole else '…'}"
+        known = source.line_count()
+        count = f"{known:,} line{'s' * (known != 1)}{'' if self._is_whole else '…'}"
         where = self.path.name if self.path else "heard"
         age = f" ({self._file} older)" if self._file else ""
         return [Part(f"{where}{age}", "muted"), Part(count, "muted"), Part(self.pane.modes(), "value")]
@@ -251,7 +253,7 @@ class LogsPane(Pane):
     def action_filter(self) -> None:
         """Type what to find."""
         self.box.display = True
-        self.box.focus()
+        self.screen.set_focus(self.box.query_one(Input))  # at once: the next key may be there already
 
     def action_hits_only(self) -> None:
         """Show only lines with a hit, or all again."""

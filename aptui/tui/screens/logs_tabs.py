@@ -106,6 +106,14 @@ class LineFilter:
             mask &= ~found if term.is_negated else found
         return mask
 
+    def passing(self, texts: Sequence[str]) -> list[bool]:
+        """Return which texts pass, where there is nothing but texts."""
+        if not self.terms:
+            return [True] * len(texts)
+        clean = [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
+        masks: list[bool] = self.masks(clean, clean, "I" * len(clean)).tolist()
+        return masks
+
     def _spans_of(self, text: str) -> Spans:
         return self._texts.spans([text])[0] if self._texts.terms else ()
 

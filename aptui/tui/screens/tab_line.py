@@ -43,6 +43,7 @@ class TabLine(Line):
             left.append(Part(glyph("cursor") if is_here else " ", "accent", f"{at}"))
             left.append(Part(sanitize(title), "title" if is_here else "muted", f"{at}"))
             left.append(Part("  "))
+        left = left[:-1]
         words = [word for word in self._words() if word.text]
         while words and width_of(left) + sum(word.width + 3 for word in words) > width:
             words.pop(0)

@@ -25,16 +25,15 @@ from aptui.tui.screens.chore import Chore
 from aptui.tui.screens.jobs_bar import Bar
 from aptui.tui.screens.listing import Listing
 from aptui.tui.screens.tools_checks import Check
-from aptui.tui.screens.tools_list import Adjustable, Facts, Tool
+from aptui.tui.screens.tools_list import Facts, Tool
 from aptui.tui.screens.tools_note import Note
+from aptui.tui.screens.tools_settings import Settings
 from aptui.tui.session import SessionState
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
-    from aptui.config_edit import Setting, Value
     from aptui.link.port import Answer
     from aptui.tui.feed import Batch
 
@@ -61,6 +60,7 @@ class ToolsPane(Pane):
     ToolsPane.-zoomed-list #tools-checks, ToolsPane.-zoomed-list #tools-health { display: none; }
     ToolsPane.-zoomed-checks #tools-list { display: none; }
     ToolsPane.-low Note { height: 2; }
+    ToolsPane.-alone #tools-checks, ToolsPane.-alone #tools-health { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("D", "doctor", "doctor", id="tools.doctor"),
@@ -79,8 +79,9 @@ class ToolsPane(Pane):
         self._options: dict[str, bool] | None = None
         self._asked_pid = 0
         self._failed = -1
-        self._settings: dict[str, Setting] | None = None
         self._is_count_stale = self._are_settings_stale = True
+        self._stays_on_top = True
+        """Nobody moved the cursor yet: rows that come above it, when the engine answers, do not push it down."""
 
     def compose(self) -> ComposeResult:
         """Yield tools, checks and the note."""
@@ -92,17 +93,17 @@ class ToolsPane(Pane):
     def on_mount(self) -> None:
         """Get ready for chores; hear when the engine comes and goes."""
         self._counting = Chore("aptui-tools-count", self.shell.in_ui)
-        self._reading = Chore("aptui-tools-settings", self.shell.in_ui)
-        self._writing = Chore("aptui-tools-write", self.shell.in_ui)
+        self._editor = Settings(self.shell, self._draw)
         self._doctor = Chore("aptui-tools-doctor", self.shell.in_ui)
         self.shell.session.on_state.append(self.shell.wake)
         self._checks_table.empty_text = "nothing is known yet: no engine tells, and the doctor was not asked"
+        self.set_class(self.shell.config is None and self.shell.session.state is SessionState.NONE, "-alone")
         self._draw()
 
     def on_unmount(self) -> None:
         """Give up what is under way."""
-        for chore in (self._counting, self._reading, self._writing, self._doctor):
-            chore.close()
+        for each in (self._counting, self._editor, self._doctor):
+            each.close()
 
     def on_resize(self, event: events.Resize) -> None:
         """Give the tools no more room than they need."""
@@ -145,7 +146,7 @@ class ToolsPane(Pane):
             commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._retry(), None, True))
         if "debug" in ids:
             commands.append(Command("debug", "turn debug output on or off (asks)", self._say_debug, lambda: ("on", "off"), True))
-        if self._settings is not None:
+        if self._editor.known is not None:
             keys = tuple(each.key for each in listed.ADJUSTABLE)
             commands.append(Command("set", "change a setting, in the file you choose", self._say_set, lambda: keys))
         return commands
@@ -178,10 +179,10 @@ class ToolsPane(Pane):
             self.shell.ask(Status(), then=self._take_status)
         progress = session.latest_progress
         rests = progress is None or not (progress.jobs_running or progress.jobs_waiting)
-        if self._is_count_stale and rests and (session.cache_dir / DATABASE).is_file():
+        if self._is_count_stale and rests:
             self._is_count_stale = not self._counting.start(self._count_failed, self._take_count, lambda _error: None)
         if self._are_settings_stale and self._may_write:
-            self._are_settings_stale = not self._reading.start(self._read_settings, self._take_settings, self._settings_failed)
+            self._are_settings_stale = not self._editor.read()
 
     def _take_status(self, answer: Answer) -> None:
         options = answer.get("options")
@@ -193,25 +194,13 @@ class ToolsPane(Pane):
         from aptui.store.schema import told
 
         path = self.shell.session.cache_dir / DATABASE
+        if not path.is_file():
+            return 0
         with closing(open_reader(path)) as reader, told(path):
             return reader.totals().jobs["failed"]
 
     def _take_count(self, failed: int) -> None:
         self._failed = failed
-        self._draw()
-
-    def _read_settings(self, _chore: Chore) -> dict[str, Setting]:
-        from aptui.config_edit import settings
-
-        return settings(self._project_dir, [each.key for each in listed.ADJUSTABLE])
-
-    def _take_settings(self, settings: dict[str, Setting]) -> None:
-        self._settings = settings
-        self._draw()
-
-    def _settings_failed(self, error: KnownError) -> None:
-        self._settings = None
-        self.shell.tell(f"settings cannot be changed from here: {error}", "warning", 10)
         self._draw()
 
     def _facts(self) -> Facts:
@@ -224,7 +213,7 @@ class ToolsPane(Pane):
             health=session.latest_health,
             options=self._options,
             failed=self._failed,
-            settings=self._settings if self._may_write else None,
+            settings=self._editor.known if self._may_write else None,
             project_file=os.path.join(os.path.abspath(self._project_dir), "aptui.yaml") if shell.config else "",
             theme=shell.theme,
             has_mouse=shell.has_mouse,
@@ -252,6 +241,8 @@ class ToolsPane(Pane):
             self._tools.show(rows)
             self._tools_table.styles.max_height = len(rows) + 1
             self._tools_table.refresh_model()
+            if self._stays_on_top:
+                self._tools_table.move_cursor(0)
             if self.is_mounted:
                 self.refresh_bindings()
         health = self.shell.session.latest_health if self.shell.session.state is SessionState.ATTACHED else None
@@ -290,6 +281,8 @@ class ToolsPane(Pane):
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Explain another row."""
         event.stop()
+        if event.rows is self._tools_table and event.rows.cursor:
+            self._stays_on_top = False
         self._explain()
 
     def on_descendant_focus(self) -> None:
@@ -310,11 +303,12 @@ class ToolsPane(Pane):
         """Use a tool."""
         event.stop()
         if event.rows is self._tools_table:
+            self._stays_on_top = False
             self._use(self._tools.at(event.key))
 
     def _use(self, tool: Tool) -> None:
         if tool.id.startswith("set:"):
-            self._adjust(tool.id.removeprefix("set:"))
+            self._editor.adjust(tool.id.removeprefix("set:"))
             return
         acts: dict[str, Callable[[], object]] = {
             "pause": self.shell.action_pause,
@@ -457,73 +451,14 @@ class ToolsPane(Pane):
         self._complain(error)
         self._draw()
 
-    # ------------------------------------------------------------------------------------------------------------ settings
-
     def _say_set(self, rest: str) -> None:
         key, _, text = rest.partition(" ")
-        if not any(each.key == key for each in listed.ADJUSTABLE):
-            self.shell.tell(
-                f"'{key}' is not set from here; there are {', '.join(each.key for each in listed.ADJUSTABLE)}", "warning"
-            )
-            return
-        # The focus goes back to the pane first: what pops up returns it to where it was.
-        self.call_after_refresh(self._adjust, key, text.strip())
-
-    def _adjust(self, key: str, text: str = "") -> None:
-        """Ask for the file, where there is a choice, then for the value, then write it."""
-        from aptui.config_edit import writable_files
-
-        adjustable = next(each for each in listed.ADJUSTABLE if each.key == key)
-        project, own = writable_files(self._project_dir)
-        setting = (self._settings or {}).get(key)
-        if setting is not None and setting.file == str(own) and adjustable.kind == "value":
-            self._prompt(adjustable, own, text)  # whatever the project's file said would not count
-            return
-        items = [MenuItem("project", f"This project   {project}", "p"), MenuItem("own", f"You, in every project   {own}", "u")]
-        files = {"project": project, "own": own}
-        Menu.ask(
-            self.shell,
-            items,
-            lambda what: self._prompt(adjustable, files[what], text) if what else None,
-            title=f"Write '{key}' for",
-        )
-
-    def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
-        from aptui.config_edit import mistake_in
-
-        setting = (self._settings or {}).get(adjustable.key)
-        is_list = adjustable.kind == "list"
-        known = "" if is_list or setting is None else str(setting.value)
-
-        def value(said: str) -> Value | list[Value]:
-            return [said.strip()] if is_list else _value(said)
-
-        def check(said: str) -> str:
-            return mistake_in(adjustable.key, value(said)) if said.strip() else f"for example {adjustable.example}"
-
-        def answered(said: str | None) -> None:
-            if said is not None:
-                self._write(adjustable, file, said.strip() if is_list else _value(said))
-
-        title = f"{'Add to' if is_list else 'Set'} {adjustable.key} in {_short(file)}"
-        Prompt.ask(self.shell, title, answered, value=text or known, check=check)
-
-    def _write(self, adjustable: Adjustable, file: Path, value: Value) -> None:
-        from aptui.config_edit import write
-
-        adds, project_dir = adjustable.kind == "list", self._project_dir
-
-        def work(_chore: Chore) -> None:
-            write(project_dir, file, adjustable.key, value, adds=adds)
-
-        def written(_nothing: None) -> None:
-            heard = "; the engine takes it over" if self._is_attached_to_engine else ""
-            self.shell.tell(f"{adjustable.key}{' +' if adds else ':'} {value} written to '{file}'{heard}", seconds=8)
-            self._are_settings_stale = True
-            self._refresh_facts()
-
-        if not self._writing.start(work, written, self._complain):
-            self.shell.tell("another setting is being written; try again", "warning")
+        if any(each.key == key for each in listed.ADJUSTABLE):
+            # The focus goes back to the pane first: what pops up returns it to where it was.
+            self.call_after_refresh(self._editor.adjust, key, text.strip())
+        else:
+            known = ", ".join(each.key for each in listed.ADJUSTABLE)
+            self.shell.tell(f"'{key}' is not set from here; there are {known}", "warning")
 
     # ------------------------------------------------------------------------------------------------------------ the rest
 
@@ -542,17 +477,5 @@ class ToolsPane(Pane):
         self.set_class(not is_zoomed and wants_checks, "-zoomed-checks")
 
 
-def _value(text: str) -> Value:
-    from aptui.config_edit import value_of
-
-    return value_of(text)
-
-
 def _started(answer: Answer) -> str:
     return f"running {answer['source']}" if answer.get("job_id") else "nothing is owed"
-
-
-def _short(file: Path) -> str:
-    home = os.path.expanduser("~")
-    text = str(file)
-    return f"~{text[len(home) :]}" if text.startswith(f"{home}/") else text

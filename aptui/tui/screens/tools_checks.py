@@ -53,9 +53,9 @@ def _said(health: Health) -> Iterator[Check]:
     for hold in health.holds:
         yield Check("held back", "warn", f"by {hold}", "changes wait until that ends")
     if health.is_paused:
-        yield Check("queue", "warn", "paused: no job starts", "'Resume' above lets it go on")
+        yield Check("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
     if health.is_draining:
-        yield Check("queue", "warn", "draining: changes wait", "'End draining' above lets it go on")
+        yield Check("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
     for name, said, advice in (
         ("workers", health.pool, "the engine tries again by itself"),
         ("disk", health.disk, "free some space; the engine goes on by itself"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aptui.printing import count
 from aptui.tui.frame.words import brief
+from aptui.tui.keymap import own_file
 from aptui.tui.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
@@ -173,7 +174,7 @@ def _screen(facts: Facts) -> Iterator[Tool]:
     note = "Off leaves selecting and copying with the mouse to the terminal."
     yield Tool("mouse", "Screen", "Mouse", _on(facts.has_mouse), "clicks, wheel and menus", facts.key_of("app.mouse"), note)
     own = f"{facts.own_key_count:,} of your own" if facts.own_key_count else "as shipped"
-    note = "Yours are looked for in ~/.config/aptui/keymap.yaml; '?' shows those of the place you are at."
+    note = f"Yours are looked for in '{own_file()}'; '?' shows those of the place you are at."
     yield Tool("keymap", "Screen", "Keys", own, "read the key bindings again", ":keymap", note)
     yield Tool("keys", "Screen", "Key tester", "", "show what a key is called and does", ":keys")
 

@@ -98,7 +98,7 @@ class Form(_PopUp):
             return
         lines = list(self.query(Input))
         at = next((at for at, line in enumerate(lines) if line.has_focus), 0)
-        lines[(at + _STEPS[event.key]) % len(lines)].focus()
+        self.screen.set_focus(lines[(at + _STEPS[event.key]) % len(lines)])  # at once: the next key may be there already
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answer, or say what is wrong and go there."""

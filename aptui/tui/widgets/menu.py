@@ -67,6 +67,8 @@ class _PopUp(Widget):
         pop_up._focused_before = screen.focused
         pop_up._place = place
         screen.mount(pop_up)
+        if pop_up.can_focus:  # at once, not when it is mounted: the next key may be here already
+            screen.set_focus(pop_up)
 
     _place: Offset | None = None
 
@@ -77,6 +79,8 @@ class _PopUp(Widget):
 
     def _settle(self) -> None:
         """Go to where it was asked for, or to the middle, a little above."""
+        if not self.is_attached:  # its key came with the one that opened it
+            return
         width, height = self.screen.size
         place = self._place
         if place is None:

@@ -101,8 +101,7 @@ class Rows(ScrollView, can_focus=True):
         self.cursor_key: int | None = None
         self.marks: set[int] = set()
         """Keys of the marked rows; rows that are filtered away stay marked."""
-        self.empty_text = ""
-        """What is said where there is no row."""
+        self._empty_text = ""
         self._range_key: int | None = None
         self._row_count = 0
         self._painter: Painter | None = None
@@ -143,6 +142,18 @@ class Rows(ScrollView, can_focus=True):
         self._strips.clear()
 
     # ------------------------------------------------------------------------------------------------------- what others use
+
+    @property
+    def empty_text(self) -> str:
+        """What is said where there is no row."""
+        return self._empty_text
+
+    @empty_text.setter
+    def empty_text(self, text: str) -> None:
+        if text != self._empty_text:
+            self._empty_text = text
+            if not self._row_count:
+                self.refresh()
 
     def refresh_rows(self) -> None:
         """Look at the view again after it changed: the cursor stays on its key and on its place on screen, and only what differs is painted.

@@ -43,6 +43,7 @@ class Column:
         align: "right" for numbers.
         drop_rank: on narrow screens columns go in this order, highest first; 0 = never.
         weight: its share of the rest, where `width` is 0.
+        is_prose: where a text is too long its end goes, also of one that holds "/".
     """
 
     id: str
@@ -52,6 +53,7 @@ class Column:
     align: Literal["left", "right"] = "left"
     drop_rank: int = 0
     weight: int = 1
+    is_prose: bool = False
 
 
 class TableModel(Protocol):
@@ -243,7 +245,14 @@ class Table(Rows):
         for at, ((column, width), cell) in enumerate(zip(layout, cells, strict=True)):
             if at:
                 segments.append(Segment(_GAP, plain))
-            fitted = fit(cell.text, width, align=column.align, spans=cell.spans, offset=0 if column.width else offset)
+            fitted = fit(
+                cell.text,
+                width,
+                align=column.align,
+                spans=cell.spans,
+                offset=0 if column.width else offset,
+                is_prose=column.is_prose,
+            )
             segments += painter.pieces(fitted, cell.role, is_cursor=is_lit)
         return segments
 

@@ -1,0 +1,333 @@
+"""python -m tests.bench.tui [ROW …] [--jobs N …] [--dir DIR] [--project P]: the app's own figures through a pseudo-terminal, 160×45.
+
+Rows of design/tui.md §8: start, attach, keys, filter, sort, storm, rest, log. Databases are made once in DIR by `generate`; `attach` needs a
+real engine over a real project, P, or one with 10,000 sources that is made in DIR. Times are milliseconds from a key, or the start of the
+process, to the bytes that make it visible; the screen is put together from these bytes afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.bench import generate, tui_widgets
+from tests.bench.__main__ import Bench
+from tests.bench.live import Engine
+from tests.bench.measure import aptui, run
+from tests.bench.tui_room import LINES, EngineOfNews, Replay, TimedTerminal
+
+ROWS: dict[str, Callable[[Room], None]] = {}
+_JOB = re.compile(r"^.(?:\S (?:completed|failed|pending|cancelled)|! \d+ warnings?|\S \d+ errors?) ")
+_LATER = "later: the output layer"
+_FIRST_ROW, _FILTER_LINE = 5, 3
+_STARTS, _PRESSES, _STORM_S, _REST_S = 9, 60, 6.0, 5.0
+_FILTERS = ("rock", "wolf status:failed", r"\.png", "Forest/.*_00", "zzz no hit", "Crate platform:linux")
+_WARM_S = 2.0
+"""So long after the filter line was opened the search is loaded; people need as long to think what to type."""
+
+
+def row(function: Callable[[Room], None]) -> Callable[[Room], None]:
+    """Register a row under its name."""
+    ROWS[function.__name__] = function
+    return function
+
+
+class Room:
+    """Where it happens, and what is printed of it."""
+
+    def __init__(self, base: Path, state: Path, jobs: Sequence[int], project: Path | None) -> None:
+        self.base, self.jobs, self._project = base, jobs, project
+        self.environ = {
+            "XDG_STATE_HOME": str(state / "state"),
+            "XDG_CONFIG_HOME": str(state / "config"),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        os.environ.update(self.environ)
+
+    def folder(self, jobs: int) -> Path:
+        """Return a generated project with so many jobs."""
+        folder = self.base / f"jobs-{jobs}"
+        if not (folder / "Cache" / "assetdb.sqlite").is_file():
+            generate.make(folder, jobs)
+        return folder
+
+    def open(self, jobs: int) -> TimedTerminal:
+        """Open its database without an engine."""
+        return TimedTerminal([*_APTUI, "open", str(self.folder(jobs) / "Cache")], self.environ)
+
+    def opened(self, jobs: int) -> tuple[TimedTerminal, Replay]:
+        """Open its database and wait until everything is shown."""
+        terminal = self.open(jobs)
+        replay = Replay(terminal)
+        replay.first(has_rows)
+        terminal.settle(0.6)
+        return terminal, replay
+
+    def project(self) -> Path:
+        """Return a project whose sources are there and processed."""
+        if self._project is None:
+            bench = Bench(self.base, 10_000, 1)
+            self._project = bench.copy_project("attached")
+        run(aptui(self._project))
+        return self._project
+
+
+_APTUI = [sys.executable, "-m", "aptui"]
+
+
+def has_rows(lines: list[str]) -> bool:
+    """Whether jobs are on the screen."""
+    return any(_JOB.match(line) for line in lines[_FIRST_ROW : _FIRST_ROW + 5])
+
+
+def say(name: str, values: Sequence[float], target: str = "", unit: str = "ms", more: str = "") -> None:
+    """Print a line of the table."""
+    ordered = sorted(values)
+    p95 = ordered[max(0, round(len(ordered) * 0.95) - 1)]
+    digits = 2 if unit == "×" else 1
+    cells = "".join(f"{value:>11,.{digits}f}" for value in (statistics.median(ordered), p95, ordered[0], ordered[-1]))
+    print(f"{name:<46}{cells}  {unit:<6}{target:<34}n={len(ordered):<4} load {os.getloadavg()[0]:.1f}  {more}", flush=True)
+
+
+# ------------------------------------------------------------------------------------------------------------------- start
+
+
+@row
+def start(room: Room) -> None:
+    """From nothing to a frame, and to rows: against `import textual` in the same breath."""
+    for jobs in (1_000, *room.jobs):
+        imports, skeletons, others, rows, sizes = [], [], [], [], []
+        in_project = [*_APTUI, "--project", str(room.folder(jobs)), "--read-only"]
+        for _ in range(_STARTS if jobs <= 100_000 else 3):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "import textual"], check=True)
+            imports.append((time.perf_counter() - began) * 1000)
+            with room.open(jobs) as terminal:
+                replay = Replay(terminal)
+                skeletons.append(_since_start(terminal, replay.first(_has_name)[0]))
+                rows_s, size = replay.first(has_rows)
+                rows.append(_since_start(terminal, rows_s))
+                sizes.append(size / 1000)
+            with TimedTerminal(in_project, room.environ) as terminal:
+                others.append(_since_start(terminal, Replay(terminal).first(_has_name)[0]))
+        name = f"{jobs:,} jobs"
+        if jobs == 1_000:
+            say("import textual, a whole process", imports)
+            say("start: something on screen, in a project", others, "16")
+            say("start: the same / import", _ratios(others, imports), "≤ 0.2", "×")
+            say("start: something on screen, 'aptui open'", skeletons, "16")
+            say("start: the same / import", _ratios(skeletons, imports), "≤ 0.2", "×")
+            say("start: bytes until rows", sizes, f"≤ 7 ({_LATER})", "kB")
+        say(f"start: rows painted, {name}", rows, "129" if jobs == 1_000 else "")
+        say(f"start: rows painted / import, {name}", _ratios(rows, imports), "≤ 1.6" if jobs == 1_000 else "", "×")
+
+
+def _has_name(lines: list[str]) -> bool:
+    return "aptui" in lines[0]
+
+
+def _since_start(terminal: TimedTerminal, at_s: float) -> float:
+    return (at_s - terminal.began_s) * 1000
+
+
+def _ratios(values: Sequence[float], peers: Sequence[float]) -> list[float]:
+    return [value / peer for value, peer in zip(values, peers, strict=True)]
+
+
+@row
+def attach(room: Room) -> None:
+    """To an engine that runs: rows painted, and the engine's word on the status line."""
+    project = room.project()
+    engine = Engine(project)
+    try:
+        engine.rest()
+        times = []
+        for _ in range(5):
+            with TimedTerminal([*_APTUI, "--project", str(project)], room.environ) as terminal:
+                shown_s, _ = Replay(terminal).first(lambda lines: has_rows(lines) and "idle" in lines[0])
+                times.append((shown_s - terminal.began_s) * 1000)
+        say("attach: rows painted, engine heard", times, "≤ 500")
+    finally:
+        engine.client.close()
+        engine.process.terminate()
+        engine.process.wait(60)
+
+
+# -------------------------------------------------------------------------------------------------------------------- keys
+
+
+@row
+def keys(room: Room) -> None:
+    """A key to the last byte of its frame; the log of the row under the cursor comes after, and is not waited for."""
+    for jobs in room.jobs:
+        terminal, replay = room.opened(jobs)
+        with terminal:
+            height = sum(bool(_JOB.match(line)) for line in replay.last())
+            for name, data, presses, target, prelude in (
+                ("j", "j", height - 2, "5", "g"),
+                ("j, scrolls a line", "j", _PRESSES, f"5; ≤ 500 B ({_LATER})", ""),
+                ("page down", "\x1b[6~", _PRESSES, "10", "g"),
+                ("G", "G", 15, "10", "g!"),
+            ):
+                times, sizes = [], []
+                for press in range(presses):
+                    if prelude and (press == 0 or prelude.endswith("!")):
+                        terminal.stroke(prelude[0], 0.3)
+                    sent_s, before = terminal.stroke(data, 0.15)
+                    frame = _first_frame(terminal, before)
+                    if frame is not None:
+                        times.append((frame[0] - sent_s) * 1000)
+                        sizes.append(frame[1])
+                say(f"{name}, {jobs:,} jobs", times, target, more=f"{statistics.median(sizes):,.0f} B a press")
+
+
+def _first_frame(terminal: TimedTerminal, before: int) -> tuple[float, int] | None:
+    """Return when the frame that follows a key was complete and its bytes; chunks that follow each other closely are one frame."""
+    chunks = terminal.chunks[before:]
+    if not chunks:
+        return None
+    last = chunks[0]
+    for chunk in chunks[1:]:
+        if chunk.at_s - last.at_s > 0.004:
+            break
+        last = chunk
+    start = terminal.chunks[before - 1].end if before else 0
+    return last.at_s, last.end - start
+
+
+@row
+def filter(room: Room) -> None:
+    """Filters typed letter by letter: the letter, the first screenful of its hits, all of them with their count."""
+    for jobs in room.jobs:
+        terminal, replay = room.opened(jobs)
+        with terminal:
+            terminal.stroke("/", 0.3)
+            time.sleep(_WARM_S)
+            replay.last()
+            echoes, firsts, wholes = [], [], []
+            for text in _FILTERS:
+                for end in range(1, len(text) + 1):
+                    sent_s, _ = terminal.stroke(text[end - 1], 0.35)
+                    echo_s, first_s, whole_s = _filtered(replay, text[:end])
+                    echoes.append((echo_s - sent_s) * 1000)
+                    firsts.append((first_s - sent_s) * 1000)
+                    wholes.append((whole_s - sent_s) * 1000)
+                terminal.stroke("\x1b", 0.5)
+                replay.last()
+        say(f"filter: key echo, {jobs:,} jobs", echoes, "16")
+        say(f"filter: first screenful, {jobs:,} jobs", firsts, "50")
+        say(f"filter: complete, {jobs:,} jobs", wholes, "120")
+
+
+def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
+    """Return when the letter stood there, when the rows were those of the end, and when the count was, too."""
+    steps = []
+    for at_s, lines in replay.steps():
+        rows = [line for line in lines[_FIRST_ROW : LINES // 2] if "Event log" not in line]
+        steps.append((at_s, lines[_FILTER_LINE], rows))
+    *_, (_, filter_line, final_rows) = steps
+    echo_s = next((at_s for at_s, line, _ in steps if line.rstrip().startswith(f" / {text}")), steps[-1][0])
+    first_s = next(at_s for at_s, _, rows in steps if rows == final_rows)
+    whole_s = next(at_s for at_s, line, rows in steps if rows == final_rows and line == filter_line)
+    return echo_s, max(echo_s, first_s), max(echo_s, whole_s)
+
+
+@row
+def sort(room: Room) -> None:
+    """A `:sort` to the rows in their order; the first by a text column ranks its texts."""
+    for jobs in room.jobs:
+        terminal, replay = room.opened(jobs)
+        with terminal:
+            for column in ("duration", "status", "source", "source", "completed"):
+                terminal.stroke(f":sort {column}", 0.3)
+                replay.last()
+                sent_s, _ = terminal.stroke("\r", 1.0)
+                steps = [(at_s, lines[_FIRST_ROW : LINES // 2]) for at_s, lines in replay.steps()]
+                shown_s = next(at_s for at_s, lines in steps if lines == steps[-1][1])
+                say(f"sort by {column}, {jobs:,} jobs", [(shown_s - sent_s) * 1000])
+
+
+# ------------------------------------------------------------------------------------------------------------ storm and rest
+
+
+@row
+def storm(room: Room) -> None:
+    """News of an engine ten thousand times a second: processor time of the app and bytes to the terminal."""
+    for jobs in room.jobs:
+        for rate, wire, processor in ((1_000, 6, 8), (10_000, 12, 10)):
+            cpu, sent = _storm(room, jobs, rate)
+            say(f"storm {rate:,}/s: processor, {jobs:,} jobs", [cpu], f"≤ {processor}", "%")
+            say(f"storm {rate:,}/s: bytes, {jobs:,} jobs", [sent], f"≤ {wire} ({_LATER})", "KiB/s")
+
+
+def _storm(room: Room, jobs: int, rate: int) -> tuple[float, float]:
+    folder = room.folder(jobs)
+    command = [*_APTUI, "--project", str(folder), "--read-only"]
+    with EngineOfNews(folder / "Cache", rate) as engine, TimedTerminal(command, room.environ) as terminal:
+        Replay(terminal).first(lambda lines: has_rows(lines) and "attached" in lines[0])
+        terminal.settle(0.6)
+        engine.begin()
+        time.sleep(1)
+        spent = _spent(terminal, _STORM_S)
+        engine.end()
+        return spent
+
+
+def _spent(terminal: TimedTerminal, seconds: float) -> tuple[float, float]:
+    """Return percent of a core and KiB a second that the app takes for a while."""
+    cpu_s, size, began = terminal.processor_s(), len(terminal.seen), time.perf_counter()
+    time.sleep(seconds)
+    passed = time.perf_counter() - began
+    return (terminal.processor_s() - cpu_s) / passed * 100, (len(terminal.seen) - size) / passed / 1024
+
+
+@row
+def rest(room: Room) -> None:
+    """Nothing happens: memory before and after the search is loaded, processor time and bytes."""
+    for jobs in room.jobs:
+        terminal, _ = room.opened(jobs)
+        with terminal:
+            per_job = jobs / 100_000 * 15
+            say(f"rest: memory, {jobs:,} jobs", [terminal.rss_mb()], f"≤ {48 + per_job:.0f}", "MB")
+            cpu, sent = _spent(terminal, _REST_S)
+            say(f"rest: processor, {jobs:,} jobs", [cpu], "0", "%")
+            say(f"rest: bytes, {jobs:,} jobs", [sent], "0", "KiB/s")
+            terminal.stroke("/", 0.3)
+            time.sleep(_WARM_S)
+            terminal.stroke("rock", 1.0)
+            say(f"rest: memory, search loaded, {jobs:,} jobs", [terminal.rss_mb()], f"≤ {80 + per_job:.0f}", "MB")
+            cpu, sent = _spent(terminal, _REST_S)
+            say(f"rest: bytes in the filter line, {jobs:,} jobs", [sent], "0", "KiB/s", f"{cpu:.1f} % of a core")
+
+
+@row
+def log(_room: Room) -> None:
+    """A log of 1 GB: its lines as the log pane asks for them, without a terminal."""
+    tui_widgets.log_files(1024)
+
+
+def main() -> None:
+    """Read the command line and measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="all unless said")
+    parser.add_argument("--jobs", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--dir", type=Path, help="where the databases are; kept, so that they are made once")
+    parser.add_argument("--project", type=Path, help="a real project for `attach`")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="aptui-bench-") as scratch:
+        room = Room(arguments.dir or Path(scratch), Path(scratch), arguments.jobs, arguments.project)
+        print(f"{'':<46}{'median':>11}{'p95':>11}{'min':>11}{'max':>11}  {'':<6}target")
+        for name in arguments.rows or ROWS:
+            ROWS[name](room)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""What the rows of `tui` are measured with: a terminal that notes when bytes came, a screen replayed from them, an engine that only tells news."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import random
+import re
+import select
+import selectors
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pyte
+
+from aptui import __version__
+from aptui.core.messages import JobChanged
+from aptui.core.model import RelPath, RunKey
+from aptui.link import places
+from aptui.link.port import PROTOCOL, Hello, Subscribe
+from aptui.link.server import Request, Server
+from aptui.store.reader import open_reader
+from tests.tui.terminal import Terminal
+
+COLUMNS, LINES = 160, 45
+_PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]")
+_UNFINISHED = re.compile(r"\x1b(\[[0-9;<=>?]*)?$")
+_TICK_S = 0.02
+_VISIBLE = 40
+_VISIBLE_SHARE = 0.2
+"""So many of the updates hit the rows that are on the screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes that came at once; `end` is how many had come then in all."""
+
+    at_s: float
+    end: int
+
+
+class TimedTerminal(Terminal):
+    """A terminal that notes when bytes came."""
+
+    def __init__(self, command: list[str], environ: dict[str, str]) -> None:
+        self.chunks: list[Chunk] = []
+        self.began_s = time.perf_counter()
+        super().__init__(command, COLUMNS, LINES, {"TMUX": "", "COLORTERM": "truecolor", **environ})
+
+    def _read(self) -> None:
+        while True:
+            try:
+                ready, _, _ = select.select([self._fd], [], [], 0.2)
+                if ready:
+                    data = os.read(self._fd, 65536)
+                    if not data:
+                        return
+                    self.seen += data
+                    self.chunks.append(Chunk(time.perf_counter(), len(self.seen)))
+            except (OSError, ValueError):
+                return
+
+    def stroke(self, data: str, quiet_s: float = 0.04, patience_s: float = 3.0) -> tuple[float, int]:
+        """Type, and wait for what comes of it until it is quiet; return when it was typed and how many chunks had come before."""
+        before, sent_s = len(self.chunks), time.perf_counter()
+        self.send(data)
+        while True:
+            time.sleep(0.002)
+            now = time.perf_counter()
+            last_s = self.chunks[-1].at_s if len(self.chunks) > before else sent_s + patience_s
+            if now - last_s > quiet_s:
+                return sent_s, before
+
+    def processor_s(self) -> float:
+        """Return the processor time the app has taken."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> float:
+        """Return its resident memory in MB."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class Replay:
+    """The screen as it was after each chunk: drawn afterwards, so that drawing costs nothing while it is measured."""
+
+    def __init__(self, terminal: TimedTerminal) -> None:
+        self._terminal = terminal
+        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._fed, self.count = 0, 0
+
+    def steps(self) -> Iterator[tuple[float, list[str]]]:
+        """Yield when each new chunk came and the screen it made."""
+        while self.count < len(self._terminal.chunks):
+            chunk = self._terminal.chunks[self.count]
+            self.count += 1
+            text = self._rest + self._decoder.decode(bytes(self._terminal.seen[self._fed : chunk.end]))
+            self._fed = chunk.end
+            cut = _UNFINISHED.search(text)
+            self._rest = text[cut.start() :] if cut else ""
+            self._stream.feed(_PRIVATE.sub("", text[: cut.start()] if cut else text))
+            yield chunk.at_s, self._screen.display
+
+    def last(self) -> list[str]:
+        """Return the screen as it is now."""
+        for _ in self.steps():
+            pass
+        return self._screen.display
+
+    def first(self, is_so: Callable[[list[str]], object], patience_s: float = 30.0) -> tuple[float, int]:
+        """Return when something was first so on the screen, and how many bytes had come; waits for it."""
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            for at_s, lines in self.steps():
+                if is_so(lines):
+                    return at_s, self._fed
+            time.sleep(0.005)
+        raise SystemExit("it does not come to that: no figure; the screen:\n" + "\n".join(self._screen.display))
+
+
+# ---------------------------------------------------------------------------------------------------- an engine of news only
+
+
+class _Desk:
+    """Answers what the screen asks at its start."""
+
+    def __init__(self, moment: tuple[int, int]) -> None:
+        self.server: Server
+        self.epoch, self.seq = moment
+
+    def take(self, request: Request) -> None:
+        match request.verb:
+            case Hello():
+                request.answer(protocol=PROTOCOL, version=__version__, pid=os.getpid(), epoch=self.epoch)
+            case Subscribe(wants_all=wants_all):
+                self.server.subscribe(request.client, wants_all)
+                request.answer(epoch=self.epoch, seq=self.seq)
+            case _:
+                request.answer(connections=self.server.connections())
+
+    def left(self, client: int) -> None:
+        """Hold nothing for anybody."""
+
+
+def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Return (id, source) of jobs that are on the screen at first, and of some thousand others."""
+    sql = "SELECT j.JobID, s.SourceName FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        visible = connection.execute(f"{sql} ORDER BY j.JobRunKey DESC LIMIT {_VISIBLE}").fetchall()
+        shown = connection.execute(
+            f"{sql} JOIN aptui_jobs o ON o.job_id = j.JobID ORDER BY o.completed_ms DESC LIMIT {_VISIBLE}"
+        ).fetchall()
+        step = max(1, connection.execute("SELECT count(*) FROM Jobs").fetchone()[0] // 5000)
+        others = connection.execute(f"{sql} WHERE j.JobID % {step} = 0").fetchall()
+    return shown or visible, others
+
+
+def serve(cache: Path, rate: int) -> None:
+    """Tell `rate` pieces of news a second from the first SIGUSR1 on, until SIGTERM; then print how many there were and who still listens."""
+    database = cache / "assetdb.sqlite"
+    with closing(open_reader(database)) as reader:
+        desk = _Desk(reader.moment())
+    visible, others = _jobs_of(database)
+    rng, told, tells, ends = random.Random(4), 0, [], []
+    signal.signal(signal.SIGUSR1, lambda *_: tells.append(time.monotonic()))
+    signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
+    with selectors.DefaultSelector() as selector:
+        server = desk.server = Server(places.socket_path(cache), selector, desk, version=__version__)
+        server.listen()
+        while not ends:
+            for key, mask in selector.select(_TICK_S):
+                key.data(mask)
+            due = int((time.monotonic() - tells[0]) * rate) if tells else 0
+            for _ in range(told, due):
+                desk.seq += 1
+                server.publish(_notice(rng, visible, others), desk.epoch, desk.seq)
+            told = max(told, due)
+            server.flush()
+            if due:
+                time.sleep(_TICK_S)
+        print(f"{told} told, {sum(each.is_subscribed for each in server.connections())} listening", flush=True)
+        server.close()
+
+
+def _notice(rng: random.Random, visible: list[tuple[int, str]], others: list[tuple[int, str]]) -> JobChanged:
+    job_id, source = rng.choice(visible if rng.random() < _VISIBLE_SHARE else others)
+    status = rng.choice(("pending", "processing", "completed", "completed", "failed"))
+    return JobChanged(
+        1, job_id, RelPath(source), 1, "linux", "Image Compile", "image", status, "the source changed", "", 0, 0, 120, "", RunKey(7)
+    )
+
+
+class EngineOfNews:
+    """`serve` in a process of its own; leave the `with` block to end it."""
+
+    def __init__(self, cache: Path, rate: int) -> None:
+        self._rate = rate
+        command = [sys.executable, "-m", "tests.bench.tui_room", str(cache), str(rate)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 30
+        while not os.path.exists(places.socket_path(cache)):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit("the engine of news does not listen: no figure")
+            time.sleep(0.01)
+
+    def begin(self) -> None:
+        """Tell news from now on."""
+        self._process.send_signal(signal.SIGUSR1)
+
+    def end(self) -> None:
+        """Stop; refuse a figure that the app got by not listening."""
+        self._process.terminate()
+        said = self._process.communicate(timeout=30)[0].strip()
+        if not said.endswith(" 1 listening"):
+            raise SystemExit(f"the app lost the engine of news ({said}): no figure")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), int(sys.argv[2]))

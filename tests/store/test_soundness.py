@@ -1,0 +1,131 @@
+"""What is wrong in a cache, compared with its database: damaged, missing, and files of no product."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from aptui.core.paths import to_text
+from aptui.store.soundness import amount, examined, mark_for_a_look, still_strays, strays
+from tests.store.conftest import Store, job_row, product_row, source_row
+
+
+def put(store: Store, *names: str) -> None:
+    """Record products of these names, with the digest of b"as made", and make them."""
+    rows = []
+    for number, name in enumerate(names, 1):
+        row = list(product_row(number, 1, name))
+        row[-2:] = [hashlib.sha256(b"as made").digest(), 7]
+        rows.append(tuple(row))
+        file = store.path.parent / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"as made")
+    folders = sorted({name.rpartition("/")[0] for name in names})
+    store.put(
+        put_source=[source_row()], put_job=[job_row()], put_product=rows, put_cache_folder=[(folder, 1) for folder in folders]
+    )
+
+
+def found(store: Store) -> list[tuple[str, str]]:
+    return [(each.name, finding.problem) for each, finding in examined(store.reader(), store.path.parent) if finding]
+
+
+def unowned(store: Store, *platforms: str):
+    return [stray for _, here in strays(store.reader(), store.path.parent, platforms) for stray in here]
+
+
+def test_products_as_recorded_are_no_finding(store):
+    put(store, "linux/a.png", "linux/sub/b.png")
+
+    assert found(store) == []
+    assert amount(store.reader()) == (2, 14)
+
+
+def test_damaged_and_missing_products_are_found_with_their_source(store):
+    put(store, "linux/a.png", "linux/b.png", "linux/c.png")
+    (store.path.parent / "linux/a.png").write_bytes(b"as maed")
+    (store.path.parent / "linux/c.png").unlink()
+
+    assert found(store) == [("linux/a.png", "damaged"), ("linux/c.png", "missing")]
+    findings = [finding for _, finding in examined(store.reader(), store.path.parent) if finding]
+    assert {finding.source for finding in findings} == {"Textures/Ärger.png"}
+
+
+def test_a_product_that_is_made_anew_meanwhile_is_no_finding(store):
+    put(store, "linux/a.png", "linux/b.png")
+    looks = examined(store.reader(), store.path.parent)
+    next(looks)
+    (store.path.parent / "linux/b.png").write_bytes(b"anew")
+    row = list(product_row(2, 1, "linux/b.png"))
+    row[-2:] = [hashlib.sha256(b"anew").digest(), 4]
+    store.put(put_product=[tuple(row)])
+
+    assert [finding for _, finding in looks] == [None]
+
+
+def test_more_products_than_are_read_at_once_are_all_looked_at(store, monkeypatch):
+    monkeypatch.setattr("aptui.store.soundness._BITE", 2)
+    put(store, *(f"linux/{number}.png" for number in range(5)))
+
+    assert len(list(examined(store.reader(), store.path.parent))) == 5
+
+
+def test_files_of_no_product_are_found_below_platforms_alone(store):
+    put(store, "linux/a.png", "linux/sub/b.png")
+    cache = store.path.parent
+    for name in (
+        "linux/stray.tmp",
+        "linux/sub/stray",
+        "linux/lonely/x",
+        "linux/assetcatalog.xml",
+        "pc/y",
+        "notes/mine.txt",
+        ".aptui/own",
+    ):
+        (cache / name).parent.mkdir(parents=True, exist_ok=True)
+        (cache / name).write_bytes(b"1234")
+
+    assert [(each.name, each.is_watched) for each in unowned(store, "pc")] == [
+        ("linux/stray.tmp", True),
+        ("linux/lonely/x", False),
+        ("linux/sub/stray", True),
+        ("pc/y", False),
+    ]
+
+
+def test_a_link_in_the_place_of_a_product_and_an_undecodable_name_are_strays(store):
+    put(store, "linux/a.png")
+    cache = store.path.parent
+    (cache / "linux/a.png").unlink()
+    (cache / "linux/a.png").symlink_to("/etc/hostname")
+    with open(os.fsencode(cache) + b"/linux/bad\xe9", "wb"):
+        pass
+
+    assert [each.name for each in unowned(store)] == ["linux/a.png", to_text(b"linux/bad\xe9")]
+
+
+def test_what_got_its_row_or_is_gone_is_no_stray_any_more(store):
+    put(store, "linux/a.png")
+    cache = store.path.parent
+    for name in ("b.png", "c.png", "d.png"):
+        (cache / "linux" / name).write_bytes(b"")
+    before = unowned(store)
+    (cache / "linux/b.png").unlink()
+    store.put(put_product=[product_row(7, 1, "linux/c.png")])
+
+    assert [each.name for each in still_strays(before, store.reader(), cache)] == ["linux/d.png"]
+
+
+def test_marking_changes_the_times_of_known_folders_and_nothing_else(store):
+    put(store, "linux/a.png")
+    cache = store.path.parent
+    for name in ("linux/stray", "linux/lonely/x"):
+        (cache / name).parent.mkdir(exist_ok=True)
+        (cache / name).write_bytes(b"")
+    for folder in ("linux", "linux/lonely"):
+        os.utime(cache / folder, ns=(5, 5))
+
+    assert mark_for_a_look(unowned(store), cache) == 1
+    assert (cache / "linux").stat().st_mtime_ns > 5
+    assert (cache / "linux/lonely").stat().st_mtime_ns == 5
+    assert (cache / "linux/stray").exists()

@@ -1,0 +1,371 @@
+"""The Builders screen: a list, and of one builder its patterns, details and metrics, from configuration and database or from the latter alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aptui.config import Config, Tool
+from aptui.core.errors import UserError
+from aptui.core.health import Health
+from aptui.core.messages import HealthChanged, JobChanged
+from aptui.core.model import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
+from aptui.tui.pane import PANES, Pane, PaneSpec
+from aptui.tui.screens import builders as screen
+from aptui.tui.screens.builders_metrics import bar
+from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
+from tests.tui.database import database
+from tui.fake_panes import FakeSession
+from tui.shell_room import LARGE, in_shell, lines, text, until
+from tui.widget_zoo import PAYLOADS
+
+OTHER, THIRD = b"o" * 16, b"t" * 16
+WIDE = (190, 40)
+
+
+class JobsWithReveal(Pane):
+    """A Jobs screen that notes where it was sent."""
+
+    def __init__(self, **named) -> None:
+        super().__init__(**named)
+        self.revealed = []
+
+    def reveal(self, words: str) -> None:
+        self.revealed.append(words)
+
+
+HERE = [PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"), next(spec for spec in PANES if spec.id == "builders")]
+
+
+def glob(words: str) -> Pattern:
+    return Pattern(PatternKind.GLOB, words, "x")
+
+
+IMAGES = Builder(
+    BUILDER, "Image", BuilderKind.PYTHON, "7", "Pillow 13", (glob("*.png"), Pattern(PatternKind.REGEX, r".*\.tga", "x")), ("linux", "pc"),
+    "entry:image:aptui.builders.image_builder:ImageBuilder", b"\xab" * 32, '{"size":64}', (("pc", '{"size":32}'),), priority=3,
+    is_critical=True, memory_limit_bytes=2_000_000_000, asset_type=b"a" * 16,
+)  # fmt: skip
+UPPER = Builder(
+    OTHER, "upper", BuilderKind.COMMAND, "2", patterns=(glob("*.up"),), platforms=("linux",),
+    command=CommandRule("tr a-z A-Z", ("{stem}.txt",), warning_regex="warn"), deletes_products_on_failure=True,
+)  # fmt: skip
+
+
+def config_of(folder: Path, *builders: Builder) -> Config:
+    project = Project((Platform("linux"), Platform("pc")), "linux", (), builders)
+    tool = Tool("upper", "tr", "/usr/bin/tr", (1, 2), "ffee", "aptui.yaml:9:3")
+    places = {"Image": "/game/aptui.yaml:4:11", "upper": "/game/aptui.yaml:9:3"}
+    return Config(folder, "game", folder / "cache", folder / "logs", folder / "temp", project, places=places, tools=(tool,))
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
+    monkeypatch.setattr("aptui.tui.app.FRAME_S", 0.01)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(screen, "READ_AGAIN_S", 0.05)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A database of three builders; the third is in no configuration."""
+    (tmp_path / "cache").mkdir()
+    with database(tmp_path / "cache") as made:
+        made.put(
+            put_source=[source_row(at, f"textures/rock_{at}.png") for at in range(1, 4)],
+            put_analysis=[analysis_row(1, duration_ms=20), analysis_row(2, duration_ms=40)],
+            put_job=[
+                job_row(1, 1, duration_ms=100), job_row(2, 2, duration_ms=3000), job_row(3, 3, duration_ms=50, platform="pc", job_key="Mips"),
+                job_row(4, 3, builder=OTHER, duration_ms=9, platform="pc"), job_row(5, 3, builder=THIRD, duration_ms=1),
+            ],
+        )  # fmt: skip
+        yield made
+
+
+def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), complete=None, has_config=True):
+    """Open the screen on Builders, wait until they were read, do something."""
+
+    async def main(app, pilot, session):
+        app.copied = []
+        app.copy_text = lambda words, **_: app.copied.append(words)
+        await pilot.press("5")
+        pane = app.pane
+        await until(pilot, lambda: pane._is_read)
+        await pilot.pause()
+        await do(app, pilot, session, pane)
+        app.pane.deactivate()
+        app.memory.save()
+
+    def before(app):
+        app.config = config_of(tmp_path, *builders) if has_config else None
+        app.all_builders = complete
+
+    return in_shell(tmp_path, main, size=size, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+
+
+def names(pane) -> list[str]:
+    return [row.data.name for row in pane.list.records]
+
+
+def tree_names(pane) -> list[str]:
+    """Return what stands in the first column of the metrics."""
+    pane.spent.refresh_model()
+    return [pane.spent.model.cell(at, "name").text.strip() for at in range(pane.spent.model.row_count())]
+
+
+def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
+    async def look(app, pilot, _session, pane):
+        assert names(pane)[:2] == ["Image", "upper"]
+        assert len(names(pane)) == 3
+        assert next(line for line in lines(app) if line.startswith("▌Image")).split() == [
+            "▌Image",
+            "python",
+            "7",
+            "2",
+            "3",
+            "3.21",
+            "s",
+        ]
+
+    visit(tmp_path, look)
+
+
+def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, store):
+    async def walk(app, pilot, _session, pane):
+        for part in ("*.png", "glob", r".*\.tga", "regex", "/game/aptui.yaml:4:11", "▌Patterns (2)"):
+            await until(pilot, lambda part=part: part in text(app))
+        await pilot.press("d")
+        for part in (
+            "Pillow 13",
+            "abab",
+            "critical: it runs before all others",
+            "120 s an analysis, 3600 s a job, 2.0 GB of memory",
+            "size: 32",
+        ):
+            await until(pilot, lambda part=part: part in text(app))
+        await pilot.press("j")
+        await until(pilot, lambda: "tr a-z A-Z" in text(app))
+        await until(pilot, lambda: "/usr/bin/tr" in text(app))
+        await until(pilot, lambda: "deletes its products" in text(app))
+        await pilot.press("k", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        assert tree_names(pane)[0].endswith("Analysis jobs")
+        assert tree_names(pane)[4:] == ["textures/rock_2.png", "textures/rock_1.png", "textures/rock_3.png"]
+        await until(pilot, lambda: "pc Mips" in text(app))
+        assert "━" in "".join(lines(app)[20:])
+
+    app = visit(tmp_path, walk)
+    assert app.memory.get("builders.part", "") == "metrics"
+
+
+def test_metrics_are_narrowed_and_sorted(tmp_path, store):
+    async def sort(app, pilot, _session, pane):
+        await pilot.press("m", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        await pilot.press("S", "1")
+        assert tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (1, 2, 3)]
+        await pilot.click("#builders-metrics", offset=(4, 0))
+        assert tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (3, 2, 1)]
+        await pilot.press("slash")
+        pane.box.text = "mips"
+        await until(pilot, lambda: len(tree_names(pane)) == 3)
+        await until(pilot, lambda: "1 of the slowest 1,000" in text(app))
+        await pilot.press("enter")
+        assert pane.spent.has_focus
+
+    visit(tmp_path, sort)
+
+
+def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
+    async def narrow(app, pilot, _session, pane):
+        await pilot.press("slash", *"up$")
+        await until(pilot, lambda: names(pane) == ["upper"])
+        await until(pilot, lambda: "1 of 3" in text(app))
+        pane.box.text = "up("
+        await until(pilot, lambda: "unclosed group" in text(app))
+        assert names(pane) == ["upper"]
+        pane.box.text = "png"
+        await until(pilot, lambda: names(pane) == ["Image"])
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: len(names(pane)) == 3)
+
+    visit(tmp_path, narrow)
+
+
+def test_the_order_of_the_list_is_chosen_and_remembered(tmp_path, store):
+    async def sort(app, pilot, _session, pane):
+        await pilot.press("S", "1")
+        assert names(pane)[0] == "Image"
+        await pilot.click("#builders-list", offset=(4, 0))
+        assert names(pane)[-1] == "Image"
+
+    async def look(_app, pilot, _session, pane):
+        assert names(pane)[-1] == "Image"
+
+    visit(tmp_path, sort)
+    visit(tmp_path, look)
+
+
+def test_its_jobs_are_one_key_away_and_so_is_each_job(tmp_path, store):
+    async def go(app, pilot, _session, pane):
+        await pilot.press("J")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^Image$"'])
+        jobs = app.pane
+        await pilot.press("5", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        await pilot.press("enter", "j", "enter")
+        await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
+        await pilot.press("5", "G", "enter")
+        await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
+        assert pane.spent.cursor == 6
+
+    visit(tmp_path, go)
+
+
+def test_other_screens_can_go_to_a_builder(tmp_path, store):
+    async def reveal(app, pilot, _session, pane):
+        await pilot.press("slash", *"png", "enter")
+        pane.reveal("upper")
+        assert pane.current.name == "upper"
+        await until(pilot, lambda: pane.table.has_focus)
+        pane.reveal("nobody")
+        await until(pilot, lambda: "there is no builder 'nobody'" in text(app))
+        pane.refreshed()
+        pane.reveal("Image")
+        assert pane.current.name == "Image"
+
+    visit(tmp_path, reveal)
+
+
+def test_a_builder_is_revealed_as_soon_as_it_is_known(tmp_path, store):
+    async def main(app, pilot, _session):
+        await app.action_show("builders")
+        app.pane.reveal("upper")
+        await until(pilot, lambda: app.pane.current is not None and app.pane.current.name == "upper")
+
+    in_shell(
+        tmp_path, main, panes=HERE, session=FakeSession(tmp_path / "cache"),
+        before=lambda app: setattr(app, "config", config_of(tmp_path, IMAGES, UPPER)),
+    )  # fmt: skip
+
+
+def test_jobs_that_end_are_counted_soon_and_not_while_hidden(tmp_path, store):
+    async def end(app, pilot, session, pane):
+        store.put(put_job=[job_row(6, 1, builder=OTHER, duration_ms=5000)])
+        news = JobChanged(0, 6, "a", 1, "pc", "Image", "upper", "completed", "", "", 0, 0, 3, "", 1)
+        app.feed.read()
+        session.say(news)
+        await until(pilot, lambda: pane._found.builders[1].spent.jobs.count == 2)
+        await pilot.press("1")
+        await until(pilot, lambda: not pane._is_reading)
+        read_s = pane._read_s
+        session.say(news, 2)
+        await pilot.pause(0.3)
+        assert pane._read_s == read_s
+        await pilot.press("5")
+        await until(pilot, lambda: pane._read_s > read_s)
+
+    visit(tmp_path, end)
+
+
+def test_a_builder_that_is_not_asked_any_more_says_why(tmp_path, store):
+    async def trip(app, pilot, session, _pane):
+        session.latest_health = Health(broken_builders=(("Image", "its worker died 3 times"),))
+        session.say(HealthChanged(0, session.latest_health))
+        await pilot.press("d")
+        await until(pilot, lambda: "✗ Image" in text(app) and "its worker died 3 times" in text(app))
+
+    visit(tmp_path, trip)
+
+
+def test_code_completes_what_the_configuration_leaves_open(tmp_path, store):
+    bare = Builder(BUILDER, "Image", BuilderKind.PYTHON, origin="entry:image")
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "*.png" in text(app))
+        await until(pilot, lambda: "aptui.builders.image_builder" in text(app))
+
+    visit(tmp_path, look, builders=(bare,), complete=lambda: (IMAGES,))
+
+
+def test_code_that_cannot_be_read_is_told_and_the_rest_is_shown(tmp_path, store):
+    def complete():
+        raise UserError("the builder cannot be loaded: [/oops]")
+
+    async def look(app, pilot, _session, pane):
+        await until(pilot, lambda: "cannot be loaded: [/oops]" in text(app))
+        assert "Image" in names(pane)
+
+    visit(tmp_path, look, complete=complete)
+
+
+def test_without_a_configuration_it_shows_what_the_database_knows(tmp_path, store):
+    async def look(app, pilot, _session, pane):
+        assert len(names(pane)) == 3
+        await until(pilot, lambda: "only the database names this builder" in text(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "the asset database alone" in text(app))
+
+    visit(tmp_path, look, has_config=False)
+
+
+def test_without_a_database_it_shows_the_configuration(tmp_path):
+    async def look(app, pilot, _session, pane):
+        assert names(pane) == ["Image", "upper"]
+        await pilot.press("m")
+        await until(pilot, lambda: "it did nothing yet" in text(app))
+
+    visit(tmp_path, look)
+
+
+def test_copying_menu_zoom_and_going_back(tmp_path, store):
+    async def use(app, pilot, _session, pane):
+        await pilot.press("y", "y", "y", "n", "y", "a")
+        assert app.copied[0].startswith("Image\tpython\t7\t2\t3")
+        assert app.copied[1] == "Image"
+        assert "[Version] = 7" in app.copied[2]
+        await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
+        assert app.copied[3:] == ["Type", "python: a class, run by workers"]
+        assert not pane.table.display
+        await pilot.press("escape")
+        assert pane.table.has_focus
+        await pilot.press("z", "full_stop", "p")
+        assert pane._part == "patterns"
+        await pilot.click("#builders-list", offset=(4, 1), button=3)
+        await pilot.press("escape", "i")
+        await until(pilot, lambda: "3 builders" in text(app))
+        await pilot.press("escape")
+        for name, rest in (("builder", "upper"), ("jobs-of", "")):
+            next(command for command in pane.commands() if command.name == name).run(rest)
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^upper$"'])
+
+    visit(tmp_path, use)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (1, 1), WIDE])
+def test_every_size_and_hostile_text(tmp_path, store, size):
+    evil = tuple(
+        Builder(
+            bytes([at]) * 16, words, BuilderKind.COMMAND, words, words, (glob(words),), (words,), words,
+            command=CommandRule(words, (words,)), params='{"x":"\\u001b]0;x"}',
+        )
+        for at, words in enumerate(PAYLOADS)
+    )  # fmt: skip
+
+    async def press(app, pilot, _session, pane):
+        await pilot.press("G", "d", "m", "tab", "z", "p", "escape")
+
+        assert pane.has_class("-beside") == (size == WIDE)
+        assert all(line.isprintable() for line in lines(app))
+
+    visit(tmp_path, press, size=size, builders=evil)
+
+
+def test_a_bar_shows_that_there_was_something():
+    assert [bar(share) for share in (0, 0.001, 0.5, 1)] == ["", "╸", "━" * 4, "━" * 8]

@@ -1,0 +1,329 @@
+"""The Connections screen shows who is connected and who works, asks only while something runs, and drops and restarts what it is told to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict
+
+import pytest
+
+from aptui.core.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
+from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress
+from aptui.link.port import Connections, Disconnect, RestartWorker, Status
+from aptui.tui.pane import PANES, Pane, PaneSpec
+from aptui.tui.screens import connections
+from aptui.tui.screens.connections_rows import read_answer, read_status, source_of
+from aptui.tui.session import NoSession, SessionState
+from tui.fake_panes import FakeSession
+from tui.shell_room import LARGE, in_shell, lines, text, until
+from tui.widget_zoo import PAYLOADS
+
+IDLE = Progress(0, 12, 0, 0, 0, 0, 8, 0, False)
+BUSY = Progress(0, 12, 0, 0, 3, 2, 8, 0, False)
+CLIENTS = (
+    Connection(1, "tui", "", os.getpid(), 1_790_000_000_000, True, 0),
+    Connection(2, "cli", "bench", 77, 1_790_000_000_000, False, 1 << 20),
+)
+ROOTS = (
+    WatchedRoot("/game/assets", WatchMode.NATIVE, "", 1234), WatchedRoot("/net/art", WatchMode.POLLING, "no notifications on nfs"),
+    WatchedRoot("/gone", WatchMode.GONE, "the folder is gone"),
+)  # fmt: skip
+
+
+def worker(number: int, state: str = "idle", job: str = "") -> WorkerInfo:
+    return WorkerInfo(number, 100 + number, state, job, 12_000, 68_000_000, 40)
+
+
+AT_WORK = worker(2, "working", "images: textures/rock.png (linux, image)")
+
+
+class JobsWithReveal(Pane):
+    """A Jobs screen that notes where it was sent."""
+
+    def __init__(self, **named) -> None:
+        super().__init__(**named)
+        self.revealed = []
+
+    def reveal(self, words: str) -> None:
+        self.revealed.append(words)
+
+
+HERE = [PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"), next(spec for spec in PANES if spec.id == "connections")]
+
+
+class Engine(FakeSession):
+    """An engine that says how it is."""
+
+    def __init__(self, cache_dir, workers=(worker(1), worker(2)), clients=CLIENTS) -> None:
+        super().__init__(cache_dir)
+        self.workers, self.connections, self.health = workers, clients, Health(roots=ROOTS)
+        self.latest_health, self.latest_progress = self.health, IDLE
+
+    def ask(self, verb) -> Future:
+        if self.refusal or not isinstance(verb, Connections | Status):
+            return super().ask(verb)
+        self.asked.append(verb)
+        answer: Future = Future()
+        if isinstance(verb, Connections):
+            answer.set_result(
+                {"connections": [asdict(each) for each in self.connections], "workers": [asdict(each) for each in self.workers]}
+            )
+        else:
+            answer.set_result({"pid": 4711, "uptime_s": 3725.0, "rss_bytes": 36_500_000, "state": "idle", "more": 1})
+        return answer
+
+    @property
+    def told(self) -> list:
+        """What was asked for by a person."""
+        return [verb for verb in self.asked if not isinstance(verb, Connections | Status)]
+
+    @property
+    def ask_count(self) -> int:
+        return sum(isinstance(verb, Connections) for verb in self.asked)
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
+    monkeypatch.setattr("aptui.tui.app.FRAME_S", 0.01)
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(connections, "ASK_S", 0.15)
+
+
+def visit(tmp_path, do: Callable, *, session=None, size=LARGE):
+    session = session or Engine(tmp_path / "cache")
+
+    async def main(app, pilot, session):
+        app.copied = []
+        app.copy_text = lambda words, **_: app.copied.append(words)
+        await pilot.press("4")
+        pane = app.pane
+        await until(
+            pilot, lambda: pane.table("workers").cursor_key is not None or not getattr(session, "workers", ()) or session.refusal
+        )
+        await pilot.pause()
+        await do(app, pilot, session, pane)
+
+    return in_shell(tmp_path, main, size=size, session=session, panes=HERE)
+
+
+def test_engine_clients_workers_and_roots_are_shown(tmp_path):
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "up 1h02m" in text(app))
+        said = text(app)
+
+        for part in (
+            "pid 4711", "idle", "up 1h02m", "36.5 MB", "epoch 3", "/run/engine.sock", "(this screen)", "bench", "1.0 MB", "68.0 MB",
+            "✓ native", "! polling", "no notifications on nfs", "✗ gone", "1,234",
+        ):  # fmt: skip
+            assert part in said
+
+    visit(tmp_path, look)
+
+
+def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
+    async def rest(app, pilot, session, pane):
+        assert session.ask_count == 1
+        await pilot.pause(0.5)
+        assert session.ask_count == 1
+        assert not pane._is_armed
+
+    visit(tmp_path, rest)
+
+
+def test_while_something_runs_it_is_asked_again_and_again_and_no_more_when_hidden(tmp_path):
+    async def work(app, pilot, session, pane):
+        session.workers = (worker(1), AT_WORK)
+        session.say(BUSY)
+        await until(pilot, lambda: session.ask_count >= 4)
+        await until(pilot, lambda: "textures/rock.png" in text(app))
+        await until(pilot, lambda: "▶ working" in text(app))
+        await pilot.press("1")
+        await until(pilot, lambda: not pane._is_armed)
+        count = session.ask_count
+        session.say(BUSY, 2)
+        await pilot.pause(0.4)
+        assert session.ask_count == count
+        session.workers = (worker(1), worker(2))
+        await pilot.press("4")
+        session.say(IDLE, 3)
+        await until(pilot, lambda: "▶ working" not in text(app))
+        await until(pilot, lambda: not pane._is_armed)
+
+    visit(tmp_path, work)
+
+
+def test_who_comes_is_news(tmp_path):
+    async def come(app, pilot, session, _pane):
+        session.connections = (*CLIENTS, Connection(3, "batch", "nightly", 99, 0, True, 0))
+        session.say(ConnectionsChanged(0, session.connections))
+        await until(pilot, lambda: "nightly" in text(app))
+
+    visit(tmp_path, come)
+
+
+def test_a_client_is_dropped_after_asking(tmp_path):
+    async def drop(app, pilot, session, pane):
+        assert pane.table("clients").has_focus
+        await pilot.press("j", "d")
+        await until(pilot, lambda: "disconnect cli 2, bench?" in lines(app)[-1])
+        await pilot.press("n")
+        assert session.told == []
+        await pilot.press("d", "y")
+        await until(pilot, lambda: session.told == [Disconnect(2)])
+        await until(pilot, lambda: "client 2 is disconnected" in text(app))
+
+    visit(tmp_path, drop)
+
+
+def test_a_worker_restarts_at_once_where_it_rests_and_after_asking_where_it_works(tmp_path):
+    async def restart(app, pilot, session, _pane):
+        await pilot.press("tab", "r")
+        await until(pilot, lambda: session.told == [RestartWorker(1)])
+        await pilot.press("j", "r")
+        await until(pilot, lambda: "worker 2 is at images: textures/rock.png (linux, image); restart it?" in lines(app)[-1])
+        await pilot.press("y")
+        await until(pilot, lambda: session.told == [RestartWorker(1), RestartWorker(2)])
+
+    visit(tmp_path, restart, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
+
+
+def test_a_key_means_something_only_where_it_can(tmp_path):
+    async def press(app, pilot, session, _pane):
+        await pilot.press("r", "tab", "d", "tab", "d", "r")
+        assert session.told == []
+        await until(pilot, lambda: "disconnect" not in lines(app)[-1])
+
+    visit(tmp_path, press)
+
+
+def test_what_a_worker_is_at_is_one_key_away(tmp_path):
+    async def go(app, pilot, _session, _pane):
+        await pilot.press("tab", "enter")
+        assert app.pane.name_of_pane == "connections"
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == [r'source:"^textures/rock\.png$"'])
+
+    visit(tmp_path, go, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
+
+
+def test_menu_commands_copy_zoom_and_sort(tmp_path):
+    async def use(app, pilot, session, pane):
+        await pilot.press("j", "y")
+        assert app.copied[0].split("\t")[:4] == ["2", "cli", "bench", "77"]
+        await pilot.press("full_stop", "d", "n", "z")
+        await until(pilot, lambda: "Workers" not in text(app))
+        await pilot.press("z")
+        for name, rest in (("disconnect", "9"), ("restart-worker", "2"), ("disconnect", "2")):
+            next(command for command in pane.commands() if command.name == name).run(rest)
+        await until(pilot, lambda: "there is no client 9" in text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: session.told == [RestartWorker(2), Disconnect(2)])
+        await pilot.click("#connections-clients", offset=(4, 0))
+        await pilot.click("#connections-clients", offset=(4, 0))
+        assert [row.key for row in pane.lists["clients"].records] == [2, 1]
+        await pilot.click("#connections-clients", offset=(8, 1), button=3)
+        await pilot.press("escape", "i")
+        await until(pilot, lambda: "2 clients, 2 workers" in text(app))
+
+    visit(tmp_path, use)
+
+
+def test_a_refusal_of_what_nobody_asked_for_is_not_told(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.refusal = "the engine is busy"
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "the engine is busy" not in text(app))
+        await pilot.press("ctrl+l", "d", "y")
+        await until(pilot, lambda: "the engine is busy" in text(app))
+
+    visit(tmp_path, look, session=session)
+
+
+def test_an_engine_that_dies_and_comes_back(tmp_path):
+    async def die(app, pilot, session, _pane):
+        session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
+        await until(pilot, lambda: "no engine" in text(app) and "':start' starts one" in text(app))
+        await until(pilot, lambda: "Workers" not in text(app))
+        session.turn(SessionState.ATTACHED)
+        await until(pilot, lambda: "bench" in text(app))
+
+    visit(tmp_path, die)
+
+
+def test_what_needs_a_person_is_said(tmp_path):
+    async def look(app, pilot, session, _pane):
+        session.latest_health = Health(
+            pool="no room for a worker", broken_builders=(("images", "died 3 times"),), holds=(".git/index.lock",)
+        )
+        session.say(HealthChanged(0, session.latest_health))
+        await until(pilot, lambda: "no room for a worker" in text(app))
+        await until(pilot, lambda: "Builder images  died 3 times" in text(app))
+        await until(pilot, lambda: "nothing is watched" in text(app))
+
+    visit(tmp_path, look)
+
+
+def test_without_an_engine_it_says_so(tmp_path):
+    session = NoSession("copied", tmp_path)
+    session.done, session.refusal = ["open"], None
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "no engine: this is a database without one" in text(app))
+        await until(pilot, lambda: str(tmp_path) in text(app))
+        await pilot.press("d", "r", "y", "z", "full_stop", "escape")
+
+    visit(tmp_path, look, session=session)
+
+
+def test_a_screen_that_only_reads_shows_what_news_say(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.is_read_only = True
+    session.workers = ()
+
+    async def look(app, pilot, session, _pane):
+        await until(pilot, lambda: "opened with '--read-only'" in text(app))
+        await until(pilot, lambda: "bench" in text(app))
+        assert session.asked == []
+
+    visit(tmp_path, look, session=session)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (1, 1)])
+def test_every_size_and_hostile_text(tmp_path, size):
+    clients = tuple(Connection(at, words, words, at, 0, True, 0) for at, words in enumerate(PAYLOADS))
+    session = Engine(tmp_path / "cache", tuple(worker(at, words, words) for at, words in enumerate(PAYLOADS)), clients)
+    session.latest_health = Health(
+        roots=tuple(WatchedRoot(words, WatchMode.LIMITED, words) for words in PAYLOADS), disk=PAYLOADS[3]
+    )
+
+    async def press(app, pilot, _session, pane):
+        await pilot.press("j", "d", "n", "tab", "z", "G")
+
+        assert pane.table("workers").cursor == len(PAYLOADS) - 1
+        assert all(line.isprintable() for line in lines(app))
+
+    visit(tmp_path, press, session=session, size=size)
+
+
+@pytest.mark.parametrize(
+    ("job", "source"),
+    [
+        ("images: a/b (1).png (linux, image)", "a/b (1).png"), ("reading 3 files", ""), ("copying 1 file", ""), ("", ""),
+        ("x: y.png (analysis)", "y.png"),
+    ],
+)  # fmt: skip
+def test_the_source_a_worker_is_at(job, source):
+    assert source_of(job) == source
+
+
+def test_an_answer_of_another_form_says_nothing():
+    assert read_answer({"workers": 3}).workers == ()
+    assert read_status({"pid": "x"}).pid == 0
