@@ -281,7 +281,7 @@ class Plans(Moves):
 
     def _owe(self, job: Job, number: int, manifest: Manifest) -> None:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
-        job.reason = self._reason(job, manifest)
+        job.reason = self._reason(job, number, manifest)
         self._hold_back(job)
         self._feed(job, Trigger.PLAN)
         job.planned, job.planned_inputs, job.lost_count = number, manifest, 0
@@ -303,14 +303,14 @@ class Plans(Moves):
         self._write_log(job, self._builders[job.builder], (), text)
         self._fail(job, text, 0)
 
-    def _reason(self, job: Job, manifest: Manifest) -> str:
+    def _reason(self, job: Job, number: int, manifest: Manifest) -> str:
         if job.is_forced:
             return job.reason or "asked for"
         if not job.inputs:
-            failed = job.state is JobState.FAILED
-            return (
-                "tried again: it failed before" if failed else "new source" if not job.fingerprint else job.reason or "not recorded"
-            )
+            if job.state is JobState.FAILED:
+                is_same = job.planned in (None, number)
+                return "tried again: it failed before" if is_same else "something it is made of changed since it failed"
+            return "new source" if not job.fingerprint else job.reason or "not recorded"
         old, new = self._expand(job, job.inputs), self._expand(job, manifest)
         if any(kind == "rule" for kind, _name, _digest in old):  # nobody knows any more what it stood for
             old, new = job.inputs, manifest

@@ -119,7 +119,13 @@ class News:
         while self._finished[0][0] < now - _RATE_WINDOW_S:
             self._finished.popleft()
         (then, before), left = self._finished[0], counts.jobs_waiting + counts.jobs_running
-        if not left or counts.is_scanning or done <= before or now - then < 10 * _PROGRESS_S:
+        if (
+            not left
+            or counts.is_scanning
+            or counts.analyses_waiting + counts.analyses_running
+            or done <= before
+            or now - then < 10 * _PROGRESS_S
+        ):
             return 0 if not left and not counts.is_scanning else -1
         return int(left * (now - then) / (done - before) * 1000)
 

@@ -168,6 +168,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         self.set_keymap(self.keymap.overrides)
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self._hints_changed())
         self.call_after_refresh(self._open)
+        self.begin_to_look()
 
     async def _open(self) -> None:
         """Show the first pane, read what rests, attach."""
@@ -182,6 +183,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
     def _begin(self) -> None:
         self._open_feed()
+        self.wake()  # frames that panes asked for before there was a feed showed nothing
         self.session.open()
         self._engine_turned()
         _collect_garbage_again()
@@ -196,6 +198,8 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         self.session.listeners.append(self.feed)
 
     def _hints_changed(self) -> None:
+        if not self.screen_stack:
+            return  # it is told at the end, too, when nothing is shown any more
         for hints in self.screen.query(Hints):
             hints.changed()
 
@@ -284,6 +288,13 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         """Return what can be said on the `:` line now."""
         mine = [each for each in (self.pane.commands() if self.pane is not None else ()) if self.can_ask or not each.needs_engine]
         return sorted([*mine, *said.shell_commands(self)], key=lambda each: each.name)
+
+    def action_command_palette(self) -> None:
+        """Open the palette, unless it is open."""
+        from aptui.tui.frame.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def action_command(self, text: str = "") -> None:
         """Open the `:` line."""
@@ -499,6 +510,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
     def on_unmount(self) -> None:
         """Save what is remembered, and let go: of the engine, which goes on, and of the database."""
+        self.end_looking()
         self.memory.save()
         self.person.save()
         self.session.close()

@@ -157,7 +157,11 @@ def normalised(keys: str) -> tuple[str, ...]:
 
 def shown_key(key: str) -> str:
     """Return a key as people read it: `^P`, `?`, `⏎`, `F1`."""
+    from aptui.tui.safety import terminal_facts
+
     modifiers, _, name = key.rpartition("+")
+    if not terminal_facts().is_utf8 and name in _SPELLED:
+        return key.removesuffix(name) + _SPELLED[name]
     name = _SHOWN.get(name) or (_character(name) if len(name) > 1 else name)
     prefix = "".join(
         {"ctrl": "^", "shift": "⇧", "alt": "M-"}.get(modifier, f"{modifier}-") for modifier in modifiers.split("+") if modifier
@@ -169,6 +173,10 @@ _SHOWN = {
     "enter": "⏎", "escape": "Esc", "tab": "Tab", "space": "space", "up": "↑", "down": "↓", "left": "←", "right": "→", "home": "Home",
     "end": "End", "pageup": "PgUp", "pagedown": "PgDn", "backspace": "⌫", "delete": "Del", "minus": "-", "plus": "+",
 }  # fmt: skip
+
+
+_SPELLED = {"enter": "Enter", "up": "Up", "down": "Down", "left": "Left", "right": "Right", "backspace": "Backspace"}
+"""Where nothing beyond ASCII can be drawn."""
 
 
 def _character(name: str) -> str:

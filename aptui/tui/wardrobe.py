@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
@@ -12,12 +14,16 @@ from aptui.tui.frame.picker import ThemePicker
 if TYPE_CHECKING:
     from aptui.tui.state import Memory
 
+LOOK_S = 2.0
+"""How often theme files are looked at."""
+
 
 class Wardrobe(App[None]):
     """The half of the app that knows how it looks."""
 
     looks: theming.Looks
     person: Memory
+    _is_left: threading.Event
 
     def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message."""
@@ -29,6 +35,10 @@ class Wardrobe(App[None]):
 
     def remember_focus(self) -> None:
         """Note where the focus is in the pane."""
+        raise NotImplementedError
+
+    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
+        """Have `do` called in the app's thread."""
         raise NotImplementedError
 
     def _use_looks(self, wanted: str) -> None:
@@ -69,6 +79,26 @@ class Wardrobe(App[None]):
         self._invalidate_css()
         self.refresh_css(animate=False)
         self.screen_stack[0].refresh(layout=True)
+
+    def begin_to_look(self) -> None:
+        """Show what an editor elsewhere makes of the theme: a thread looks at the files' times, the screen hears of changes alone."""
+        self._is_left = threading.Event()
+        threading.Thread(target=self._keep_looking, args=(self._is_left,), name="looks", daemon=True).start()
+
+    def end_looking(self) -> None:
+        """Look no more."""
+        self._is_left.set()
+
+    def _keep_looking(self, is_left: threading.Event) -> None:
+        while not is_left.wait(LOOK_S):
+            if not self.looks.is_current():
+                self.in_ui(self._show_edited)
+
+    def _show_edited(self) -> None:
+        before = self.looks
+        self._reload_looks()
+        if self.looks is not before and self.looks.mistakes:
+            self.tell(str(self.looks.mistakes[0]), "warning")
 
     def on_app_focus(self) -> None:
         """Look whether theme or key files were changed elsewhere meanwhile."""

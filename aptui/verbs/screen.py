@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.batch import load_config
 from aptui.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ DATABASE = "assetdb.sqlite"
 
 def tui(arguments: Namespace) -> int:
     """Open the screen over the project's engine, which is started if none runs."""
+    from aptui.batch import load_config
+
     return show(load_config(arguments), arguments, is_read_only=arguments.read_only)
 
 

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from textual import events
-from textual.keys import _character_to_key, key_to_character
-
 from aptui.core.messages import JobChanged, LogLevel, LogRecord
 from aptui.core.model import RelPath, RunKey
 from aptui.store import joblog
@@ -22,7 +19,7 @@ from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row
 
 from .database import database
 from .fake_panes import FakeSession
-from .shell_room import LARGE, until
+from .shell_room import LARGE, Hands, until
 
 NOW_MS = int(time.time() * 1000)
 EVIL = "[/oops] [red]x[/red] \x1b]0;EVIL\x07\x1b[31mred"
@@ -95,29 +92,6 @@ class Session(FakeSession):
         super().open()
         for listener in self.listeners:
             listener.subscribed(3, 1, self.running)
-
-
-class Hands:
-    """Presses keys and waits until they are dealt with: by messages, not by the clock as Textual's pilot does."""
-
-    def __init__(self, pilot) -> None:
-        self._pilot = pilot
-        self.click, self.resize_terminal = pilot.click, pilot.resize_terminal
-
-    async def press(self, *keys: str) -> None:
-        for key in keys:
-            name = _character_to_key(key) if len(key) == 1 else key
-            self._pilot.app.post_message(events.Key(name, key if len(key) == 1 else key_to_character(name)))
-            await self._dealt_with()
-
-    async def pause(self, seconds: float = 0) -> None:
-        await asyncio.sleep(seconds)
-        await self._dealt_with()
-
-    async def _dealt_with(self) -> None:
-        await self._pilot._wait_for_screen(5)
-        await asyncio.sleep(0.012)  # a frame of Textual's: focus, mounting and layout come with it
-        await self._pilot._wait_for_screen(5)
 
 
 Do = Callable[[AptuiApp, object, JobsPane], Awaitable[None]]

@@ -4,11 +4,41 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from textual import events
+from textual.keys import _character_to_key, key_to_character
+
 from aptui.tui.app import AptuiApp
 from aptui.tui.state import Memory
 from tui.fake_panes import PROBES, FakeSession
 
 SMALL, LARGE = (80, 24), (140, 40)
+
+
+class Hands:
+    """Presses keys and waits until they are dealt with: by messages, not by the clock as Textual's pilot does. The rest is the pilot's."""
+
+    def __init__(self, pilot) -> None:
+        self._pilot = pilot
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._pilot, name)
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            name = _character_to_key(key) if len(key) == 1 else key
+            self._pilot.app.post_message(events.Key(name, key if len(key) == 1 else key_to_character(name)))
+            await self._dealt_with()
+
+    async def pause(self, seconds: float = 0) -> None:
+        await asyncio.sleep(seconds)
+        await self._dealt_with()
+
+    async def _dealt_with(self) -> None:
+        for _ in range(2):  # down from app to screen to part, and up again to who does it
+            await self._pilot._wait_for_screen(20)
+            await self._pilot._wait_for_screen(20)
+            await asyncio.sleep(0.006)  # half a frame of Textual's: focus, mounting and layout come with it
+        await self._pilot._wait_for_screen(20)
 
 
 def in_shell(
@@ -23,7 +53,8 @@ def in_shell(
         )
         if before:
             before(app)
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size) as slow_pilot:
+            pilot = Hands(slow_pilot)
             await until(pilot, lambda: "open" in session.done)
             await pilot.pause()
             await do(app, pilot, session)

@@ -155,10 +155,10 @@ def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, 
         await until(pilot, lambda: "deletes its products" in text(app))
         await pilot.press("k", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
-        assert tree_names(pane)[0].endswith("Analysis jobs")
-        assert tree_names(pane)[4:] == ["textures/rock_2.png", "textures/rock_1.png", "textures/rock_3.png"]
+        await until(pilot, lambda: tree_names(pane)[0].endswith("Analysis jobs"))
+        await until(pilot, lambda: tree_names(pane)[4:] == ["textures/rock_2.png", "textures/rock_1.png", "textures/rock_3.png"])
         await until(pilot, lambda: "pc Mips" in text(app))
-        assert "━" in "".join(lines(app)[20:])
+        await until(pilot, lambda: "━" in "".join(lines(app)[20:]))
 
     app = visit(tmp_path, walk)
     assert app.memory.get("builders.part", "") == "metrics"
@@ -169,15 +169,15 @@ def test_metrics_are_narrowed_and_sorted(tmp_path, store):
         await pilot.press("m", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
         await pilot.press("S", "1")
-        assert tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (1, 2, 3)]
+        await until(pilot, lambda: tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (1, 2, 3)])
         await pilot.click("#builders-metrics", offset=(4, 0))
-        assert tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (3, 2, 1)]
+        await until(pilot, lambda: tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
         await pilot.press("slash")
         pane.box.text = "mips"
         await until(pilot, lambda: len(tree_names(pane)) == 3)
         await until(pilot, lambda: "1 of the slowest 1,000" in text(app))
         await pilot.press("enter")
-        assert pane.spent.has_focus
+        await until(pilot, lambda: pane.spent.has_focus)
 
     visit(tmp_path, sort)
 
@@ -189,7 +189,7 @@ def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
         await until(pilot, lambda: "1 of 3" in text(app))
         pane.box.text = "up("
         await until(pilot, lambda: "unclosed group" in text(app))
-        assert names(pane) == ["upper"]
+        await until(pilot, lambda: names(pane) == ["upper"])
         pane.box.text = "png"
         await until(pilot, lambda: names(pane) == ["Image"])
         await pilot.press("enter", "escape")
@@ -201,9 +201,9 @@ def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
 def test_the_order_of_the_list_is_chosen_and_remembered(tmp_path, store):
     async def sort(app, pilot, _session, pane):
         await pilot.press("S", "1")
-        assert names(pane)[0] == "Image"
+        await until(pilot, lambda: names(pane)[0] == "Image")
         await pilot.click("#builders-list", offset=(4, 0))
-        assert names(pane)[-1] == "Image"
+        await until(pilot, lambda: names(pane)[-1] == "Image")
 
     async def look(_app, pilot, _session, pane):
         assert names(pane)[-1] == "Image"
@@ -223,7 +223,7 @@ def test_its_jobs_are_one_key_away_and_so_is_each_job(tmp_path, store):
         await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
         await pilot.press("5", "G", "enter")
         await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
-        assert pane.spent.cursor == 6
+        await until(pilot, lambda: pane.spent.cursor == 6)
 
     visit(tmp_path, go)
 
@@ -232,13 +232,13 @@ def test_other_screens_can_go_to_a_builder(tmp_path, store):
     async def reveal(app, pilot, _session, pane):
         await pilot.press("slash", *"png", "enter")
         pane.reveal("upper")
-        assert pane.current.name == "upper"
+        await until(pilot, lambda: pane.current.name == "upper")
         await until(pilot, lambda: pane.table.has_focus)
         pane.reveal("nobody")
         await until(pilot, lambda: "there is no builder 'nobody'" in text(app))
         pane.refreshed()
         pane.reveal("Image")
-        assert pane.current.name == "Image"
+        await until(pilot, lambda: pane.current.name == "Image")
 
     visit(tmp_path, reveal)
 
@@ -300,7 +300,7 @@ def test_code_that_cannot_be_read_is_told_and_the_rest_is_shown(tmp_path, store)
 
     async def look(app, pilot, _session, pane):
         await until(pilot, lambda: "cannot be loaded: [/oops]" in text(app))
-        assert "Image" in names(pane)
+        await until(pilot, lambda: "Image" in names(pane))
 
     visit(tmp_path, look, complete=complete)
 
@@ -327,16 +327,16 @@ def test_without_a_database_it_shows_the_configuration(tmp_path):
 def test_copying_menu_zoom_and_going_back(tmp_path, store):
     async def use(app, pilot, _session, pane):
         await pilot.press("y", "y", "y", "n", "y", "a")
-        assert app.copied[0].startswith("Image\tpython\t7\t2\t3")
-        assert app.copied[1] == "Image"
-        assert "[Version] = 7" in app.copied[2]
+        await until(pilot, lambda: app.copied[0].startswith("Image\tpython\t7\t2\t3"))
+        await until(pilot, lambda: app.copied[1] == "Image")
+        await until(pilot, lambda: "[Version] = 7" in app.copied[2])
         await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
-        assert app.copied[3:] == ["Type", "python: a class, run by workers"]
-        assert not pane.table.display
+        await until(pilot, lambda: app.copied[3:] == ["Type", "python: a class, run by workers"])
+        await until(pilot, lambda: not pane.table.display)
         await pilot.press("escape")
-        assert pane.table.has_focus
+        await until(pilot, lambda: pane.table.has_focus)
         await pilot.press("z", "full_stop", "p")
-        assert pane._part == "patterns"
+        await until(pilot, lambda: pane._part == "patterns")
         await pilot.click("#builders-list", offset=(4, 1), button=3)
         await pilot.press("escape", "i")
         await until(pilot, lambda: "3 builders" in text(app))
@@ -361,7 +361,7 @@ def test_every_size_and_hostile_text(tmp_path, store, size):
     async def press(app, pilot, _session, pane):
         await pilot.press("G", "d", "m", "tab", "z", "p", "escape")
 
-        assert pane.has_class("-beside") == (size == WIDE)
+        await until(pilot, lambda: pane.has_class("-beside") == (size == WIDE))
         assert all(line.isprintable() for line in lines(app))
 
     visit(tmp_path, press, size=size, builders=evil)

@@ -104,7 +104,7 @@ def test_without_a_database_it_says_so_and_offers_no_look(tmp_path):
         await until(pilot, lambda: app.pane._trouble)
         await pilot.press("V", "U", "r", "D", "c")
 
-        assert "there is no asset database" in text(app)
+        await until(pilot, lambda: "there is no asset database" in text(app))
         assert app.pane._looked is None
         assert not {name for _, name, _ in app.actions_here() if name in {"cache.verify", "cache.unowned", "cache.repair"}}
 
@@ -116,21 +116,27 @@ def test_verify_finds_what_is_damaged_and_missing_and_repairs_one_or_all(tmp_pat
 
     async def verify(app, pilot, session):
         await looked(app, pilot, "V")
-        assert "2 of 5 products not as recorded" in text(app)
-        assert "✗ damaged    linux/textures/a.png" in text(app)
-        assert "! missing    linux/data/c.json" in text(app)
-        assert app.focused.id == "cache-findings"
+        await until(pilot, lambda: "2 of 5 products not as recorded" in text(app))
+        await until(pilot, lambda: "✗ damaged    linux/textures/a.png" in text(app))
+        await until(pilot, lambda: "! missing    linux/data/c.json" in text(app))
+        await until(pilot, lambda: app.focused.id == "cache-findings")
         await pilot.press("G", "r")
-        assert "t A.png" in text(app).splitlines()[-1]
+        await until(pilot, lambda: "t A.png" in text(app).splitlines()[-1])
         await pilot.press("t", "g", "r")
         assert "\x1b" not in text(app)
         await pilot.press("escape")
         await pilot.press("r", "n", "r", "a")
 
-        assert session.asked == [
-            Reprocess(keys=("textures/a.png",)),
-            Reprocess(keys=("textures/a.png", f"data/{EVIL}c.json".lower())),
-        ]
+        await until(
+            pilot,
+            lambda: (
+                session.asked
+                == [
+                    Reprocess(keys=("textures/a.png",)),
+                    Reprocess(keys=("textures/a.png", f"data/{EVIL}c.json".lower())),
+                ]
+            ),
+        )
 
     in_cache(tmp_path, verify)
 
@@ -139,8 +145,8 @@ def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
     async def verify(app, pilot, _session):
         await looked(app, pilot, "V")
 
-        assert "5 products as recorded" in text(app)
-        assert not app.pane.has_class("-found")
+        await until(pilot, lambda: "5 products as recorded" in text(app))
+        await until(pilot, lambda: not app.pane.has_class("-found"))
 
     in_cache(tmp_path, verify, size=SMALL)
 
@@ -153,14 +159,14 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
         for number, each in enumerate(examined(reader, cache_dir)):
             yield each
             if number == 1:
-                goes_on.wait(5)
+                goes_on.wait(20)
 
     monkeypatch.setattr(cache_contents, "examined", slow)
 
     async def cancel(app, pilot, _session):
         await pilot.press("V")
         await until(pilot, lambda: "2 of 5 products" in text(app))
-        assert "c cancels" in text(app)
+        await until(pilot, lambda: "c cancels" in text(app))
         await pilot.press("V", "U")
         app.pane.action_verify()
         await pilot.press("c")
@@ -168,8 +174,8 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
         await until(pilot, lambda: not app.pane._looking.is_busy)
         await pilot.pause()
 
-        assert "2 products as recorded so far" in text(app)
-        assert "being looked at already" in text(app)
+        await until(pilot, lambda: "2 products as recorded so far" in text(app))
+        await until(pilot, lambda: "being looked at already" in text(app))
 
     in_cache(tmp_path, cancel)
 
@@ -200,22 +206,22 @@ def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(t
 
     async def clean(app, pilot, session):
         await looked(app, pilot, "U")
-        assert "2 files of no product, 3 bytes" in text(app)
-        assert "○ unowned    linux/data/stray.tmp" in text(app)
+        await until(pilot, lambda: "2 files of no product, 3 bytes" in text(app))
+        await until(pilot, lambda: "○ unowned    linux/data/stray.tmp" in text(app))
         await pilot.press("D")
-        assert "delete 1 file, 1 elsewhere stay?" in text(app)
+        await until(pilot, lambda: "delete 1 file, 1 elsewhere stay?" in text(app))
         await pilot.press("n", "D", "y")
         await until(pilot, lambda: session.asked)
-        assert session.asked == [Rescan()]
+        await until(pilot, lambda: session.asked == [Rescan()])
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
         (cache / "linux/data/stray.tmp").unlink()  # the engine does
         session.say(Said(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
         await until(pilot, lambda: not app.pane._mending.going)
         await until(pilot, lambda: "are deleted" in text(app))
-        assert "stray.tmp " not in text(app).split("Unowned")[1]
+        await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])
         await pilot.press("D")
-        assert "remove 'linux/lonely' by hand" in text(app)
+        await until(pilot, lambda: "remove 'linux/lonely' by hand" in text(app))
 
     in_cache(tmp_path, clean)
 
@@ -229,10 +235,10 @@ def test_without_an_engine_findings_are_listed_and_nothing_is_offered_to_mend_th
     async def look(app, pilot, _session):
         await looked(app, pilot, "V")
         await pilot.press("r")
-        assert "run the jobs again" not in text(app)
+        await until(pilot, lambda: "run the jobs again" not in text(app))
         assert "cache.repair" not in {name for _, name, _ in app.actions_here()}
         await pilot.press("enter")
-        assert "Copy its path" in text(app)
+        await until(pilot, lambda: "Copy its path" in text(app))
         assert "Run its jobs" not in text(app)
         await pilot.press("escape")
         await looked(app, pilot, "U")
@@ -253,8 +259,8 @@ def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
         await looked(app, pilot, "V")
         for keys in (["enter", "r"], ["full_stop", "y"], ["enter", "s"], ["y"]):
             await pilot.press(*keys)
-        assert not app.screen.query(Menu)
-        assert session.asked == [Reprocess(keys=(f"data/{EVIL}c.json".lower(),))]
+        await until(pilot, lambda: not app.screen.query(Menu))
+        await until(pilot, lambda: session.asked == [Reprocess(keys=(f"data/{EVIL}c.json".lower(),))])
         assert copied[0] == str(tmp_path / "cache" / NAMES[2])
         assert copied[1] == f"data/{EVIL}c.json"
         assert copied[2].startswith("! missing\tlinux/data/c.json")
@@ -273,7 +279,7 @@ def test_a_finding_leads_to_its_job(tmp_path, store, monkeypatch):
         await pilot.press("enter", "j")
         await until(pilot, lambda: shown == ["#2"])
 
-        assert app.pane.name_of_pane == "jobs"
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs")
 
     in_cache(tmp_path, go, panes=[PANES[0], PROBES[0]])
 
@@ -284,13 +290,15 @@ def test_tables_are_sorted_by_menu_and_header_and_that_is_remembered(tmp_path, s
         table.focus()
         assert next(each.name for each in app.pane._models["folders"].records) == "data/"
         await pilot.press("S", "enter")
-        assert table.sort == ("name", False)
+        await until(pilot, lambda: table.sort == ("name", False))
         table.post_message(table.HeaderClicked(table, -1, "count"))
         await pilot.pause()
         table.post_message(table.HeaderClicked(table, -1, "count"))
         await pilot.pause()
-        assert table.sort == ("count", False)
-        assert next(each.name for each in app.pane._models["folders"].records) == "(directly below the platform)"
+        await until(pilot, lambda: table.sort == ("count", False))
+        await until(
+            pilot, lambda: next(each.name for each in app.pane._models["folders"].records) == "(directly below the platform)"
+        )
 
     app = in_cache(tmp_path, sort)
     assert app.memory.get("cache.sort.folders", []) == ["count", False]
@@ -307,10 +315,10 @@ def test_zoom_gives_the_findings_all_the_room(tmp_path, store):
     async def zoom(app, pilot, _session):
         await looked(app, pilot, "V")
         await pilot.press("z")
-        assert not app.pane.query_one("#cache-columns").display
+        await until(pilot, lambda: not app.pane.query_one("#cache-columns").display)
         await pilot.press("z")
 
-        assert app.pane.query_one("#cache-columns").display
+        await until(pilot, lambda: app.pane.query_one("#cache-columns").display)
 
     in_cache(tmp_path, zoom)
 
@@ -331,7 +339,7 @@ def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, sto
         session.say(session.latest_progress, 2)
         await until(pilot, lambda: "6 products" in text(app))
 
-        assert "as of" not in text(app)
+        await until(pilot, lambda: "as of" not in text(app))
 
     in_cache(tmp_path, change, session=session)
 
@@ -343,11 +351,11 @@ def test_commands_do_what_keys_do(tmp_path, store):
         await say(app, pilot, "verify")
         await until(pilot, lambda: not app.pane._looking.is_busy and app.pane._ended_ms)
         await say(app, pilot, "repair", "a")
-        assert len(session.asked) == 1
+        await until(pilot, lambda: len(session.asked) == 1)
         await say(app, pilot, "unowned")
         await until(pilot, lambda: app.pane._look == "unowned" and not app.pane._looking.is_busy)
 
-        assert "every file belongs to a product" in text(app)
+        await until(pilot, lambda: "every file belongs to a product" in text(app))
 
     in_cache(tmp_path, command)
 
@@ -359,7 +367,7 @@ def test_hostile_names_are_drawn_as_text(tmp_path, store):
     async def look(app, pilot, _session):
         await looked(app, pilot, "V")
 
-        assert "[/oops]" in text(app)
+        await until(pilot, lambda: "[/oops]" in text(app))
         assert "\x1b" not in text(app)
 
     in_cache(tmp_path, look, size=(200, 40))

@@ -80,9 +80,9 @@ def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
 
     async def press(app, pilot, _session):
         await pilot.press("q", "i")
-        assert app.is_running
+        await until(pilot, lambda: app.is_running)
         assert "Engine" not in text(app)
-        assert "F5 detach" in text(app)
+        await until(pilot, lambda: "F5 detach" in text(app))
         await pilot.press("f5")
 
     app = in_shell(tmp_path, press)

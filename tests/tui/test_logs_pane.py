@@ -124,14 +124,14 @@ def test_what_the_engine_says_is_there_at_once_and_followed(tmp_path, log):
         log.append(record(W, "the disk is nearly full"))
         session.say(Said(0, W, "the disk is nearly full"))
         await until(pilot, lambda: "the disk is nearly full" in text(app))
-        assert pane.pane.cursor == 8
+        await until(pilot, lambda: pane.pane.cursor == 8)
         await pilot.press("k", "p")
         log.append(record(I, "one"), record(I, "two"))
         session.say(Said(0, I, "two"))
         await until(pilot, lambda: "paused, 2 new" in text(app))
-        assert "two" not in shown(pane)
+        await until(pilot, lambda: "two" not in shown(pane))
         await pilot.press("p", "f")
-        assert pane.pane.current().text == "two"
+        await until(pilot, lambda: pane.pane.current().text == "two")
 
     visit(tmp_path, hear)
 
@@ -146,7 +146,7 @@ def test_a_line_that_has_no_end_yet_is_completed_later(tmp_path, log):
             stream.write(b"line\n")
         session.say(Said(0, I, ""))
         await until(pilot, lambda: shown(pane)[-1] == "half a line")
-        assert len(shown(pane)) == 9
+        await until(pilot, lambda: len(shown(pane)) == 9)
 
     visit(tmp_path, write)
 
@@ -183,13 +183,13 @@ def test_levels_wrap_and_jumps(tmp_path, log):
     async def jump(app, pilot, _session, pane):
         at = lambda: pane.pane.current().text  # the shortest way to say it
         await pilot.press("E")
-        assert at() == "failed textures/rock.png"
+        await until(pilot, lambda: at() == "failed textures/rock.png")
         await pilot.press("e")
-        assert at() == "failed textures/rock.png"
+        await until(pilot, lambda: at() == "failed textures/rock.png")
         await pilot.press("W")
-        assert at() == "a link to a folder is not followed"
+        await until(pilot, lambda: at() == "a link to a folder is not followed")
         await pilot.press("w")
-        assert at() == "no colour profile"
+        await until(pilot, lambda: at() == "no colour profile")
         await pilot.press("I")
         await count_is(pilot, pane, 3)
         await pilot.press("I", "ctrl+w")
@@ -203,18 +203,18 @@ def test_slash_finds_in_all_lines_and_n_goes_along_the_hits(tmp_path, log):
     async def look(app, pilot, _session, pane):
         await find(pilot, pane, "line$")
         await until(pilot, lambda: "2 of 8" in text(app))
-        assert len(shown(pane)) == 8
+        await until(pilot, lambda: len(shown(pane)) == 8)
         await pilot.press("enter")
-        assert pane.pane.current().text == "the last line"
+        await until(pilot, lambda: pane.pane.current().text == "the last line")
         await pilot.press("N")
-        assert pane.pane.current().text == "the first line"
+        await until(pilot, lambda: pane.pane.current().text == "the first line")
         await pilot.press("n", "ampersand")
         await count_is(pilot, pane, 2)
         await pilot.press("escape")
         await count_is(pilot, pane, 8)
-        assert not pane.box.display
+        await until(pilot, lambda: not pane.box.display)
         await pilot.press("slash", "up")
-        assert pane.query_one(Input).value == "line$"
+        await until(pilot, lambda: pane.query_one(Input).value == "line$")
 
     visit(tmp_path, look)
 
@@ -224,7 +224,7 @@ def test_a_filter_that_is_none_keeps_the_view_and_says_where(tmp_path, log):
         await find(pilot, pane, "ro(")
         await pilot.press("enter")
         await until(pilot, lambda: "unclosed group" in text(app))
-        assert len(shown(pane)) == 8
+        await until(pilot, lambda: len(shown(pane)) == 8)
         await pilot.press("slash", "escape")
         await until(pilot, lambda: "unclosed group" not in text(app))
         pane.box.text = "platform:pc"
@@ -252,15 +252,15 @@ def test_context_of_a_line_is_shown_and_copied(tmp_path, log):
         await until(pilot, lambda: "IDAT" in text(app))
         await pilot.press("y", "y")
         await until(pilot, lambda: len(app.copied) == 1)
-        assert app.copied[0].endswith("| ERROR | origin: aptui | failed textures/rock.png")
+        await until(pilot, lambda: app.copied[0].endswith("| ERROR | origin: aptui | failed textures/rock.png"))
         await pilot.press("y", "d")
         await until(pilot, lambda: len(app.copied) == 2)
-        assert app.copied[1].endswith("rock.png\n[Chunk] = IDAT\n[Offset] = 0x12")
+        await until(pilot, lambda: app.copied[1].endswith("rock.png\n[Chunk] = IDAT\n[Offset] = 0x12"))
         await pilot.press("tab", "j", "y", "k", "y", "y", "y", "a", "escape", "y", "p")
         await until(pilot, lambda: len(app.copied) == 6)
-        assert app.copied[2:5] == ["Offset", "0x12", "[Chunk] = IDAT\n[Offset] = 0x12"]
-        assert app.copied[5] == str(folder_of(tmp_path) / "aptui.log")
-        assert pane.pane.has_focus
+        await until(pilot, lambda: app.copied[2:5] == ["Offset", "0x12", "[Chunk] = IDAT\n[Offset] = 0x12"])
+        await until(pilot, lambda: app.copied[5] == str(folder_of(tmp_path) / "aptui.log"))
+        await until(pilot, lambda: pane.pane.has_focus)
         await pilot.press("k")
         await until(pilot, lambda: "IDAT" not in text(app))
 
@@ -271,13 +271,19 @@ def test_marked_lines_and_all_are_copied(tmp_path, log):
     async def copy(app, pilot, _session, _pane):
         await pilot.press("g", "j", "j", "j", "space", "space", "y", "y")
         await until(pilot, lambda: app.copied)
-        assert [row.rpartition("| ")[2] for row in app.copied[0].splitlines()] == [
-            "the first line",
-            "a link to a folder is not followed",
-        ]
+        await until(
+            pilot,
+            lambda: (
+                [row.rpartition("| ")[2] for row in app.copied[0].splitlines()]
+                == [
+                    "the first line",
+                    "a link to a folder is not followed",
+                ]
+            ),
+        )
         await pilot.press("y", "a")
         await until(pilot, lambda: len(app.copied) == 2)
-        assert len(app.copied[1].splitlines()) == 8 + 2
+        await until(pilot, lambda: len(app.copied[1].splitlines()) == 8 + 2)
 
     visit(tmp_path, copy)
 
@@ -293,9 +299,9 @@ def test_a_tab_is_made_changed_moved_and_removed_and_kept_per_project(tmp_path, 
         await until(pilot, lambda: shown(pane) == ["no colour profile"])
         await pilot.press("t", "c", "x", "up", "backspace", "enter")
         await until(pilot, lambda: "▌ownx" in lines(app)[3])
-        assert pane._tabs[4].levels == "EWI"
+        await until(pilot, lambda: pane._tabs[4].levels == "EWI")
         await pilot.press("t", "less_than_sign")
-        assert [tab.name for tab in pane._tabs[3:]] == ["ownx", "scan"]
+        await until(pilot, lambda: [tab.name for tab in pane._tabs[3:]] == ["ownx", "scan"])
 
     async def remove(app, pilot, _session, pane):
         assert shown(pane) == ["no colour profile"]
@@ -316,8 +322,8 @@ def test_a_form_is_left_with_esc_and_names_are_taken_once(tmp_path, log):
         await pilot.press("s", "shift+tab", "x", "enter")
         await until(pilot, lambda: "letters of EWID" in text(app))
         await pilot.press("escape")
-        assert pane.pane.has_focus
-        assert len(pane._tabs) == 3
+        await until(pilot, lambda: pane.pane.has_focus)
+        await until(pilot, lambda: len(pane._tabs) == 3)
 
     visit(tmp_path, leave)
 
@@ -330,7 +336,7 @@ def test_without_a_log_what_is_said_is_shown(tmp_path):
         await until(pilot, lambda: "\x1b" not in text(app))
         await pilot.press("y", "y")
         await until(pilot, lambda: app.copied)
-        assert "ERROR" in app.copied[0]
+        await until(pilot, lambda: "ERROR" in app.copied[0])
         EngineLog(folder_of(tmp_path), "aptui", NOW_MS).close()
         session.say(Said(0, I, "x"))
         await count_is(pilot, pane, 3)
@@ -382,7 +388,7 @@ def test_every_size_works(tmp_path, log, size):
     async def press(_app, pilot, _session, pane):
         await pilot.press("E", "slash", "r", "enter", "t", "escape", "ctrl+w", "y", "escape")
 
-        assert pane.pane.count_rows()
+        await until(pilot, pane.pane.count_rows)
 
     visit(tmp_path, press, size=size)
 

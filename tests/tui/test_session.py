@@ -14,6 +14,7 @@ from aptui.link.port import Ping, Rescan, Shutdown
 from aptui.tui.session import LinkSession, NoSession, Places, SessionState, is_older
 
 BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False)
+PATIENCE_S = 20
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +49,11 @@ class Ears:
 
     def await_(self, is_so) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: is_so(self.heard), 5), self.heard
+            assert self.changed.wait_for(lambda: is_so(self.heard), PATIENCE_S), self.heard
 
 
 def until(is_so) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline, "it never became so"
         time.sleep(0.002)
@@ -83,9 +84,9 @@ def test_answers_and_refusals_come_back(link_room):
         session, _ = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
 
-        assert session.ask(Ping()).result(5) == {"verb": "Ping"}
+        assert session.ask(Ping()).result(PATIENCE_S) == {"verb": "Ping"}
         with pytest.raises(KnownError, match="no scan now"):
-            session.ask(Rescan()).result(5)
+            session.ask(Rescan()).result(PATIENCE_S)
         session.close()
 
 
@@ -97,7 +98,7 @@ def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
     until(lambda: session.state is SessionState.REATTACHING)
 
     with pytest.raises(HostError, match="no engine to ping"):
-        session.ask(Ping()).result(5)
+        session.ask(Ping()).result(PATIENCE_S)
     session.close()
     assert session.connections == ()
 
@@ -135,7 +136,7 @@ def test_a_read_only_session_starts_nothing_and_asks_nothing():
     until(lambda: session.state is SessionState.DETACHED)
 
     with pytest.raises(KnownError, match="read-only"):
-        session.ask(Shutdown()).result(5)
+        session.ask(Shutdown()).result(PATIENCE_S)
     session.close()
     assert started == []
 
@@ -147,7 +148,7 @@ def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
 
     assert ears.heard == [("subscribed", 0, 0, ())]
     with pytest.raises(KnownError, match="without an engine"):
-        session.ask(Ping()).result(5)
+        session.ask(Ping()).result(PATIENCE_S)
     session.close()
 
 

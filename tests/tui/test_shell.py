@@ -7,7 +7,7 @@ from aptui import __version__
 from aptui.core.health import Health, WatchedRoot, WatchMode
 from aptui.core.messages import JobChanged, Progress
 from aptui.link.port import Pause, Resume, RunNext, Shutdown
-from aptui.tui.frame.commandline import completions
+from aptui.tui.frame.commandline import Question, completions
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import PANES, Command, existing
 from aptui.tui.plain import Stream, line_of
@@ -42,13 +42,12 @@ def test_every_number_goes_to_its_pane_and_the_focus_comes_back_where_it_was(tmp
         there = app.focused
         for spec in PROBES[1:7]:
             await pilot.press(str(spec.number))
-            assert app.pane.name_of_pane == spec.id
-            assert app.pane.display
+            await until(pilot, lambda spec=spec: app.pane.name_of_pane == spec.id and app.pane.display)
         await pilot.press("1")
 
-        assert app.focused is there
-        assert app.focused.id == "pane-jobs-two"
-        assert app.pane.noted == ["activate", "deactivate", "activate"]
+        await until(pilot, lambda: app.focused is there)
+        await until(pilot, lambda: app.focused.id == "pane-jobs-two")
+        await until(pilot, lambda: app.pane.noted == ["activate", "deactivate", "activate"])
 
     in_shell(tmp_path, walk, size=size)
 
@@ -58,7 +57,7 @@ def test_a_pane_that_does_not_exist_is_not_drawn(tmp_path):
         await pilot.press("8")
 
         assert "Absent" not in text(app)
-        assert app.pane.name_of_pane == "jobs"
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs")
 
     in_shell(tmp_path, look, size=LARGE)
     assert [spec.number for spec in PANES] == [1, 2, 3, 4, 5, 6, 7]
@@ -69,7 +68,7 @@ def test_without_any_pane_the_frame_stands(tmp_path):
     async def look(app, pilot, _session):
         await pilot.press("1", "question_mark")
 
-        assert "AutomatedTesting" in lines(app)[0]
+        await until(pilot, lambda: "AutomatedTesting" in lines(app)[0])
 
     in_shell(tmp_path, look, panes=[])
 
@@ -99,7 +98,7 @@ def test_every_size_shows_something_and_keys_work(tmp_path, size):
     async def press(app, pilot, _session):
         await pilot.press("question_mark", "escape", "colon", "escape", "Q", "escape", "i", "escape", "2")
 
-        assert app.pane.name_of_pane == "assets"
+        await until(pilot, lambda: app.pane.name_of_pane == "assets")
 
     in_shell(tmp_path, press, size=size, session=busy(tmp_path))
 
@@ -125,10 +124,21 @@ def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
         await until(pilot, lambda: all(any(batch.progress == IDLE for batch in pane.heard) for pane in (jobs, assets)))
 
         assert assets.frames == drawn
-        assert jobs.frames
+        await until(pilot, lambda: jobs.frames)
         await until(pilot, lambda: "✓ idle" in lines(app)[0])
 
     in_shell(tmp_path, tell)
+
+
+def test_a_frame_that_was_asked_for_before_there_was_a_feed_comes_after_all(tmp_path):
+    def too_early(app):
+        open_feed = app._open_feed
+        app._open_feed = lambda: (app._frame(), open_feed())
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: app.pane.frames)
+
+    in_shell(tmp_path, look, before=too_early)
 
 
 def test_a_storm_of_news_becomes_few_frames(tmp_path):
@@ -162,16 +172,16 @@ def test_nothing_runs_and_nothing_is_drawn_while_nothing_happens(tmp_path):
 def test_help_shows_the_keys_of_the_pane_and_narrows(tmp_path, key):
     async def ask(app, pilot, _session):
         await pilot.press(key)
-        assert "probe.reprocess" in text(app)
+        await until(pilot, lambda: "probe.reprocess" in text(app))
         await pilot.press(*"filter")
-        assert "probe.reprocess" not in text(app)
-        assert "probe.filter" in text(app)
+        await until(pilot, lambda: "probe.reprocess" not in text(app))
+        await until(pilot, lambda: "probe.filter" in text(app))
         await pilot.press("escape")
-        assert "probe.reprocess" in text(app)
+        await until(pilot, lambda: "probe.reprocess" in text(app))
         await pilot.press("escape")
 
-        assert app.focused.id == "pane-jobs-one"
-        assert "jobs row 1" in text(app)
+        await until(pilot, lambda: app.focused.id == "pane-jobs-one")
+        await until(pilot, lambda: "jobs row 1" in text(app))
 
     in_shell(tmp_path, ask, size=LARGE)
 
@@ -181,9 +191,9 @@ def test_info_shows_engine_cache_and_what_the_pane_says(tmp_path):
         await pilot.press("i")
 
         for part in ("AutomatedTesting", "pid 4711", "/run/engine.sock", __version__, "50 rows", str(tmp_path / "cache")):
-            assert part in text(app)
+            await until(pilot, lambda part=part: part in text(app))
         await pilot.press("escape")
-        assert "jobs row 1" in text(app)
+        await until(pilot, lambda: "jobs row 1" in text(app))
 
     in_shell(tmp_path, ask, size=LARGE)
 
@@ -192,12 +202,12 @@ def test_a_command_is_completed_said_and_remembered(tmp_path):
     async def say(app, pilot, _session):
         await pilot.press("colon", *"pro", "tab", "space", *"b", "tab", "enter")
         await pilot.pause()
-        assert "beta" in app.pane.noted
-        assert app.focused.id == "pane-jobs-one"
+        await until(pilot, lambda: "beta" in app.pane.noted)
+        await until(pilot, lambda: app.focused.id == "pane-jobs-one")
         await pilot.press("colon", "up")
-        assert app.query_one("#command Input", Input).value == "probe beta"
+        await until(pilot, lambda: app.query_one("#command Input", Input).value == "probe beta")
         await pilot.press("down")
-        assert app.query_one("#command Input", Input).value == ""
+        await until(pilot, lambda: app.query_one("#command Input", Input).value == "")
         await pilot.press("escape")
 
     app = in_shell(tmp_path, say)
@@ -230,8 +240,8 @@ def test_p_pauses_and_then_asks_what_next(tmp_path):
         session.latest_health = Health(is_paused=True)
         await pilot.press("P", "n", "P", "r", "P", "s", "P", "z", "escape")
 
-        assert session.asked == [Pause(), RunNext(), Resume()]
-        assert app.focused.id == "pane-jobs-one"
+        await until(pilot, lambda: session.asked == [Pause(), RunNext(), Resume()])
+        await until(pilot, lambda: app.focused.id == "pane-jobs-one")
 
     in_shell(tmp_path, press)
 
@@ -252,7 +262,7 @@ def test_q_detaches_and_leaves_the_engine_alone(tmp_path):
 def test_stopping_the_engine_asks_first(tmp_path):
     async def press(app, pilot, session):
         await pilot.press("Q")
-        assert "stop the engine? 12 jobs are running" in lines(app)[-1]
+        await until(pilot, lambda: "stop the engine? 12 jobs are running" in lines(app)[-1])
         await pilot.press("n")
         assert session.asked == []
         await pilot.press("Q", "w", "Q", "y")
@@ -269,7 +279,7 @@ def test_a_refusal_is_told(tmp_path):
         await pilot.press("P")
         await until(pilot, lambda: "✗ the engine is [bold]busy" in text(app))
         await pilot.press("colon", *"messages", "enter")
-        assert "the engine is [bold]busy" in text(app)
+        await until(pilot, lambda: "the engine is [bold]busy" in text(app))
 
     in_shell(tmp_path, press, session=session)
 
@@ -280,7 +290,7 @@ def test_without_an_engine_nothing_asks_for_one(tmp_path):
 
     async def press(app, pilot, _session):
         await pilot.press("P", "Q")
-        assert "○ read only" in lines(app)[0]
+        await until(pilot, lambda: "○ read only" in lines(app)[0])
         assert "stop the engine" not in lines(app)[-1]
         assert not [each for each in app.commands() if each.needs_engine]
 
@@ -291,11 +301,11 @@ def test_an_engine_that_dies_is_said_and_its_return_too(tmp_path):
     async def die(app, pilot, session):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
         await until(pilot, lambda: "engine gone since" in lines(app)[2] + lines(app)[3])
-        assert "✗ engine gone" in lines(app)[0]
+        await until(pilot, lambda: "✗ engine gone" in lines(app)[0])
         assert "jobs row 1" in text(app)
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "attached to the engine again, pid 4711" in text(app))
-        assert "engine gone" not in text(app)
+        await until(pilot, lambda: "engine gone" not in text(app))
 
     in_shell(tmp_path, die)
 
@@ -306,9 +316,10 @@ def test_an_older_engine_is_offered_a_restart(tmp_path):
 
     async def answer(app, pilot, _session):
         await until(pilot, lambda: "the engine is older (aptui 0.0.9)" in lines(app)[-1])
+        await until(pilot, lambda: app.query_one(Question).has_focus)
         await pilot.press("w")
-        assert ("restart", True) in session.done
-        assert "older" in text(app)
+        await until(pilot, lambda: ("restart", True) in session.done)
+        await until(pilot, lambda: "older" in text(app))
 
     in_shell(tmp_path, answer, session=session)
 
@@ -316,7 +327,7 @@ def test_an_older_engine_is_offered_a_restart(tmp_path):
 def test_ctrl_c_copies_or_leaves_the_second_time(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+c")
-        assert "'q' leaves" in text(app)
+        await until(pilot, lambda: "'q' leaves" in text(app))
         assert app.is_running
         await pilot.press("ctrl+c")
 
@@ -326,8 +337,8 @@ def test_ctrl_c_copies_or_leaves_the_second_time(tmp_path):
 def test_redraw_reads_again_and_plain_says_where_it_cannot(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+l", "backslash")
-        assert "refreshed" in app.pane.noted
-        assert "no scrollback" in text(app)
+        await until(pilot, lambda: "refreshed" in app.pane.noted)
+        await until(pilot, lambda: "no scrollback" in text(app))
 
     in_shell(tmp_path, press)
 
@@ -347,12 +358,12 @@ def test_the_key_tester_names_keys_and_does_nothing(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("colon", *"keys", "enter")
         await pilot.press("r", "q", "ctrl+t")
-        assert "probe.reprocess" in text(app)
-        assert "app.detach" in text(app)
-        assert "ctrl+t" in text(app)
+        await until(pilot, lambda: "probe.reprocess" in text(app))
+        await until(pilot, lambda: "app.detach" in text(app))
+        await until(pilot, lambda: "ctrl+t" in text(app))
         assert "reprocess" not in app.pane.noted
         await pilot.press("escape", "escape")
-        assert app.focused.id == "pane-jobs-one"
+        await until(pilot, lambda: app.focused.id == "pane-jobs-one")
 
     in_shell(tmp_path, press)
 
@@ -360,7 +371,7 @@ def test_the_key_tester_names_keys_and_does_nothing(tmp_path):
 def test_the_mouse_can_be_switched_off_and_that_is_remembered(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("M")
-        assert "the mouse is off" in text(app)
+        await until(pilot, lambda: "the mouse is off" in text(app))
 
     in_shell(tmp_path, press)
     assert Memory(tmp_path / "person.json").get("mouse", True) is False
@@ -403,7 +414,20 @@ def test_lines_scroll_and_the_cursor_stays_in_sight(tmp_path):
     async def scroll(app, pilot, _session):
         rows = app.query_one("#pane-jobs-one", Lines)
         await pilot.press("G", "k", "pageup", "j", "home", "down", "end")
-        assert rows.at == 49
+        await until(pilot, lambda: rows.at == 49)
         await until(pilot, lambda: "jobs row 49" in text(app))
 
     in_shell(tmp_path, scroll)
+
+
+def test_a_palette_that_is_left_twice_takes_nothing_with_it(tmp_path):
+    async def leave(app, pilot, _session):
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: type(app.screen).__name__ == "Palette")
+        palette = app.screen
+        palette.dismiss()
+        palette.dismiss()
+        await until(pilot, lambda: app.screen is not palette)
+        await until(pilot, lambda: "jobs row 1" in text(app))
+
+    in_shell(tmp_path, leave)

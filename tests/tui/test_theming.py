@@ -4,7 +4,7 @@ import pytest
 from textual.events import AppFocus
 
 from aptui.core.errors import UserError
-from aptui.tui import theming, yaml_files
+from aptui.tui import theming, wardrobe, yaml_files
 from aptui.tui.frame.toasts import Toasts
 from tui.shell_room import in_shell, text, until
 
@@ -107,7 +107,7 @@ def test_every_theme_draws(tmp_path, name):
         assert theming.roles(app)["failed"].bold
         await pilot.press("colon", *"th")
 
-        assert "theme" in text(app)
+        await until(pilot, lambda: "theme" in text(app))
 
     in_shell(tmp_path, look, theme=name)
 
@@ -147,11 +147,24 @@ def test_the_picker_previews_and_goes_back_or_keeps(tmp_path):
 def test_one_key_goes_through_the_themes_and_an_unknown_name_is_answered(tmp_path):
     async def cycle(app, pilot, _session):
         await pilot.press("T")
-        assert app.theme == "deuteranopia"
+        await until(pilot, lambda: app.theme == "deuteranopia")
         await pilot.press("colon", *"theme nice", "enter")
         await until(pilot, lambda: "there is no theme 'nice'" in text(app))
 
     in_shell(tmp_path, cycle)
+
+
+def test_a_theme_that_is_edited_elsewhere_shows_by_itself(tmp_path, own, monkeypatch):
+    monkeypatch.setattr(wardrobe, "LOOK_S", 0.05)
+    (own / "mine.yaml").write_text("extends: dark\n")
+
+    async def edit(app, pilot, _session):
+        (own / "mine.yaml").write_text("extends: dark\nroles: {failed: 'underline #00ff00'}\n")
+        await until(pilot, lambda: theming.roles(app)["failed"].underline)
+        (own / "mine.yaml").write_text("rules: {}\n")
+        await until(pilot, lambda: any("mine.yaml:1:1" in each[1] for each in app.query_one(Toasts).kept))
+
+    in_shell(tmp_path, edit, theme="mine")
 
 
 def test_a_changed_theme_file_shows_as_soon_as_people_come_back(tmp_path, own):

@@ -140,17 +140,17 @@ def test_switches_ask_the_engine(tmp_path):
         await use(app, pilot, "reload")
         await use(app, pilot, "debug", "n")
         await use(app, pilot, "debug", "y")
-        assert session.said() == [
+        await until(pilot, lambda: session.said() == [
             Pause(), Drain(), Rescan(), Rescan(is_full=True), ReloadConfig(), SetOption("debug_output", value=True),
-        ]  # fmt: skip
-        assert next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on"
+        ])  # fmt: skip
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
         await use(app, pilot, "debug")
-        assert "turn debug output off?" in text(app)
+        await until(pilot, lambda: "turn debug output off?" in text(app))
         await pilot.press("escape")
         await use(app, pilot, "restart", "w")
         await use(app, pilot, "restart", "n")
 
-        assert session.done == ["open", ("restart", True)]
+        await until(pilot, lambda: session.done == ["open", ("restart", True)])
 
     in_tools(tmp_path, turn)
 
@@ -162,12 +162,12 @@ def test_while_paused_the_next_job_can_be_run_and_all_can_go_on(tmp_path):
         session.say(HealthChanged(0, session.latest_health))
         await until(pilot, lambda: "next" in ids(app))
         assert "pause" not in ids(app)
-        assert "paused: no job starts" in text(app)
+        await until(pilot, lambda: "paused: no job starts" in text(app))
         await use(app, pilot, "next")
-        assert "running a" in text(app)
+        await until(pilot, lambda: "running a" in text(app))
         await use(app, pilot, "resume")
 
-        assert session.said() == [RunNext(), Resume()]
+        await until(pilot, lambda: session.said() == [RunNext(), Resume()])
 
     in_tools(tmp_path, walk)
 
@@ -180,7 +180,7 @@ def test_a_drain_can_be_ended(tmp_path):
         assert "drain" not in ids(app)
         await use(app, pilot, "resume")
 
-        assert session.said() == [Resume()]
+        await until(pilot, lambda: session.said() == [Resume()])
 
     in_tools(tmp_path, end, session=session)
 
@@ -196,11 +196,11 @@ def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_pat
 
         async def retry(app, pilot, session):
             await until(pilot, lambda: app.pane._failed == 2)
-            assert "2 jobs" in text(app)
+            await until(pilot, lambda: "2 jobs" in text(app))
             await use(app, pilot, "retry")
             await until(pilot, lambda: "run 2 failed jobs again?" in text(app))
             await pilot.press("y")
-            assert session.said() == [Reprocess(("b.png",), (7,))]
+            await until(pilot, lambda: session.said() == [Reprocess(("b.png",), (7,))])
             store.put(put_job=[job_row(7, 1, job_key="x")], put_analysis=[analysis_row(2)])
             session.say(JobChanged(0, 7, "a.png", 1, "linux", "x", "", "completed", "", "", 0, 0, 5, "", 6))
             await until(pilot, lambda: app.pane._failed == 0)
@@ -213,22 +213,22 @@ def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_pat
 def test_a_setting_is_written_where_people_choose_and_nothing_else_changes(tmp_path, project):
     async def write(app, pilot, _session):
         await use(app, pilot, "set:workers")
-        assert "This project" in text(app)
-        assert str(project / "aptui.yaml") in text(app)
+        await until(pilot, lambda: "This project" in text(app))
+        await until(pilot, lambda: str(project / "aptui.yaml") in text(app))
         await pilot.press("p")
         box = app.screen.query_one(Prompt)
-        assert box.query_one(Input).value == "2"
+        await until(pilot, lambda: box.query_one(Input).value == "2")
         box.query_one(Input).value = "many"
         await pilot.press("enter")
         await pilot.pause()
-        assert "must be a whole number" in text(app)
+        await until(pilot, lambda: "must be a whole number" in text(app))
         box.query_one(Input).value = "3"
         await pilot.press("enter")
         await until(pilot, lambda: app.pane._editor.known["workers"].value == 3)
 
         assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT.replace("workers: 2 ", "workers: 3 ")
-        assert "written to" in text(app)
-        assert app.focused is app.pane._tools_table
+        await until(pilot, lambda: "written to" in text(app))
+        await until(pilot, lambda: app.focused is app.pane._tools_table)
 
     in_tools(tmp_path, write, project=project)
 
@@ -248,8 +248,8 @@ def test_an_ignore_rule_is_added_to_a_persons_own_file_by_command(tmp_path, proj
         await say(app, pilot, "set nothing")
         await pilot.pause()
 
-        assert "'nothing' is not set from here" in text(app)
-        assert app.focused is app.pane._tools_table
+        await until(pilot, lambda: "'nothing' is not set from here" in text(app))
+        await until(pilot, lambda: app.focused is app.pane._tools_table)
 
     in_tools(tmp_path, add, project=project)
 
@@ -261,12 +261,12 @@ def test_a_setting_that_a_person_gave_is_written_to_that_file_without_asking_whe
 
     async def write(app, pilot, _session):
         await use(app, pilot, "set:workers")
-        assert not app.screen.query(Menu)
+        await until(pilot, lambda: not app.screen.query(Menu))
         app.screen.query_one(Prompt).query_one(Input).value = "6"
         await pilot.press("enter")
         await until(pilot, lambda: own.read_text(encoding="utf-8") == "workers: 6\n")
 
-        assert next(tool.origin for tool in app.pane._rows if tool.id == "set:workers") == "you"
+        await until(pilot, lambda: next(tool.origin for tool in app.pane._rows if tool.id == "set:workers") == "you")
 
     in_tools(tmp_path, write, project=project)
 
@@ -292,15 +292,15 @@ def test_screen_tools_need_no_engine_and_no_project(tmp_path):
     async def use_them(app, pilot, _session):
         assert ids(app) == ["theme", "mouse", "keymap", "keys"]
         await use(app, pilot, "theme")
-        assert app.query_one(ThemePicker).display
+        await until(pilot, lambda: app.query_one(ThemePicker).display)
         await pilot.press("escape")
         await use(app, pilot, "mouse")
-        assert not app.has_mouse
-        assert next(tool.now for tool in app.pane._rows if tool.id == "mouse") == "off"
+        await until(pilot, lambda: not app.has_mouse)
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "mouse") == "off")
         await use(app, pilot, "keymap")
-        assert "keys read" in text(app)
+        await until(pilot, lambda: "keys read" in text(app))
         await use(app, pilot, "keys")
-        assert app._sheet == "sheet-keys"
+        await until(pilot, lambda: app._sheet == "sheet-keys")
         await pilot.press("escape", "escape", "D")
 
         assert "doctor" not in {each.name for each in app.commands()}
@@ -327,13 +327,13 @@ def test_when_the_engine_goes_one_can_be_started_and_when_it_comes_it_is_asked_a
         await until(pilot, lambda: "pause" not in ids(app))
         assert "native" not in text(app)
         await use(app, pilot, "start")
-        assert session.done[-1] == "start"
+        await until(pilot, lambda: session.done[-1] == "start")
         session.answers[Status] = {"options": {"debug_output": True}}
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "debug" in ids(app))
 
-        assert next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on"
-        assert session.asked.count(Status()) == 2
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
+        await until(pilot, lambda: session.asked.count(Status()) == 2)
 
     in_tools(tmp_path, turn)
 
@@ -352,22 +352,22 @@ def test_the_doctors_checks_stand_below_the_engines_own(tmp_path, project, monke
     async def ask(app, pilot, _session):
         await pilot.press("D")
         await until(pilot, lambda: "3.40.1" in text(app))
-        assert "! warn" in text(app)
-        assert "! 1 to see" in text(app)
+        await until(pilot, lambda: "! warn" in text(app))
+        await until(pilot, lambda: "! 1 to see" in text(app))
         assert "\x1b" not in text(app)
-        assert app.pane.status() == "! 1 to see"
+        await until(pilot, lambda: app.pane.status() == "! 1 to see")
         app.pane._checks_table.focus()
         await pilot.press("j")
-        assert "→ free some" in text(app)
+        await until(pilot, lambda: "→ free some" in text(app))
         copied = []
         app.copy_text = copied.append
         await pilot.press("y")
         assert copied[0].startswith("! warn\tdisk\tlittle left")
         await pilot.press("z")
-        assert not app.pane._tools_table.display
+        await until(pilot, lambda: not app.pane._tools_table.display)
         await pilot.press("z", "shift+tab", "z")
 
-        assert not app.pane._checks_table.display
+        await until(pilot, lambda: not app.pane._checks_table.display)
 
     in_tools(tmp_path, ask, project=project)
 
@@ -379,7 +379,7 @@ def test_a_doctor_that_fails_is_said_to(tmp_path, project, monkeypatch):
         await use(app, pilot, "doctor")
         await until(pilot, lambda: "the doctor failed: no such verb" in text(app))
 
-        assert next(tool.now for tool in app.pane._rows if tool.id == "doctor") == "not run"
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "doctor") == "not run")
 
     in_tools(tmp_path, ask, project=project)
 
@@ -402,7 +402,7 @@ def test_a_refusal_is_told(tmp_path):
         session.refusal = "the queue is paused: nothing would end"
         await use(app, pilot, "drain", "y")
 
-        assert "nothing would end" in text(app)
+        await until(pilot, lambda: "nothing would end" in text(app))
 
     in_tools(tmp_path, ask, session=session)
 
@@ -411,10 +411,10 @@ def test_commands_do_what_rows_do(tmp_path):
     async def command(app, pilot, session):
         await until(pilot, lambda: "debug" in ids(app))
         await say(app, pilot, "debug off")
-        assert "debug output is off already" in text(app)
+        await until(pilot, lambda: "debug output is off already" in text(app))
         await say(app, pilot, "debug on", "y")
 
-        assert session.said() == [SetOption("debug_output", value=True)]
+        await until(pilot, lambda: session.said() == [SetOption("debug_output", value=True)])
 
     in_tools(tmp_path, command)
 
@@ -460,7 +460,7 @@ def test_the_cursor_stays_on_top_until_it_is_moved_and_then_on_its_row(tmp_path)
     async def come(app, pilot, session):
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "debug" in ids(app))
-        assert app.pane._tools_table.cursor == 0
+        await until(pilot, lambda: app.pane._tools_table.cursor == 0)
         await pilot.press("j")
         row = ids(app)[1]
         session.turn(SessionState.REATTACHING)
@@ -469,6 +469,6 @@ def test_the_cursor_stays_on_top_until_it_is_moved_and_then_on_its_row(tmp_path)
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: row in ids(app))
 
-        assert ids(app)[app.pane._tools_table.cursor] == "keymap"
+        await until(pilot, lambda: ids(app)[app.pane._tools_table.cursor] == "keymap")
 
     in_tools(tmp_path, come, session=session)

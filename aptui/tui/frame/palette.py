@@ -6,10 +6,24 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 if TYPE_CHECKING:
     from aptui.tui.app import AptuiApp
+
+
+class Palette(CommandPalette):
+    """The palette, which goes away once: keys that come in a burst may choose twice, and there is only one screen below."""
+
+    is_leaving = False
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """Go away, unless it is about to."""
+        if self.is_leaving or not self.is_current:
+            return AwaitComplete()
+        self.is_leaving = True
+        return super().dismiss(result)
 
 
 class ShellProvider(Provider):

@@ -77,9 +77,12 @@ class _PopUp(Widget):
         self.call_after_refresh(self._settle)
         self.take_focus()
 
-    def _settle(self) -> None:
+    def _settle(self, tries: int = 5) -> None:
         """Go to where it was asked for, or to the middle, a little above."""
         if not self.is_attached:  # its key came with the one that opened it
+            return
+        if self._place is None and not self.outer_size.area and tries:  # it is not laid out yet
+            self.call_after_refresh(self._settle, tries - 1)
             return
         width, height = self.screen.size
         place = self._place

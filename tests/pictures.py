@@ -1,0 +1,92 @@
+"""`python -m tests.pictures`: makes the README's pictures, SVGs in `pictures/`, from the scene of the snapshots and the real screens.
+
+They name no font to be fetched and nothing of this machine, and are the same bytes whenever the screens look the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import JobChanged, Progress
+
+if TYPE_CHECKING:
+    from tests.tui.scene import Engine, Scene
+
+FOLDER = Path(__file__).parent / "pictures"
+LARGE, SMALL = (140, 40), (80, 24)
+_FONTS = "ui-monospace, 'Cascadia Mono', 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+_NAME = re.compile(r"terminal-\d+")
+PICTURES = {
+    "jobs": (
+        LARGE,
+        (
+            ("1", "2 lines"),
+            ("working", "ETA"),
+            ("/ d a t a | m o d e l s | t e x t u r e s space p l a t f o r m : l i n u x enter", "of 74"),
+            ("e", "Expecting"),
+        ),
+        "Expecting",
+    ),
+    "assets": (LARGE, (("2", "▸ words"), ("right", "palette"), ("down down down down", "│ data/palette.json")), "palette.json"),
+    "builders": (LARGE, (("5", "shaders"), ("m", "Analysis")), "Metrics"),
+    "small": (SMALL, (("1", "2 lines"),), "words/poem.words"),
+}
+"""{name: (size, ((what is pressed, words it brings), …), words that stand in the picture)}."""
+
+
+def make() -> Iterator[tuple[str, str]]:
+    """Yield (name, SVG) of each picture."""
+    from tests.tui.scene import scene  # the rooms of tests are found below this folder, which is not yet said when this is imported
+
+    with scene() as here:
+        for name, (size, steps, _words) in PICTURES.items():
+            yield name, asyncio.run(_drawn(here, size, steps))
+
+
+async def _drawn(here: Scene, size: tuple[int, int], steps: tuple[tuple[str, str], ...]) -> str:
+    async with here.opened(size) as (app, hands):
+        for pressed, words in steps:
+            if pressed == "working":
+                _set_to_work(here, app.session)
+            else:
+                await hands.press(*pressed.split())
+            await here.until(app, lambda words=words: words in "\n".join(here.lines(app)))
+        await here.settled(app)
+        return _plain(here.masked(app.export_screenshot(title="aptui")))
+
+
+def _set_to_work(here: Scene, engine: Engine) -> None:
+    """Have a failed job fail again, and jobs run."""
+    from tests.tui.scene import NOW_MS
+
+    said = here.notices()
+    jobs = [each for each in said if isinstance(each, JobChanged)]
+    engine.tell(next(replace(each, completed_ms=NOW_MS - 2_000) for each in reversed(jobs) if each.status == "failed"))
+    running = [
+        each
+        for each in jobs
+        if each.status == "processing" and each.source.startswith(("textures/", "models/")) and each.platform == "linux"
+    ]
+    for notice in running[-4:]:
+        engine.tell(notice)
+    engine.tell(next(each for each in reversed(said) if isinstance(each, Progress) and each.jobs_running == 4))
+
+
+def _plain(svg: str) -> str:
+    """Return a picture without fonts of the network, and with names that do not change with every cell."""
+    return _NAME.sub("aptui", _FACE.sub("", svg).replace("Fira Code, monospace", _FONTS).replace("Fira Code", _FONTS))
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent)]
+    FOLDER.mkdir(exist_ok=True)
+    for name, svg in make():
+        (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
+    sys.exit(0)

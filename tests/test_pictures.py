@@ -1,0 +1,35 @@
+"""The README's pictures exist, say what they should, and fetch nothing."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.pictures import FOLDER, PICTURES, _plain
+
+
+def words_in(svg: str) -> str:
+    return "".join(ET.fromstring(svg).itertext()).replace("\xa0", " ")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_says_what_it_should_and_fetches_nothing(name):
+    svg = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+
+    assert PICTURES[name][2] in words_in(svg)
+    assert "✓" in words_in(svg)
+    assert not {word for word in ("url(http", "@font-face", "@import", "<image", "<script", "/tmp/") if word in svg}
+
+
+def test_a_font_of_the_network_is_taken_out():
+    drawn = '@font-face { font-family: "Fira Code"; src: url("https://x/y.woff2"); }\n.terminal-42-matrix { font-family: Fira Code, monospace; }'
+
+    assert _plain(drawn).startswith(".aptui-matrix { font-family: ui-monospace, ")
+
+
+def test_no_picture_is_left_over_and_the_readme_shows_those_there_are():
+    readme = (FOLDER.parent.parent / "README.md").read_text(encoding="utf-8")
+
+    assert {path.stem for path in FOLDER.iterdir()} == set(PICTURES)
+    assert all(f"tests/pictures/{name}.svg" in readme for name in PICTURES)

@@ -1,0 +1,243 @@
+"""The scene for snapshots and pictures: the real screens over what a real engine left (`recorded/`), with nothing of the machine in sight.
+
+Where, when and on what it runs must not show. Fixed are: the clock and the time zone, the process id, versions of aptui and Python, the free
+disk, figures of the engine, the environment, the time of every file. The folder's name is random but always of one length, so that nothing
+moves; what is drawn of it is replaced (`Scene.masked`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from aptui import config, demo
+from aptui.core.health import Connection, WorkerInfo
+from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
+from aptui.link import codec, port
+from aptui.tui.app import AptuiApp
+from aptui.tui.session import EngineFacts
+from aptui.tui.state import Memory
+from aptui.verbs.opening import all_builders
+
+from .fake_panes import FakeSession
+from .jobs_room import Hands
+from .record import PLACE, RECORDED
+
+NOW_MS = 1_795_242_120_000
+"""Half a minute after the last job that was recorded."""
+VERSION = "0.1.0"
+SHOWN_PLACE = "/home/ada/games"
+"""Drawn in the place of the folder of the scene, and as long as that."""
+_PID = 4242
+_EPOCH, _SEQ = 1, 100_000
+_ENVIRONMENT = {
+    "TERM": "xterm-256color",
+    "COLORTERM": "truecolor",
+    "LC_ALL": "C.UTF-8",
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+    "SHELL": "/bin/sh",
+}
+_ABSENT = (
+    "NO_COLOR",
+    "TMUX",
+    "STY",
+    "APTUI_GLYPHS",
+    "LC_CTYPE",
+    "PAGER",
+    "EDITOR",
+    "VISUAL",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "SSH_CONNECTION",
+)
+
+
+class Engine(FakeSession):
+    """An engine that says again what the recorded one said, and answers who is connected and how it is."""
+
+    def __init__(self, cache_dir: Path, notices: list[Notice]) -> None:
+        super().__init__(cache_dir)
+        self.project_name, self.since_ms = "lantern", NOW_MS - 3_725_000
+        self.engine = EngineFacts(4711, VERSION, _EPOCH, NOW_MS - 3_725_000, "/run/user/1000/aptui/5f1c.sock")
+        self.connections = (
+            Connection(1, "tui", "", _PID, NOW_MS - 1_260_000, True, 0),
+            Connection(2, "cli", "aptui hold -- git pull", 5120, NOW_MS - 4_000, False, 0),
+        )
+        self._notices = notices
+        self._seq = _SEQ
+
+    def open(self) -> None:
+        super().open()
+        for listener in self.listeners:
+            listener.subscribed(_EPOCH, _SEQ, ())
+        for notice in self._notices:
+            self.tell(notice)
+        self.tell(ConnectionsChanged(0, self.connections))
+
+    def tell(self, notice: Notice) -> None:
+        """Say something, and remember the newest of its kind as a session does."""
+        self._seq += 1
+        match notice:
+            case Progress():
+                self.latest_progress = notice
+            case HealthChanged():
+                self.latest_health = notice.health
+        for listener in self.listeners:
+            listener.take(_EPOCH, self._seq, notice)
+
+    def ask(self, verb: port.Verb) -> Future:
+        answer = super().ask(verb)
+        answers = {port.Connections: self._who, port.Status: self._how}
+        if type(verb) not in answers:
+            return answer
+        found: Future = Future()
+        found.set_result(answers[type(verb)]())
+        return found
+
+    def _who(self) -> dict[str, object]:
+        workers = [WorkerInfo(number, 4712 + number, "idle", "", 0, (68 + number) << 20, 30 + number) for number in (1, 2)]
+        return {"connections": [asdict(each) for each in self.connections], "workers": [asdict(each) for each in workers]}
+
+    def _how(self) -> dict[str, object]:
+        return {
+            "pid": 4711, "version": VERSION, "project": "lantern", "cache": str(self.cache_dir), "uptime_s": 3725.0,
+            "rss_bytes": 36 << 20, "state": "idle", "options": {"debug_output": False}, "epoch": _EPOCH, "seq": self._seq,
+        }  # fmt: skip
+
+
+class Scene:
+    """The demo project as the recorded engine left it, in a folder of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.project = place, place / "demo"
+        # What cannot be built on this machine was built where it was recorded.
+        with patch.object(demo, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in demo.EXTRAS)):
+            demo.write_project(self.project)
+        self.config = config.load(self.project)
+        cache = self.config.cache_dir
+        cache.mkdir()
+        shutil.copyfile(RECORDED / "assetdb.sqlite", cache / "assetdb.sqlite")
+        with closing(sqlite3.connect(cache / "assetdb.sqlite", isolation_level=None)) as database:
+            database.execute("UPDATE ScanFolders SET ScanFolder = replace(ScanFolder, ?, ?)", (PLACE, str(self.project)))
+            database.execute("UPDATE aptui_state SET value = replace(value, ?, ?)", (PLACE, str(self.project)))
+        shutil.copytree(RECORDED / "logs", self.config.log_dir, dirs_exist_ok=True)
+        self.builders = all_builders(self.config)
+        for folder, _, names in os.walk(self.project):
+            for name in names:
+                os.utime(os.path.join(folder, name), (NOW_MS / 1000 - 90, NOW_MS / 1000 - 90))
+
+    def notices(self) -> list[Notice]:
+        """Return what the recorded engine said."""
+        data = (RECORDED / "notices.jsonl").read_bytes().replace(PLACE.encode(), os.fsencode(self.project))
+        return [codec.decode_message(line).notice for line in data.splitlines()]
+
+    @asynccontextmanager
+    async def opened(self, size: tuple[int, int], theme: str = "dark") -> AsyncIterator[tuple[AptuiApp, Hands]]:
+        """Open the real screens in a terminal of `size`, as somebody sees them who was never here."""
+        # Products and sources are what the database says; jobs that rest are not told again.
+        engine = Engine(self.config.cache_dir, [each for each in self.notices() if not isinstance(each, JobChanged)])
+        memory, person = (Memory(self.place / f"{name}-{size}-{theme}.json") for name in ("project", "person"))
+        app = AptuiApp(engine, self.config, memory=memory, person=person, theme=theme)
+        app.all_builders = lambda: self.builders
+        async with app.run_test(size=size) as pilot:
+            await self.until(app, lambda: "open" in engine.done and app.pane is not None)
+            yield app, Hands(pilot)
+
+    async def until(self, app: AptuiApp, is_so: Callable[[], object], timeout_s: float = 10) -> None:
+        """Wait until something is so; fail with the screen."""
+        deadline = time.monotonic() + timeout_s
+        while not is_so():
+            assert time.monotonic() < deadline, "\n".join(self.lines(app))
+            await asyncio.sleep(0.01)
+
+    async def settled(self, app: AptuiApp, quiet_s: float = 0.6) -> None:
+        """Wait until nothing more is drawn."""
+        seen, since = None, time.monotonic()
+        while time.monotonic() - since < quiet_s:
+            now = self.drawn(app)
+            if now != seen:
+                seen, since = now, time.monotonic()
+            await asyncio.sleep(0.02)
+
+    def lines(self, app: AptuiApp) -> list[str]:
+        """Return the characters on the screen."""
+        return [self.masked("".join(segment.text for segment in strip)) for strip in app.screen._compositor.render_strips()]
+
+    def drawn(self, app: AptuiApp) -> str:
+        """Return the screen as text: its characters; then, for each line, how many cells wear which style; then the styles."""
+        letters: dict[str, str] = {}
+        runs = []
+        for strip in app.screen._compositor.render_strips():
+            worn: list[list] = []
+            for segment in strip:
+                style = str(segment.style) if segment.style else "none"
+                letter = letters.setdefault(style, f"{chr(97 + len(letters) % 26)}{len(letters) // 26 or ''}")
+                if worn and worn[-1][0] == letter:
+                    worn[-1][1] += segment.cell_length
+                else:
+                    worn.append([letter, segment.cell_length])
+            runs.append(" ".join(f"{letter}:{count}" for letter, count in worn))
+        characters = [f"|{line}|" for line in self.lines(app)]
+        return "\n".join([*characters, "", *_numbered(runs), "", *(f"{letter} = {style}" for style, letter in letters.items()), ""])
+
+    def masked(self, text: str) -> str:
+        """Return `text` with the folder's name, or the part of it that was not cut, replaced by one that means nothing."""
+        ours, theirs = str(self.place), SHOWN_PLACE
+        text = text.replace(ours, theirs)
+        for cut in range(len(ours) - 1, 1, -1):
+            text = text.replace(f"{ours[:cut]}…", f"{theirs[:cut]}…").replace(f"…{ours[-cut:]}", f"…{theirs[-cut:]}")
+        return text
+
+
+def _numbered(runs: list[str]) -> Iterator[str]:
+    """Yield `first-last runs`, once for lines that look the same."""
+    first = 0
+    for at in range(1, len(runs) + 1):
+        if at == len(runs) or runs[at] != runs[first]:
+            yield f"{first + 1}{f'-{at}' if at - first > 1 else ''}  {runs[first]}"
+            first = at
+
+
+@contextmanager
+def scene() -> Iterator[Scene]:
+    """Set the scene; while it stands, time stands still."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls.fromtimestamp(NOW_MS / 1000, tz)
+
+    # "ap" and eight letters: as long as SHOWN_PLACE, wherever tests keep their files.
+    place = Path(tempfile.mkdtemp(prefix="ap", dir="/tmp"))
+    assert len(str(place)) == len(SHOWN_PLACE)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        homes = {f"XDG_{name}_HOME": str(place / name.lower()) for name in ("CACHE", "CONFIG", "STATE")}
+        environment = {name: value for name, value in os.environ.items() if name not in _ABSENT}
+        stack.callback(time.tzset)
+        stack.enter_context(patch.dict(os.environ, environment | _ENVIRONMENT | homes | {"HOME": str(place / "home")}, clear=True))
+        time.tzset()
+        for what, fixed in (
+            ("time.time", lambda: NOW_MS / 1000),
+            ("os.getpid", lambda: _PID),
+            ("platform.python_version", lambda: "3.12.0"),
+            ("shutil.disk_usage", lambda _path: SimpleNamespace(total=512 << 30, used=400 << 30, free=112 << 30)),
+            ("aptui.tui.screens.logs_lines.datetime", Clock),
+            ("aptui.tui.frame.info.__version__", VERSION),
+            ("aptui.tui.session.__version__", VERSION),
+        ):
+            stack.enter_context(patch(what, fixed))
+        yield Scene(place)

@@ -1,0 +1,118 @@
+"""Every screen as it looked when people last looked at it: a scene is played (`scene.py`), and what is drawn is compared with `snapshots/`.
+
+After a change that is meant: `SNAPSHOTS=update pytest tests/tui/test_snapshots.py`, then read the difference in git. A snapshot is text: the
+screen, how many cells of each line wear which style, and the styles. (pytest-textual-snapshot would need an older pytest, and keeps SVGs, in
+which everything differs when one cell does.)
+
+A screen is complete when it looks as it shall: the tour waits for that, and goes on after a while where it never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from .scene import Scene, scene
+from .shell_room import LARGE, SMALL
+
+FOLDER = Path(__file__).parent / "snapshots"
+UPDATES = os.environ.get("SNAPSHOTS") == "update"
+THEMES = ("dark", "monochrome")
+TOUR = {
+    "jobs": [("1", "2 lines")],
+    "jobs-filter": [("/ s t a t u s : f a i l e d", "2 of 74"), ("enter", "Expecting")],
+    "jobs-menu": [("right-click", "Reprocess")],
+    "assets": [("escape escape 2", "▸ words")],
+    "assets-source": [("right", "palette"), ("down down down down", "▌    palette.json")],
+    "logs": [("3", "failed data/broken.json")],
+    "connections": [("4", "pid 4711")],
+    "builders": [("5", "shaders")],
+    "cache": [("6", "96 products")],
+    "tools": [("7", "Drain")],
+    "help": [("question_mark", "type to narrow")],
+}
+"""{name of a snapshot: what is pressed to come there from the one before, and which words show that it was understood}."""
+_PATIENCE_S, _LITTLE_S = 6.0, 0.3
+"""So long is waited for what shall be; once something was not, the rest shall not take minutes."""
+
+
+@cache
+def toured(size: tuple[int, int]) -> dict[str, str]:
+    """Return {name of a snapshot: what was drawn}, of all in one size; made once for all tests."""
+    drawn: dict[str, str] = {}
+
+    async def tour(here: Scene) -> None:
+        patience_s = _PATIENCE_S
+        async with here.opened(size) as (app, hands):
+            for name, keys in TOUR.items():
+                app.theme = THEMES[0]
+                for pressed, words in keys:
+                    if pressed == "right-click":
+                        await hands.click(offset=(20, 6), button=3)
+                    else:
+                        await hands.press(*pressed.split())
+                    if not await _becomes(lambda words=words: words in "\n".join(here.lines(app)), patience_s):
+                        patience_s = _LITTLE_S
+                for theme in THEMES:
+                    app.theme = theme
+                    expected = text_of(file_of(name, size, theme))
+                    if UPDATES:
+                        await here.settled(app)
+                    elif not await _becomes(lambda expected=expected: here.drawn(app) == expected, patience_s):
+                        patience_s = _LITTLE_S
+                    drawn[file_of(name, size, theme).name] = here.drawn(app)
+
+    with scene() as here:
+        asyncio.run(tour(here))
+    return drawn
+
+
+async def _becomes(is_so: Callable[[], bool], patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.02)
+    return True
+
+
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def file_of(name: str, size: tuple[int, int], theme: str) -> Path:
+    return FOLDER / f"{name}-{size[0]}x{size[1]}-{theme}.txt"
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+@pytest.mark.parametrize("name", TOUR)
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_screen_looks_as_it_did(name, size, theme):
+    file = file_of(name, size, theme)
+    drawn = toured(size)[file.name]
+    if UPDATES:
+        file.write_text(drawn, encoding="utf-8")
+
+    assert drawn.splitlines() == text_of(file).splitlines()
+
+
+def test_no_snapshot_is_left_over():
+    names = {file_of(name, size, theme).name for name in TOUR for size in (SMALL, LARGE) for theme in THEMES}
+
+    assert {path.name for path in FOLDER.iterdir()} == names
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+def test_every_line_is_as_wide_as_the_terminal_and_names_no_folder_of_this_machine(size):
+    for drawn in toured(size).values():
+        lines = [line for line in drawn.splitlines() if line.startswith("|")]
+
+        assert len(lines) == size[1]
+        assert "/tmp" not in drawn
+        assert os.path.expanduser("~/") not in drawn
