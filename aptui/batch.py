@@ -12,7 +12,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,21 @@ def engine_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on", choices=("warning", "error"), help="exit 1 also if jobs completed with errors, or with warnings, in their logs"
     )
+    adopt_argument(parser)
+
+
+def adopt_argument(parser: ArgumentParser) -> None:
+    """Declare the option that lets a verb take over a cache of O3DE's."""
+    parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
+
+
+def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
+    """Take over the cache of O3DE's Asset Processor, where the command line wants that and there is one."""
+    if arguments.adopt_cache:
+        from aptui.engine.adoption import adopt
+
+        if told := adopt(config):
+            printing.complain(f"aptui: {printing.line(told)}")
 
 
 def project_dir(arguments: Namespace) -> Path:
@@ -115,6 +130,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wis
     """Run the engine as the options of `engine_arguments` say, tell what came of it, return that and the exit code."""
     if arguments.junit:
         _refuse_unwritable(arguments.junit)
+    adopt_cache(arguments, config)
     summary = run(config, wish)
     code = exit_code(summary, arguments.fail_on)
     try:
@@ -178,6 +194,10 @@ def _run_engine(
     summary = collect(config, reporter, engine.pipeline.counts["run"], builders)
     summary.seconds = time.monotonic() - began_s
     summary.is_interrupted = engine.is_stopping
+    if engine.account is not None:
+        total = engine.account.total()
+        summary.account = engine.account.line() if total.hits or config.sharing.is_remote else ""
+        summary.shared = asdict(total)
     return summary
 
 

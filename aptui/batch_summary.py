@@ -38,7 +38,10 @@ class Failure:
 
 @dataclass(slots=True)
 class Summary:
-    """See the module; `jobs_pending` is not 0 only where a run was interrupted."""
+    """See the module; `jobs_pending` is not 0 only where a run was interrupted.
+
+    `account` says what results saved that were there already, "" where none were looked up, and `shared` holds its counts.
+    """
 
     sources: int = 0
     products: int = 0
@@ -53,6 +56,8 @@ class Summary:
     slowest: list[tuple[int, str]] = field(default_factory=list)
     builders: dict[str, tuple[int, int]] = field(default_factory=dict)
     is_interrupted: bool = False
+    account: str = ""
+    shared: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `aptui batch --json`."""
@@ -67,6 +72,7 @@ class Summary:
             "products": self.products,
             "seconds": round(self.seconds, 3),
             "interrupted": self.is_interrupted,
+            "shared": self.shared,
             "failures": [
                 {
                     "source": failure.source,
@@ -92,6 +98,8 @@ class Summary:
         colour = "red" if self.jobs_failed else "yellow" if self.warnings or self.errors or self.is_interrupted else "green"
         lead = "interrupted: " if self.is_interrupted else ""
         printing.say(f"{lead}{', '.join(parts)}; {whole}; {printing.duration(self.seconds)}", colour)
+        if self.account:
+            printing.say(self.account)
 
     def _tell_slow(self) -> None:
         if self.seconds < 1 or not self.jobs_run:

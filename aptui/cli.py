@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from aptui import __version__, printing
+from aptui import config as configuration
 from aptui.core.errors import InternalError, KnownError, UserError
 
 INTERRUPTED = 130
@@ -39,17 +40,38 @@ VERBS = {
     "why": ("aptui.verbs.why", "why a job ran, waits or failed; what a file is to aptui"),
     "explain": ("aptui.verbs.explain", "which builders, rules and settings apply to a path, and which line says so"),
     "log": ("aptui.verbs.read", "show the log of a job"),
+    "changes": ("aptui.verbs.changes", "what changed since a number, in order, for asset browsers and search indexes"),
+    "deps": ("aptui.verbs.graph", "what an asset needs, and who needs it"),
+    "query": ("aptui.verbs.graph", "ask the graph: deps, rdeps, somepath, allpaths"),
+    "affected": ("aptui.verbs.affected", "what the changes since a commit would make run again; builds nothing"),
+    "assetlist": ("aptui.verbs.shipping", "list which products ship with some assets"),
+    "bundle": ("aptui.verbs.shipping", "pack the products that ship with some assets"),
+    "compare": ("aptui.verbs.shipping", "compare two asset lists"),
     "builders": ("aptui.verbs.read", "list builders with what they did and how long it took"),
     "reprocess": ("aptui.verbs.run", "run the jobs of some sources again"),
     "rerun": ("aptui.verbs.run", "run one job alone, in the foreground, and keep what it left"),
+    "move": ("aptui.verbs.move", "move sources, with their metadata and what names them"),
+    "delete": ("aptui.verbs.move", "delete sources, with their metadata"),
+    "identities": ("aptui.verbs.identities", "which sources have '.meta' files, and which look moved without theirs"),
     "verify": ("aptui.verbs.check", "compare every product with its recorded digest"),
+    "cache": ("aptui.verbs.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),
+    "gc": ("aptui.verbs.cache", "short for 'cache gc': remove kept results that nobody used for long"),
+    "scan-missing": ("aptui.verbs.missing", "look for assets that products name and do not declare"),
+    "gateway": ("aptui.verbs.gateway", "listen for editors, running games and devices"),
+    "token": ("aptui.verbs.gateway", "who may use the gateway: add, list, revoke"),
+    "client": ("aptui.verbs.gateway", "ask a gateway, watch what happens, get products"),
     "doctor": ("aptui.verbs.doctor", "look for trouble: versions, limits, disk, cache, database"),
     "init": ("aptui.verbs.project", "write an aptui.yaml for a folder"),
     "demo": ("aptui.verbs.project", "write a small project, process it, and explain"),
+    "web": ("aptui.verbs.web", "show the screen in a browser, on this machine, behind a token"),
     "config": ("aptui.verbs.project", "show what the configuration comes to"),
+    "worker": ("aptui.verbs.worker", "work for a Dask cluster"),
     "schema": ("aptui.verbs.project", "print the JSON Schema of aptui.yaml, for editors"),
 }
 """{verb: (module that has `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
+
+
+_O3DE = ("project.json", "aptui.o3de.dialect")
 
 
 class Parser(ArgumentParser):
@@ -62,6 +84,7 @@ class Parser(ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says and return the exit code."""
+    register_dialects()
     printing.prepare_streams()
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
@@ -80,6 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is told in one line
         return _crashed(error)
     return code
+
+
+def register_dialects() -> None:
+    """Let projects of other programs be opened as they are; what speaks their language is imported where one is met."""
+    if _O3DE not in configuration.DIALECTS:
+        configuration.DIALECTS.append(_O3DE)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -114,7 +143,21 @@ def _split(words: list[str]) -> tuple[str | None, list[str]]:
 def add_project(parser: ArgumentParser) -> None:
     """Add what every verb takes."""
     parser.add_argument("--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards unless said")
+    parser.add_argument(
+        "--engine-path",
+        dest="set",
+        action="append",
+        default=[],
+        type=_engine_setting,
+        metavar="DIR",
+        help="engine of an O3DE project",
+    )
     parser.add_argument("--debug", action="store_true", help=SUPPRESS)
+
+
+def _engine_setting(folder: str) -> str:
+    """Return what `--engine-path` is short for, as `--set` takes it."""
+    return f"/Amazon/AzCore/Bootstrap/engine_path={os.path.abspath(folder)}"
 
 
 def _alone(words: list[str]) -> int:
@@ -142,6 +185,7 @@ def _screen_parser() -> ArgumentParser:
     add_project(parser)
     parser.add_argument("--version", action="version", version=f"aptui {__version__}")
     parser.add_argument("--read-only", action="store_true", help="look on; start no engine and ask it nothing")
+    parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
     parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     return parser

@@ -14,12 +14,26 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial, reduce
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aptui import __version__
+from aptui import __version__, config_cluster
+from aptui.config_cluster import Cluster
+from aptui.config_serve import Serve, restored
 from aptui.core.errors import InternalError, UserError
-from aptui.core.model import Builder, BuilderKind, CommandRule, Companion, Pattern, PatternKind, Platform, Project, ScanFolder
+from aptui.core.model import (
+    Builder,
+    BuilderKind,
+    CommandRule,
+    Companion,
+    Pattern,
+    PatternKind,
+    Platform,
+    Project,
+    ScanFolder,
+    UndeclaredReads,
+)
 
 if TYPE_CHECKING:
     from aptui.config_schema import Node
@@ -28,8 +42,18 @@ FILE_NAME = "aptui.yaml"
 _SHIPPED_LAYERS = 2
 _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
-_FORM = 2
+_FORM = 5
 """Rises when the compiled form changes."""
+_LONGEST = 100
+"""Characters of a value that is explained."""
+
+
+DIALECTS: list[tuple[str, str]] = []
+"""(file that marks a project of another program, module that speaks its language): the module is imported where the file is met.
+
+It has `claims(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of the functions of these names here
+(`load` without `workers`).
+"""
 
 
 class ConfigErrors(UserError):
@@ -63,6 +87,48 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedPattern:
+    """Which sources take part in the shared cache."""
+
+    name: str
+    pattern: Pattern
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Where results of jobs are kept besides the cache.
+
+    `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name, whether its
+    jobs are shared). `waits_for_uploads`: a run ends when everything is uploaded, not when it has nothing else to do.
+    `local_store` is the folder of this machine's own store, "" = none; `local_limit_bytes` 0 = no limit.
+    """
+
+    mode: str = "inactive"
+    store: str = ""
+    namespace: str = "trusted"
+    team_key_file: str = ""
+    signing_key_file: str = ""
+    writers: tuple[str, ...] = ()
+    patterns: tuple[SharedPattern, ...] = ()
+    builders: tuple[tuple[str, bool], ...] = ()
+    deadline_s: float = 5.0
+    waits_for_uploads: bool = False
+    local_store: str = ""
+    local_limit_bytes: int = 0
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a store beyond this machine's own is asked."""
+        return self.mode != "inactive" and bool(self.store)
+
+    @property
+    def writes(self) -> bool:
+        """Whether results are given to others."""
+        return self.mode == "server" and bool(self.store)
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A program that a command builder names.
 
@@ -82,7 +148,10 @@ class Config:
     """A project's configuration, checked and compiled; all paths are absolute.
 
     `workers` is resolved (never 0). `layers` are (file, SHA-256 in hex), `places` maps a builder's name to the `file:line:column`
-    of its `uses` (or of the entry), for errors that only the registry can find. `warnings` are lines for people.
+    of its `uses` (or of the entry), for errors that only the registry can find. `warnings` are lines for people. `meta_delay_ms` is how
+    long a live engine waits for the `.meta` file of a new source. `foreign` is what another program's project says that only its own
+    room understands, "" for projects of aptui's own. `settings_folders` are folders that may come to hold a layer, besides those of the
+    layers.
     """
 
     project_dir: Path
@@ -97,6 +166,17 @@ class Config:
     places: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
+    meta_delay_ms: int = 0
+    foreign: str = ""
+    settings_folders: tuple[str, ...] = ()
+    sharing: Sharing = Sharing()
+    serve: Serve = Serve()
+    cluster: Cluster = Cluster()
+
+    @property
+    def has_builders_to_find(self) -> bool:
+        """Whether there may be builders that are not in `project`: the registry finds them."""
+        return (self.project_dir / "builders").is_dir() or any(builder.adapter for builder in self.project.builders)
 
 
 # ── where things are ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -112,12 +192,22 @@ def data_dir() -> Path:
 
 
 def find_project(start: Path) -> Path:
-    """Return the nearest folder from `start` upwards that has an `aptui.yaml`."""
+    """Return the nearest folder from `start` upwards that has an `aptui.yaml`, or is a project of a known program."""
     start = Path(os.path.abspath(start))
     for folder in (start, *start.parents):
-        if (folder / FILE_NAME).is_file():
+        if (folder / FILE_NAME).is_file() or dialect_of(folder) is not None:
             return folder
     raise UserError(f"no '{FILE_NAME}' in '{start}' or any folder above it", hint="'aptui init' writes one")
+
+
+def dialect_of(folder: Path) -> Any | None:
+    """Return the module that speaks the language of the project in `folder`, None for a project of aptui's own (`DIALECTS`)."""
+    for marker, module in DIALECTS:
+        if (folder / marker).is_file():
+            dialect = import_module(module)
+            if dialect.claims(folder):
+                return dialect
+    return None
 
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
@@ -135,6 +225,11 @@ def _xdg(variable: str, fallback: str) -> str:
 def user_file() -> Path:
     """Return where a person's own layer is looked for."""
     return Path(_xdg("XDG_CONFIG_HOME", "~/.config"), FILE_NAME)
+
+
+def store_dir() -> str:
+    """Return where this machine keeps results of jobs for all its checkouts, unless the configuration says otherwise."""
+    return os.path.join(_xdg("XDG_CACHE_HOME", "~/.cache"), "store")
 
 
 def host_platform() -> str:
@@ -159,25 +254,40 @@ def load(
         ConfigErrors: all mistakes that were found.
     """
     project_dir = Path(os.path.abspath(project_dir))
-    layers = _read_layers(project_dir)
     wanted = None if platforms is None else tuple(platforms)
-    key = _digest_of([_environment(project_dir), sets, wanted, [(path, hashlib.sha256(data).hexdigest()) for path, data in layers]])
-    file = os.path.join(_xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{_digest_of([str(project_dir), sets, wanted])}.json")
-    config = _recall(file, key)
+    dialect = dialect_of(project_dir)
+    config: Config = _load(project_dir, sets, wanted) if dialect is None else dialect.load(project_dir, sets, wanted)
+    return with_workers(config, config.workers if workers is None else workers)
+
+
+def _load(project_dir: Path, sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
+    layers = _read_layers(project_dir)
+    key = digest_of([environment(project_dir), sets, wanted, [(path, hashlib.sha256(data).hexdigest()) for path, data in layers]])
+    file = kept_file(project_dir, sets, wanted)
+    config = recall(file, key)
     if config is None:
         config = _compile(project_dir, layers, sets, wanted)
-        _keep(file, key, config)
-    return _with_workers(config, config.workers if workers is None else workers)
+        keep(file, key, config)
+    return config
+
+
+def kept_file(*asked: object) -> str:
+    """Return where the compiled form of what is asked for is kept, in the user's cache folder."""
+    return os.path.join(_xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
 
 def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
     """Return (file, bytes) of the shipped layers, the project's, and the user's if there is one."""
-    config = data_dir() / "config"
     project, user = project_dir / FILE_NAME, user_file()
     if not project.is_file():
         raise UserError(f"no '{FILE_NAME}' in '{project_dir}'", hint="'aptui init' writes one")
-    files = [config / "defaults.yaml", config / "builders.yaml", project, *([user] if os.path.lexists(user) else [])]
+    files = [*shipped_files(), project, *([user] if os.path.lexists(user) else [])]
     return [(str(file), _read(file)) for file in files]
+
+
+def shipped_files() -> tuple[Path, ...]:
+    """Return the layers that are shipped with aptui."""
+    return tuple(data_dir() / "config" / name for name in ("defaults.yaml", "builders.yaml"))
 
 
 def _read(file: Path) -> bytes:
@@ -196,7 +306,7 @@ def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Seque
     from aptui.config_init import Compiler  # YAML is paid for only when something changed
 
     digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
-    return Compiler(_merged(layers, sets), project_dir, wanted).config(digests)
+    return Compiler(merged(_parse(layers, sets)), project_dir, wanted).config(digests)
 
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
@@ -206,6 +316,10 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
         ConfigErrors: all mistakes that were found.
     """
     project_dir = Path(os.path.abspath(project_dir))
+    dialect = dialect_of(project_dir)
+    if dialect is not None:
+        dialect.check_with(project_dir, file, data)
+        return
     layers = [(name, held) for name, held in _read_layers(project_dir) if name != str(file)]
     layers.insert(_SHIPPED_LAYERS if file == project_dir / FILE_NAME else len(layers), (str(file), data))
     _compile(project_dir, layers, (), None)
@@ -213,11 +327,21 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
     """Return the merged layers as they were written, every value with its place: slow, for questions about places."""
-    return _merged(_read_layers(Path(os.path.abspath(project_dir))), sets)
+    return merged(layer_trees(project_dir, sets))
 
 
-def _merged(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> Node:
-    trees = _parse(layers, sets)
+def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:
+    """Return the layers one by one, the shipped ones first, those that lie over others later."""
+    project_dir = Path(os.path.abspath(project_dir))
+    dialect = dialect_of(project_dir)
+    if dialect is not None:
+        trees: list[Node] = dialect.layer_trees(project_dir, sets)
+        return trees
+    return _parse(_read_layers(project_dir), sets)
+
+
+def merged(trees: Sequence[Node]) -> Node:
+    """Return what layers come to together; the first after the shipped ones is the project's own."""
     shipped, own = reduce(_merge, trees[:_SHIPPED_LAYERS]), reduce(_merge, trees[_SHIPPED_LAYERS:])
     rules = own.get("shipped_ignore")
     if rules is not None and rules.value is False:
@@ -225,6 +349,64 @@ def _merged(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> Node:
     root = _merge(shipped, own)
     root.where = trees[_SHIPPED_LAYERS].where
     return root
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one layer says about a key: `text` is the value on one line, None when it takes the key away."""
+
+    where: str
+    text: str | None
+
+
+def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Said]:
+    """Return what each layer says about a key (with dots, as after `--set`), the one that is in force last.
+
+    Raises:
+        UserError: nobody says anything about it.
+    """
+    project_dir = Path(os.path.abspath(project_dir))
+    dialect = dialect_of(project_dir)
+    if dialect is not None:
+        said: list[Said] = dialect.explain(project_dir, key, sets)
+        return said
+    return explained(layer_trees(project_dir, sets), key)
+
+
+def explained(trees: Sequence[Node], key: str) -> list[Said]:
+    """Return what each of these layers says about a key, in their order."""
+    from aptui.config_schema import nearest
+
+    said = [Said(node.where, _shown(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None]
+    if not said:
+        known = {name for tree in trees for name in tree.value}
+        raise UserError(f"nothing is said about '{key}'", hint=nearest(key.partition(".")[0], known))
+    return said
+
+
+def _at(node: Node | None, steps: Sequence[str]) -> Node | None:
+    """Return the node at a way of keys; entries of lists go by their names."""
+    for step in steps:
+        if node is not None and isinstance(node.value, list):
+            names = {each.value["name"].value: each for each in node.value if each.get("name") is not None}
+            node = names.get(step)
+        else:
+            node = node.get(step) if node is not None else None
+    return node
+
+
+def _shown(node: Node) -> str:
+    text = json.dumps(node.plain(), ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def parsed(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> list[Node]:
+    """Return layers and options as trees.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+    """
+    return _parse(layers, sets)
 
 
 def _parse(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> list[Node]:
@@ -271,6 +453,8 @@ def _set_layer(text: str) -> Node:
 
     key, equals, value = text.partition("=")
     where = f"--set {key}"
+    if key.startswith("/"):
+        raise UserError("a key of O3DE's settings registry, which this project does not have", where=where)
     steps = key.strip().split(".")
     if not equals or not all(steps):
         raise UserError("an option is KEY=VALUE", where=f"--set {text}", hint="for example --set workers=4")
@@ -284,11 +468,13 @@ def _set_layer(text: str) -> Node:
     return node
 
 
-def _environment(project_dir: Path) -> list[object]:
+def environment(project_dir: Path) -> list[object]:
+    """Return what a compiled form depends on besides its layers."""
     return [_FORM, __version__, sys.version_info[:3], str(project_dir), str(data_dir()), host_platform(), os.path.expanduser("~")]
 
 
-def _digest_of(value: object) -> str:
+def digest_of(value: object) -> str:
+    """Return the SHA-256 of plain data, in hex."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
@@ -297,7 +483,8 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _with_workers(config: Config, workers: int) -> Config:
+def with_workers(config: Config, workers: int) -> Config:
+    """Return `config` with this number of workers; 0 is one per core."""
     if workers < 0:
         raise UserError(f"{workers} workers cannot work", hint="0 is one per core")
     count = workers or core_count()
@@ -340,8 +527,8 @@ def _which(name: str, project_dir: Path) -> str | None:
 
 
 def tools_digest(tools: Iterable[Tool]) -> bytes:
-    """Return what the tools of one builder add to its fingerprint: b"" for none."""
-    identities = [(tool.name, tool.path, tool.stamp[0], tool.digest) for tool in tools]
+    """Return what the tools of one builder add to its fingerprint: b"" for none. Where the project lies says nothing about its own."""
+    identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
 
 
@@ -367,7 +554,7 @@ def unknown_builder(config: Config, name: str, used: str, known: Iterable[str]) 
 
 # ── signatures ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_UNDECISIVE = ("analyse_limit_s", "process_limit_s", "memory_limit_bytes")
+_UNDECISIVE = ("analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads")
 """Fields of a builder that decide about no job's products."""
 
 
@@ -375,14 +562,17 @@ def signed(project: Project, project_dir: Path | None = None) -> Project:
     """Return `project` with its `signature` (Python code is the engine's to add) and, given its folder, `scan_signature`."""
     builders = [{key: value for key, value in pack(rule).items() if key not in _UNDECISIVE} for rule in project.builders]
     for rule in builders:
-        rule["patterns"] = [(pattern["kind"], pattern["text"]) for pattern in rule["patterns"]]
+        rule["patterns"] = [(pattern["kind"], pattern["text"], *([True] * pattern["is_absolute"])) for pattern in rule["patterns"]]
     folders = [(folder.name, folder.order, folder.recursive, folder.platforms) for folder in project.scan_folders]
-    companions = [(rule.source.text, rule.suffix, rule.replaces) for rule in project.companions]
-    signature = _digest_of([pack(project.platforms), folders, builders, companions])
+    companions = [(rule.source.text, rule.suffix, rule.replaces, rule.file) for rule in project.companions]
+    is_bound = any(pattern.is_absolute for rule in project.builders for pattern in rule.patterns)
+    roots = [folder.path for folder in project.scan_folders] if is_bound else []
+    signature = digest_of([pack(project.platforms), folders, builders, companions, roots, project.metadata_types])
     if project_dir is None:
         return replace(project, signature=signature)
     paths = [os.path.relpath(folder.path, project_dir) for folder in project.scan_folders]
-    return replace(project, signature=signature, scan_signature=_digest_of([folders, paths, project.ignore_regex]))
+    scanned = [folders, paths, project.ignore_regex, project.metadata_types]
+    return replace(project, signature=signature, scan_signature=digest_of(scanned))
 
 
 # ── the compiled form ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -409,15 +599,25 @@ def _plain(data: dict[str, Any], *special: str) -> dict[str, Any]:
 
 def _unpack(data: dict[str, Any]) -> Config:
     return Config(
-        **_plain(data, "project_dir", "cache_dir", "log_dir", "temp_dir", "project", "limits", "tools"),
+        **_plain(
+            data, "project_dir", "cache_dir", "log_dir", "temp_dir", "project", "limits", "tools", "sharing", "serve", "cluster"
+        ),
         project_dir=Path(data["project_dir"]),
         cache_dir=Path(data["cache_dir"]),
         log_dir=Path(data["log_dir"]),
         temp_dir=Path(data["temp_dir"]),
         project=_unpack_project(data["project"]),
         limits=Limits(**data["limits"]),
+        serve=restored(data["serve"]),
+        cluster=config_cluster.restored(data["cluster"]),
         tools=tuple(Tool(**_plain(tool)) for tool in data["tools"]),
+        sharing=_unpack_sharing(data["sharing"]),
     )
+
+
+def _unpack_sharing(data: dict[str, Any]) -> Sharing:
+    patterns = (SharedPattern(each["name"], _unpack_pattern(each["pattern"]), each["is_enabled"]) for each in data["patterns"])
+    return Sharing(patterns=tuple(patterns), **_plain(data, "patterns"))
 
 
 def _unpack_project(data: dict[str, Any]) -> Project:
@@ -427,27 +627,29 @@ def _unpack_project(data: dict[str, Any]) -> Project:
         scan_folders=tuple(ScanFolder(**_plain(folder)) for folder in data["scan_folders"]),
         builders=tuple(_unpack_builder(rule) for rule in data["builders"]),
         companions=tuple(companions),
-        **_plain(data, "platforms", "scan_folders", "builders", "companions"),
+        undeclared_reads=UndeclaredReads(data["undeclared_reads"]),
+        **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads"),
     )
 
 
 def _unpack_builder(data: dict[str, Any]) -> Builder:
     return Builder(
-        **_plain(data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command"),
+        **_plain(data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command", "undeclared_reads"),
         uuid=bytes.fromhex(data["uuid"]),
         code_digest=bytes.fromhex(data["code_digest"]),
         asset_type=bytes.fromhex(data["asset_type"]),
         kind=BuilderKind(data["kind"]),
+        undeclared_reads=UndeclaredReads(data["undeclared_reads"]) if data["undeclared_reads"] else None,
         patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
         command=CommandRule(**_plain(data["command"])) if data["command"] else None,
     )
 
 
 def _unpack_pattern(data: dict[str, Any]) -> Pattern:
-    return Pattern(PatternKind(data["kind"]), data["text"], data["regex"])
+    return Pattern(PatternKind(data["kind"]), data["text"], data["regex"], data["is_absolute"])
 
 
-def _recall(file: str, key: str) -> Config | None:
+def recall(file: str, key: str) -> Config | None:
     """Return what an earlier load kept, if nothing it depends on changed; a damaged file is as good as none."""
     try:
         with open(file, encoding="ascii") as stream:
@@ -462,14 +664,19 @@ def _recall(file: str, key: str) -> Config | None:
     return _refresh_tools(config)
 
 
-def _keep(file: str, key: str, config: Config) -> None:
-    """Write the compiled form beside others, whole or not at all; a folder that cannot be written costs only time."""
+def keep(file: str, key: str, config: Config) -> None:
+    """Keep the compiled form for `recall`."""
     text = canonical(pack(config))
+    write_kept(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+
+
+def write_kept(file: str, text: str) -> None:
+    """Write a file of the user's cache folder, whole or not at all; a folder that cannot be written costs only time."""
     temporary = f"{file}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
         with open(temporary, "w", encoding="ascii") as stream:
-            stream.write(f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+            stream.write(text)
         os.replace(temporary, file)
     except OSError:
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def mistake_in(key: str, value: Value | list[Value]) -> str:
     return found[0].what if found else ""
 
 
-def write(project_dir: Path, file: Path, key: str, value: Value, *, adds: bool = False) -> None:
+def write(project_dir: Path, file: Path, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> None:
     """Set `key` in `file`, or with `adds` append the value to the list of that name; the file is replaced whole or not at all.
 
     Raises:
@@ -97,7 +97,7 @@ def write(project_dir: Path, file: Path, key: str, value: Value, *, adds: bool =
     _replace(Path(os.path.realpath(file)), after)
 
 
-def edited(text: str, name: str, key: str, value: Value, *, adds: bool = False) -> str:
+def edited(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> str:
     """Return `text`, a layer, with `key` set to `value`, or with the value appended to that list.
 
     Raises:
@@ -115,7 +115,7 @@ def edited(text: str, name: str, key: str, value: Value, *, adds: bool = False) 
     return after
 
 
-def _meant(plain: Any, steps: Sequence[str], value: Value, *, adds: bool) -> Any:
+def _meant(plain: Any, steps: Sequence[str], value: Any, *, adds: bool) -> Any:
     first, *rest = steps
     inner = plain.get(first) if isinstance(plain, dict) else None
     if rest:
@@ -125,7 +125,7 @@ def _meant(plain: Any, steps: Sequence[str], value: Value, *, adds: bool) -> Any
     return {**(plain if isinstance(plain, dict) else {}), first: now}
 
 
-def _set(text: str, root: Node, steps: Sequence[str], value: Value | list[Value]) -> str:
+def _set(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     node = root
     for depth, step in enumerate(steps):
         child = node.get(step)
@@ -136,7 +136,7 @@ def _set(text: str, root: Node, steps: Sequence[str], value: Value | list[Value]
     return text[:start] + _inline(value) + text[end:]
 
 
-def _appended(text: str, root: Node, steps: Sequence[str], value: Value) -> str:
+def _appended(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     node: Node | None = root
     for step in steps:
         node = node.get(step) if node is not None else None
@@ -147,7 +147,7 @@ def _appended(text: str, root: Node, steps: Sequence[str], value: Value) -> str:
     return _line_after(text, node.span[1], f"{' ' * _indent(node.where)}- {_inline(value)}")
 
 
-def _inserted(text: str, parent: Node, steps: Sequence[str], value: Value | list[Value], *, is_root: bool) -> str:
+def _inserted(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_root: bool) -> str:
     """Add a key to a mapping: at the end of its last line, in its own style."""
     if parent.is_flow:
         entry = _inline(value)
@@ -185,8 +185,10 @@ def _indent(where: str) -> int:
     return int(where.rsplit(":", 1)[1]) - 1
 
 
-def _inline(value: Value | list[Value]) -> str:
+def _inline(value: Any) -> str:
     """Return a value as it can stand in any place of any YAML."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_inline(each)}' for key, each in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
     if not isinstance(value, str):

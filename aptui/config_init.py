@@ -11,29 +11,44 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from aptui import config_cluster, config_serve
 from aptui import config_schema as yaml
 from aptui.config import (
     FILE_NAME,
     Config,
     ConfigErrors,
     Limits,
+    SharedPattern,
+    Sharing,
     Tool,
     canonical,
     host_platform,
     identify,
     one_line,
     signed,
+    store_dir,
     tools_digest,
 )
 from aptui.config_schema import Node
 from aptui.core.errors import HostError, UserError
-from aptui.core.model import Builder, BuilderKind, CommandRule, Companion, Pattern, PatternKind, Platform, Project, ScanFolder
+from aptui.core.model import (
+    Builder,
+    BuilderKind,
+    CommandRule,
+    Companion,
+    Pattern,
+    PatternKind,
+    Platform,
+    Project,
+    ScanFolder,
+    UndeclaredReads,
+)
 from aptui.core.paths import name_uuid
 from aptui.core.settings import is_settings
 
 T = TypeVar("T")
 _FORMS = ("copy", "uses", "command")
-_COMMAND_KEYS = ("products", "depfile", "dependencies", "warnings", "errors", "tools")
+_COMMAND_KEYS = ("products", "depfile", "dependencies", "warnings", "errors", "tools", "trace_reads", "intermediate")
 _HOST_TAGS = ("renderer", "tools")
 
 
@@ -71,6 +86,8 @@ class Compiler:
     def config(self, digests: tuple[tuple[str, str], ...]) -> Config:
         """Compile everything, or raise all that is wrong."""
         project = signed(self._project(), self._dir)
+        sharing = self._sharing({rule.name for rule in project.builders})
+        cluster = self._try(self._cluster, self._root)
         if self._mistakes:
             raise ConfigErrors(self._mistakes)
         return Config(
@@ -86,6 +103,10 @@ class Compiler:
             places={node.value["name"].value: (node.get("uses") or node).where for node in self._items("builders")},
             warnings=tuple(one_line(warning) for warning in self._warnings),
             tools=tuple(self._tools),
+            serve=config_serve.compiled(self._plain_tree("serve"), self._dir),
+            cluster=cluster or config_cluster.Cluster(),
+            meta_delay_ms=round(1000 * yaml.seconds(self._plain("meta_delay", 0.0))),
+            sharing=sharing,
         )
 
     def _project(self) -> Project:
@@ -99,15 +120,85 @@ class Compiler:
             builders=tuple(builder for builder in builders if builder is not None),
             ignore_regex=self._ignore_regex(folders),
             companions=tuple(self._companions()),
+            metadata_types=tuple(node.value.lower() for node in self._items("metadata_types")),
+            undeclared_reads=UndeclaredReads(self._plain("undeclared_reads", "warn")),
             resting_platforms=self._resting,
             declared_builders=tuple(node.value["name"].value for node in self._items("builders")),
             declared_platforms=tuple(dict.fromkeys([*self._tags, *(tag for tags in self._tags.values() for tag in tags)])),
         )
 
+    # results besides the cache
+
+    def _sharing(self, builders: set[str]) -> Sharing:
+        """Return what `shared_cache` and `local_store` say."""
+        said, local = self._members("shared_cache"), self._members("local_store")
+        names: dict[str, Node] = said.get("builders", Node({}, "")).value
+        for name, node in names.items():
+            if name not in builders and not (self._dir / "builders").is_dir():
+                self._wrong(f"no builder is called '{name}'", node, yaml.nearest(name, builders))
+        path = local["path"].value if "path" in local else store_dir()
+        mode, store = said["mode"].value, said.get("store")
+        if mode != "inactive" and store is None:
+            self._wrong(f"a shared cache in mode '{mode}' needs a store", said["mode"], "for example store: /mnt/team/aptui")
+        patterns = [self._try(self._shared_pattern, node) for node in said.get("patterns", Node([], "")).value]
+        return Sharing(
+            mode=mode,
+            store=self._store(store.value) if store is not None else "",
+            namespace=said["namespace"].value,
+            team_key_file=self._file(said.get("team_key_file")),
+            signing_key_file=self._file(said.get("signing_key_file")),
+            writers=tuple(node.value.lower() for node in said.get("writers", Node([], "")).value),
+            patterns=tuple(pattern for pattern in patterns if pattern is not None),
+            builders=tuple((name, node.value) for name, node in names.items()),
+            deadline_s=yaml.seconds(said["deadline"].value),
+            waits_for_uploads=said["upload"].value == "complete",
+            local_store=self._absolute(path) if local["enabled"].value else "",
+            local_limit_bytes=yaml.byte_count(local["size_limit"].value),
+        )
+
+    def _members(self, key: str) -> dict[str, Node]:
+        return self._plain(key, {})
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self._dir, os.path.expanduser(path)))
+
+    def _file(self, node: Node | None) -> str:
+        return self._absolute(node.value) if node is not None else ""
+
+    def _store(self, text: str) -> str:
+        return text if "://" in text else self._absolute(text)
+
+    @staticmethod
+    def _shared_pattern(node: Node) -> SharedPattern:
+        found = [node.value[key] for key in ("glob", "regex") if key in node.value]
+        if len(found) != 1:
+            raise UserError("a pattern has either a glob or a regex", where=node.where)
+        is_glob, enabled = "glob" in node.value, node.get("enabled")
+        pattern = yaml.pattern_of(found[0] if is_glob else node)
+        return SharedPattern(node.value["name"].value, pattern, enabled is None or enabled.value)
+
+    def _cluster(self, root: Node) -> config_cluster.Cluster:
+        """Return what `pool` says, and what builders say for it."""
+        node = root.get("pool") or root
+        said, builders = self._plain_tree("pool"), [each.plain() for each in self._items("builders")]
+        try:
+            cluster = config_cluster.compiled(said, builders, self._dir)
+        except UserError as mistake:
+            raise UserError(mistake.what, where=node.where, hint=mistake.hint) from None
+        if cluster.is_used and not cluster.store and "store" not in self._members("shared_cache"):
+            raise UserError(
+                "a cluster needs a store, through which files travel", where=node.where, hint="pool.store, or shared_cache.store"
+            )
+        return cluster
+
     def _plain(self, key: str, default: T) -> T:
         node = self._root.get(key)
         value: T = default if node is None else node.value
         return value
+
+    def _plain_tree(self, key: str) -> dict[str, Any]:
+        node = self._root.get(key)
+        return node.plain() if node is not None else {}
 
     def _items(self, key: str) -> list[Node]:
         return self._plain(key, [])
@@ -123,7 +214,7 @@ class Compiler:
         self._mistakes.append(UserError(what, where=node.where, hint=hint))
 
     def _path(self, key: str, default: str) -> str:
-        return os.path.normpath(os.path.join(self._dir, os.path.expanduser(self._plain(key, default))))
+        return self._absolute(self._plain(key, default))
 
     # platforms and what refers to them
 
@@ -236,6 +327,9 @@ class Compiler:
             process_limit_s=yaml.seconds(values.get("time_limit", self._limits.process_s)),
             memory_limit_bytes=yaml.byte_count(values.get("memory_limit", self._limits.memory_bytes)),
             asset_type=UUID(values["asset_type"]).bytes if "asset_type" in values else b"",
+            undeclared_reads=UndeclaredReads(values["undeclared_reads"]) if "undeclared_reads" in values else None,
+            traces_reads=values.get("trace_reads", False),
+            makes_intermediates=values.get("intermediate", False),
         )
         return builder if platforms else None
 
@@ -249,7 +343,7 @@ class Compiler:
         if len(forms) > 1:
             where = node.value[forms[1]].key_where
             raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
-        foreign = [("patterns", "'uses:' or 'command:'")] if forms[0] == "copy" else []
+        foreign = [(key, "'uses:' or 'command:'") for key in ("patterns", "undeclared_reads")] if forms[0] == "copy" else []
         foreign += [(key, "'command:'") for key in _COMMAND_KEYS] if forms[0] != "command" else []
         for key, owner in foreign:
             if key in node.value:
@@ -356,11 +450,16 @@ class Compiler:
         for text, node in declared.items():
             source = self._try(yaml.pattern_of, Node(text, node.key_where))
             for rule in node.value if isinstance(node.value, list) else [node]:
-                is_record = isinstance(rule.value, dict)
-                suffix = rule.value["suffix"].value if is_record else rule.value
-                replaces = rule.value["replaces"].value if is_record and "replaces" in rule.value else ""
-                if source is not None:
-                    yield Companion(source, suffix.removeprefix("."), replaces.removeprefix("."))
+                keys = (
+                    {key: child.value for key, child in rule.value.items()}
+                    if isinstance(rule.value, dict)
+                    else {"suffix": rule.value}
+                )
+                if ("suffix" in keys) is ("file" in keys):
+                    self._wrong(f"a companion of '{text}' has either 'suffix' or 'file'", rule)
+                elif source is not None:
+                    suffix, replaces = (keys.get(key, "").removeprefix(".") for key in ("suffix", "replaces"))
+                    yield Companion(source, suffix, replaces, keys.get("file", ""))
 
 
 def _json(node: Node | None) -> str:

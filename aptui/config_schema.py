@@ -239,23 +239,39 @@ _REFS = "a list of platform ids or tags"
 _REF = _text("a platform id or tag")
 _PATTERN: _Schema = _record("a glob, or a mapping like {regex: '…'}", ("regex",), regex=_text("a regular expression"))
 _PATTERN = {**_PATTERN, "type": ["string", "object"], "minLength": 1}
+_WANTED: _Schema = {
+    **_PATTERN,
+    "properties": {
+        **_PATTERN["properties"],
+        "absolute": _flag("Whether it must match the absolute path instead of the relative one."),
+    },
+}
 _PATTERNS = _list(
-    _PATTERN, "a list of patterns", "Files it works on: `*` is any text, also across `/`; `?` one character; or {regex: …}."
+    _WANTED, "a list of patterns", "Files it works on: `*` is any text, also across `/`; `?` one character; or {regex: …}."
 )
 _REGEX = _text("a regular expression", "Named groups: file, line, message.")
 _COMPANION: _Schema = _record(
-    "a suffix, or {suffix: …, replaces: …}", ("suffix",), suffix=_text("a suffix"), replaces=_text("an extension")
+    "a suffix, or {suffix: …, replaces: …}",
+    suffix=_text("a suffix"),
+    replaces=_text("an extension"),
+    file=_text("a relative path", "One file that is the companion of all of them."),
 )
 _COMPANION = {**_COMPANION, "type": ["string", "object"], "minLength": 1}
 _PARAMS: _Schema = {"type": "object", "title": "a mapping of parameters", "description": "What the builder is told."}
 _UUID = r"^\{?[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}\}?$"
 
 
+_UNDECLARED: _Schema = {
+    "enum": ["ignore", "warn", "add"],
+    "title": "ignore, warn or add",
+    "description": "Sources that a job reads and its builder did not declare: nothing, a warning in its log, or a dependency.",
+}
+
 _BUILDER = _record(
     "a mapping that describes a builder",
     ("name",),
     name=_text("a name", "Unique; part of every job's identity.", pattern=_NAME),
-    copy=_list(_PATTERN, "a list of patterns", "First form: copy these files as they are."),
+    copy=_list(_WANTED, "a list of patterns", "First form: copy these files as they are."),
     uses=_text("the name of a builder", "Second form: a Python builder: shipped, installed, or in the project's builders/ folder."),
     command=_text("a command line", "Third form: a program; {source} {products_dir} {stem} {platform} {depfile} are filled in."),
     patterns=_PATTERNS,
@@ -287,6 +303,20 @@ _BUILDER = _record(
     warnings=_REGEX,
     errors=_REGEX,
     tools=_list(_text("a program", pattern=_NAME), "a list of programs", "Command: programs whose upgrade re-runs its jobs."),
+    undeclared_reads=_UNDECLARED,
+    intermediate=_flag("Command: what it makes are sources of other builders, the same for all platforms."),
+    trace_reads=_flag("Command: run it under strace, to learn which sources it reads; costs time."),
+    needs=_list(
+        _text("a tag", pattern=_NAME),
+        "a list of tags",
+        "What a machine of a cluster must have to do its jobs: a tool, a GPU, a licence.",
+    ),
+    at_most={
+        "type": "integer",
+        "minimum": 1,
+        "title": "a whole number above 0",
+        "description": "So many of its jobs a cluster does at once.",
+    },
 )
 _SCAN_FOLDER = _record(
     "a mapping that describes a scan folder",
@@ -297,6 +327,14 @@ _SCAN_FOLDER = _record(
     recursive=_flag("Whether folders below are looked at."),
     include=_list(_REF, _REFS, "Only these platforms."),
     exclude=_list(_REF, _REFS, "Not these platforms."),
+)
+_SHARED = _record(
+    "a mapping with name and glob or regex",
+    ("name",),
+    name=_text("a name", "For people.", pattern=_NAME),
+    glob=_text("a glob", "`*` is any text, also across `/`; on the relative path."),
+    regex=_text("a regular expression", "Must match the whole relative path."),
+    enabled=_flag("Whether it counts."),
 )
 _PLATFORM_ENTRY = _record(
     "a mapping with tags and enabled",
@@ -309,6 +347,49 @@ _IDS = {
     "title": "a free name of lower-case letters, digits, _ and -",
 }
 _COMPANIONS = {**_COMPANION, "type": ["string", "object", "array"], "items": _COMPANION}
+_NUMBER_OF_PORT: _Schema = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": 65535,
+    "title": "a port",
+    "description": "Where to; 0 is any that is free.",
+}
+_DIAL = _record(
+    "a mapping with id, address and port",
+    ("id", "address", "port"),
+    id=_text("a name", "Unique; what people call it.", pattern=_NAME),
+    address=_text("an address", "Host name or address."),
+    port=_NUMBER_OF_PORT,
+    auto=_flag("Whether it is dialled whenever it is not connected."),
+)
+_SERVE = _record(
+    "a mapping of settings of the gateway",
+    enabled=_flag("Whether the engine starts the gateway: HTTP and WebSocket for editors, games and devices."),
+    address=_text("an address", "Where it listens; any but the loopback needs TLS and a token."),
+    port=_NUMBER_OF_PORT,
+    tls_cert=_text("a path", "Certificate chain (PEM)."),
+    tls_key=_text("a path", "Its key (PEM)."),
+    clients_limit={
+        "type": "integer",
+        "minimum": 1,
+        "title": "a whole number above 0",
+        "description": "WebSockets that may be open.",
+    },
+    hosts=_list(_text("a host name"), "a list of host names", "Names by which clients may call it; the loopback's always may."),
+    origins=_list(
+        _text("an origin", pattern=r"^https?://[^/]+$"), "a list of origins like https://name", "Web pages that may use it."
+    ),
+    proxies={
+        "type": "object",
+        "title": "a mapping from name to URL",
+        "description": "Services that requests are forwarded to, under /v1/proxy/NAME/; tcp://host:port for raw bytes.",
+        "additionalProperties": _text("a URL", pattern=r"^(https?|tcp)://"),
+    },
+    allowed=_list(_text("an address"), "a list of host names, addresses and ranges", "Who may connect, beside this machine."),
+    rejected=_list(_text("an address"), "a list of host names, addresses and ranges", "Who may not, whatever else is said."),
+    allow_list=_flag("Whether only this machine and who is `allowed` may connect."),
+    connections=_list(_DIAL, "a list of connections", "Devices and editors that the gateway dials."),
+)
 _TOP = _record(
     "a mapping of settings",
     name=_text("a name", "The project's; its folder's name unless said otherwise.", pattern=_NAME),
@@ -318,6 +399,12 @@ _TOP = _record(
     shipped_ignore=_flag("Whether the rules shipped with aptui apply as well."),
     builders=_list(_BUILDER, "a list of builders", "What is done with sources."),
     companions={"type": "object", "title": "a mapping from glob to suffix", "additionalProperties": _COMPANIONS},
+    metadata_types=_list(
+        _text("an extension like .png", pattern=r"^\.[^/]+$"),
+        "a list of extensions",
+        "Sources whose identity is kept in a `.meta` file beside them, so that it survives when they are moved.",
+    ),
+    meta_delay=_duration("How long a live engine waits for the `.meta` file of a new source before it writes one."),
     workers={
         "type": "integer",
         "minimum": 0,
@@ -330,6 +417,66 @@ _TOP = _record(
         process=_duration("Of one job."),
         memory=_size("Of a worker."),
         all_memory=_size("Of all jobs that run together; 0 is what the machine has left."),
+    ),
+    undeclared_reads=_UNDECLARED,
+    shared_cache=_record(
+        "a mapping that describes the shared cache",
+        mode={
+            "enum": ["inactive", "client", "server"],
+            "title": "inactive, client or server",
+            "description": "Not used; read; read and written.",
+        },
+        store=_text("a folder or a URL", "Where results are: a folder, http(s)://… or s3://…"),
+        namespace=_text(
+            "a name", "Results of others than `trusted` are read by nobody else.", pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$"
+        ),
+        team_key_file=_text("a path", "A file with the team's secret: a result without its seal is not used."),
+        signing_key_file=_text("a path", "A file with the private ed25519 key that results are signed with, 64 hex digits."),
+        writers=_list(
+            _text("a public key: 64 hex digits", pattern="^[0-9a-fA-F]{64}$"),
+            "a list of public keys",
+            "ed25519 keys: a result that none of them signed is not used.",
+        ),
+        patterns=_list(_SHARED, "a list of patterns", "Which sources take part; all unless something is said."),
+        builders={
+            "type": "object",
+            "title": "a mapping from a builder's name to true or false",
+            "description": "Whether its jobs take part, whatever the patterns say.",
+            "additionalProperties": {"type": "boolean", "title": "true or false"},
+        },
+        deadline=_duration("What the shared cache is waited for before a job runs here."),
+        upload={
+            "enum": ["background", "complete"],
+            "title": "background or complete",
+            "description": "Whether a run ends without waiting for uploads, or when all is uploaded.",
+        },
+    ),
+    local_store=_record(
+        "a mapping that describes this machine's store",
+        enabled=_flag("Whether results are kept for other checkouts on this machine."),
+        path=_text("a path", "Where; $XDG_CACHE_HOME/aptui/store unless said otherwise.", pattern=_NAME),
+        size_limit=_size("What was not used for the longest time goes when it is larger."),
+    ),
+    serve=_SERVE,
+    pool=_record(
+        "a mapping that describes where jobs run besides this machine",
+        kind={
+            "enum": ["local", "dask"],
+            "title": "local or dask",
+            "description": "On this machine alone; on a Dask cluster as well.",
+        },
+        scheduler=_text("an address", "Dask's scheduler: tls://host:8786; tcp:// on the loopback alone."),
+        tls_ca=_text("a path", "Certificate (PEM) of the authority that the cluster's certificates are signed by."),
+        tls_cert=_text("a path", "This machine's certificate (PEM)."),
+        tls_key=_text("a path", "Its key (PEM)."),
+        share={
+            "type": "integer",
+            "minimum": 0,
+            "title": "a whole number",
+            "description": "So many slots of the cluster at most; 0 is all.",
+        },
+        store=_text("a folder or a URL", "Through which files travel; the shared cache's store unless said otherwise."),
+        tags=_list(_text("a tag", pattern=_NAME), "a list of tags", "What this machine has, of what builders need."),
     ),
     cache=_text("a path", "Where products and the asset database go.", pattern=_NAME),
     logs=_text("a path", "Where logs go; .aptui/logs in the cache unless said otherwise.", pattern=_NAME),
@@ -494,8 +641,9 @@ def checked_regex(node: Node) -> re.Pattern[str]:
 def pattern_of(node: Node) -> Pattern:
     """Translate a builder's pattern."""
     if isinstance(node.value, dict):
-        regex = node.value["regex"]
-        return Pattern(PatternKind.REGEX, regex.value, checked_regex(regex).pattern)
+        regex, absolute = node.value["regex"], node.value.get("absolute")
+        is_absolute = absolute is not None and bool(absolute.value)
+        return Pattern(PatternKind.REGEX, regex.value, checked_regex(regex).pattern, is_absolute)
     if node.value.startswith("/") or "\\" in node.value:
         raise UserError(f"pattern {shown(node)} must be relative, with '/' between folders", where=node.where)
     text = node.value.removeprefix("./")

@@ -40,6 +40,7 @@ def serve(
     skips_start_scan: bool = False,
     is_detached: bool = False,
     say: Callable[[str], None],
+    gateway_options: Sequence[str] = (),
 ) -> None:
     """Run an engine until it is told to stop.
 
@@ -49,10 +50,12 @@ def serve(
         skips_start_scan: do not look at what changed while no engine ran.
         is_detached: nobody sits at a terminal.
         say: tells the person who started it.
+        gateway_options: of the command line, for the gateway to read the same configuration.
 
     Raises:
         BusyError: another engine holds the cache. KnownError: it cannot start.
     """
+    from aptui.daemon_gateway import GatewayKeeper
     from aptui.engine.desk import Desk
     from aptui.engine.live import Live
     from aptui.link.server import Server
@@ -67,6 +70,7 @@ def serve(
         server.listen()
         live.server = server
         places.announce(config.cache_dir, _record(config, live))
+        GatewayKeeper(live, gateway_options)
         say(f"the engine of '{config.project_dir}' runs as process {os.getpid()}")
         live.run()
     finally:

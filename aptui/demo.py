@@ -40,6 +40,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui import demo_lamp
 from aptui.core.errors import UserError
 from aptui.demo_assets import EXTRAS, FILES, Extra, moth_buffer, moth_model
 
@@ -192,8 +193,12 @@ _TEXTS = {
 }
 
 
-def write_project(folder: Path) -> None:
+def write_project(folder: Path, *, has_page: bool = False) -> None:
     """Write the demo project into `folder`, which may be missing, empty, or a demo project; a file that is right is not touched.
+
+    Args:
+        folder: where.
+        has_page: with the model that the page in the browser turns around.
 
     Raises:
         UserError: when `folder` holds something else.
@@ -204,6 +209,8 @@ def write_project(folder: Path) -> None:
     for path, text in _TEXTS.items():
         _write(folder / path, text.encode())
     for path, made in _assets():
+        _write(folder / "assets" / path, made)
+    for path, made in demo_lamp.files().items() if has_page else ():
         _write(folder / "assets" / path, made)
     for path, picture in _pictures():
         _write(folder / path, _png(picture))

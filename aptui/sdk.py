@@ -29,8 +29,12 @@ __all__ = [
     "JobDescriptor",
     "JobLog",
     "JobProduct",
+    "LoadBehavior",
+    "PathDependency",
+    "PathDependencyKind",
     "ProcessJobRequest",
     "ProcessJobResponse",
+    "ProductDependency",
     "ProductFlag",
     "Result",
     "SourceDependency",
@@ -127,19 +131,71 @@ class CreateJobsResponse:
     error: str = ""
 
 
+class LoadBehavior(IntEnum):
+    """When the runtime loads what a product depends on: before the product is ready, right after it, or when somebody asks for it.
+
+    It is what the low bits of a dependency's flags say.
+    """
+
+    PRE_LOAD = 0
+    QUEUE_LOAD = 1
+    NO_LOAD = 2
+
+
+class PathDependencyKind(IntEnum):
+    """What the path of a `PathDependency` names: a source (all that is made of it is meant), or a product without its platform."""
+
+    SOURCE_FILE = 0
+    PRODUCT_FILE = 1
+
+
+@dataclass(slots=True)
+class ProductDependency:
+    """A product needs another product at run time, known by its asset id: the UUID of its source, and its sub id there.
+
+    It re-runs nothing, and the other product need not exist. `load` may also be a whole number of flags (64 bits).
+    """
+
+    source_uuid: UUID
+    sub_id: int = 0
+    load: LoadBehavior | int = LoadBehavior.NO_LOAD
+
+
+@dataclass(slots=True)
+class PathDependency:
+    """A product needs others at run time, known by a path; it re-runs nothing, and nothing of that path need exist yet.
+
+    `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case does
+    not count. In it `*` is any text, `/` included, and a leading `!` takes what the path names away from what this product's paths with
+    `*` name. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) is taken for a SOURCE_FILE, as builders name images by
+    what artists made. `load` is as in `ProductDependency`.
+    """
+
+    path: str
+    kind: PathDependencyKind = PathDependencyKind.SOURCE_FILE
+    load: LoadBehavior | int = LoadBehavior.NO_LOAD
+
+
 @dataclass(slots=True)
 class JobProduct:
     """A product of a job.
 
     `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file name
     enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id` names the product among those of
-    its source, must be stable and unique there.
+    its source, must be stable and unique there; `legacy_sub_ids` are those it had in earlier versions of the builder.
+
+    `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all of
+    them: a job that declares some without saying so for any product gets a warning.
     """
 
     path: str
     sub_id: int = 0
     asset_type: UUID = UUID(int=0)
     flags: int = ProductFlag.PRODUCT
+    dependencies: list[ProductDependency] = field(default_factory=list)
+    path_dependencies: list[PathDependency] = field(default_factory=list)
+    dependencies_handled: bool = False
+    legacy_sub_ids: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -274,8 +330,8 @@ class Builder(Protocol):
     """What a builder is: a class without constructor arguments that answers the two questions.
 
     Class attributes: `name` (unique), `version` (text; a change re-runs all its jobs), `patterns` (globs on the relative path),
-    `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags` = {"delete_products_on_failure"}, and
-    `params_schema`, a JSON Schema for its parameters.
+    `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags` = {"delete_products_on_failure"},
+    `params_schema`, a JSON Schema for its parameters, and a method `shutdown()`, called before its process ends in peace.
     """
 
     name: ClassVar[str]

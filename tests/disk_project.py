@@ -15,6 +15,7 @@ from unittest import mock
 
 from aptui import config
 from aptui.core.messages import JobChanged, Notice, Said
+from aptui.core.paths import product_at
 from aptui.engine import loop
 from aptui.engine.opening import Opening
 from aptui.store.reader import open_reader
@@ -152,7 +153,7 @@ class Project:
 
     def differences_from_clean_build(self, work: Path) -> list[str]:
         """Return how cache and statuses differ from those of a clean build in `work`, which is deleted."""
-        self.engine_run(sets=[f"cache={work}"])
+        self.engine_run(sets=[f"cache={work}", "local_store.enabled=false"])
         try:
             found = [
                 f"{name}: {mine} here, {theirs} in a clean build"
@@ -198,7 +199,7 @@ def _files(cache: Path) -> Iterator[tuple[str, Path]]:
         for folder, _below, names in os.walk(top):
             for name in names:
                 path = Path(folder, name)
-                yield os.path.relpath(path, cache), path
+                yield product_at(os.path.relpath(path, cache)), path
 
 
 @contextmanager

@@ -9,6 +9,7 @@ A source of the `script` builder says, line by line, what its builder shall do:
     after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
     read x                found while processing; `reprocess x` asks for the jobs of another source
     extra n               one more product, sub id n; `make name` one of that name
+    stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` puts a digest of all in it
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
 
 A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. The parameters of `script` enter its products; `job` is a job
@@ -22,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from fakes import FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
+from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 
 from aptui.core.messages import (
     AnalyseOrder,
@@ -61,6 +62,7 @@ from aptui.core.messages import (
     WriteLog,
 )
 from aptui.core.model import (
+    COMMON_PLATFORM,
     Builder,
     DependencyKind,
     Digest,
@@ -79,6 +81,7 @@ from aptui.core.pipeline import Pipeline
 from aptui.core.pipeline_moves import SHOWN
 from aptui.core.settings import merged
 
+_COMMON = f"{COMMON_PLATFORM}/"
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Result = AnalyseResult | RunResult
 
@@ -88,6 +91,8 @@ _KINDS = {
     "once": DependencyKind.ORDER_ONCE,
     "only": DependencyKind.ORDER_ONLY,
 }
+CHAIN = "chain"
+"""Key of the job that makes intermediates."""
 TWIN = scripter("twin").uuid
 
 
@@ -115,6 +120,8 @@ class Script:
     jobs: list[tuple[str, str]] = field(default_factory=list)
     jobs_from: list[str] = field(default_factory=list)
     reprocesses: list[str] = field(default_factory=list)
+    stages: list[tuple[str, str, bool]] = field(default_factory=list)
+    """(name of an intermediate, its text, whether it says of what it was made)."""
     reads: list[str] = field(default_factory=list)
     makes: list[str] = field(default_factory=list)
     extras: list[int] = field(default_factory=list)
@@ -130,6 +137,9 @@ class Script:
             word, _, rest = line.partition(" ")
             if word in ("include", "glob", "uuid", "read", "make", "reprocess"):
                 getattr(script, word + ("es" if word == "reprocess" else "s")).append(rest)
+            elif word in ("stage", "stage+"):
+                name, _, lines = rest.partition("=")
+                script.stages.append((name, lines.replace(";", "\n"), word == "stage+"))
             elif word == "jobs-from":
                 script.jobs_from.append(rest)
             elif word == "job":
@@ -162,6 +172,7 @@ class World:
         self.disk = FakeDisk()
         self.archive = FakeArchive()
         self.cache: dict[str, Digest] = {}
+        self._texts: dict[Digest, str] = {}
         self.rng = rng
         self.slots = 4
         self.duration_ms = 1
@@ -223,15 +234,16 @@ class World:
         self.told = self.saved = 0
         self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
         self._scan: Iterator[list[Event]] | None = None
-        for name in self.setup.folders:
+        for name in self.setup.all_folders:
             self._folder_ids.setdefault(name, len(self._folder_ids) + 1)
-        ids = {name: self._folder_ids[name] for name in self.setup.folders}
+        ids = {name: self._folder_ids[name] for name in self.setup.all_folders}
         self.archive = self.archive.reopen()
         self.archive.scan_folders = set(self._folder_ids.values())
         self._recover()
         self.project = self.setup.project(ids)
-        self.archive.ranks = {ids[name]: rank for rank, name in enumerate(self.setup.folders)}
-        self._dropped = [part for name, part in self._folder_ids.items() if name not in self.setup.folders]
+        self.archive.ranks = {ids[name]: rank for rank, name in enumerate(self.setup.all_folders)}
+        self.archive.metadata_types = self.setup.metadata_types
+        self._dropped = [part for name, part in self._folder_ids.items() if name not in ids]
         self.pipeline = Pipeline(self.project, self.archive, _log_name, "/staging")
         self.pipeline.wants_news = self.wants_news
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
@@ -241,7 +253,7 @@ class World:
         for intent in self.intents:
             for name in intent.names:
                 if name not in recorded:
-                    self.cache.pop(name, None)
+                    self.lose(name)
                 elif self.cache.get(name) != recorded[name]:
                     self.archive.save({"doubt_job": [(intent.job_id,)]})
         self.intents = []
@@ -393,7 +405,7 @@ class World:
             case DeleteProducts():
                 for name in command.names:
                     self._tick()
-                    self.cache.pop(name, None)
+                    self.lose(name)
             case DiscardStaging():
                 for key in command.run_keys:
                     self._discard(key)
@@ -434,12 +446,12 @@ class World:
         for fact in facts:
             file = self.disk.files.get(names[fact.scan_folder], {}).get(fact.rel)
             if fact.rel in self.unreadable:
-                unreadable.append((key_of(fact.rel), self.unreadable[fact.rel]))
+                unreadable.append((fact.key, self.unreadable[fact.rel]))
             elif file is None or self.shy[fact.rel] > 0:
                 self.shy[fact.rel] -= 1
-                unstable.append(key_of(fact.rel))
+                unstable.append(fact.key)
             else:
-                read.append(file.fact(fact.scan_folder, fact.rel, is_read=True))
+                read.append(replace(file.fact(fact.scan_folder, fact.rel, is_read=True), is_shadow=fact.is_shadow))
         self._post(FilesHashed(self._next(), tuple(read), tuple(unreadable), tuple(unstable)))
 
     # ---------------------------------------------------------------------------------------------------------- the writer
@@ -483,7 +495,7 @@ class World:
         for commit in done:
             for name in commit.stale:
                 self._tick()
-                self.cache.pop(name, None)
+                self.lose(name)
         self.intents = []
         for commit in order.commits:
             self._discard(commit.run_key)
@@ -496,8 +508,18 @@ class World:
         for staged, product in commit.products[:may_place]:
             self._tick()
             assert self.staging.pop(staged) == product.digest, f"{product.name} is not what was said"
-            self.cache[product.name] = product.digest
+            self._put(product.name, product.digest)
         return f"product '{commit.products[may_place][1].name}' cannot be placed" if may_place < len(commit.products) else ""
+
+    def _put(self, name: str, digest: Digest) -> None:
+        self.cache[name] = digest
+        if name.startswith(_COMMON):
+            self.disk.write(MADE, name.removeprefix(_COMMON), self._texts[digest])
+
+    def lose(self, name: str) -> None:
+        """Delete a product from the cache."""
+        if self.cache.pop(name, None) is not None and name.startswith(_COMMON):
+            self.disk.delete(MADE, name.removeprefix(_COMMON))
 
     def _name_of(self, job_id: int) -> str:
         return next((name for name, job in self.live_jobs().items() if job.id == job_id), "")
@@ -602,6 +624,8 @@ class World:
             for key, wanted in jobs
             for platform in ((wanted,) if wanted else order.platforms)
         ]
+        if script.stages:
+            plans.append(JobPlan(CHAIN, COMMON_PLATFORM, script.priority, False, script.info, "{}"))
         edges = [SourceEdge(EdgeKind.PATH, path) for path in (*script.includes, *script.jobs_from)]
         edges += [SourceEdge(EdgeKind.WILDCARD, pattern) for pattern in script.globs]
         edges += [SourceEdge(EdgeKind.UUID, digits) for digits in script.uuids]
@@ -619,7 +643,8 @@ class World:
         builder = self._builder_of(order)
         params, platforms = merged(builder, order.settings)
         content = repr(
-            (order.platform, order.job_key, builder.version, order.additional_fingerprint, self._closure(order.rel, script))
+            (order.platform, order.job_key, builder.version, order.additional_fingerprint, order.source_uuid.hex())
+            + (self._closure(order.rel, script, text),)
             + (tuple((rel, self.text(rel)) for rel in script.reads),)
             + (self._products_before(order, script),)
             + (sorted({**params, **platforms.get(order.platform, {})}.items()),)
@@ -627,11 +652,16 @@ class World:
         stem = product_stem(order.rel, order.job_key)
         names = [(f"{stem}.out", 0, content), *((f"{stem}.{n}", n, f"{content}{n}") for n in script.extras)]
         names += [(name, 100 + n, content) for n, name in enumerate(script.makes)]
+        if order.job_key == CHAIN:
+            said = f"\ninfo {sha(content).hex()[:8]}"
+            stages = {name: stage + said * is_told for name, stage, is_told in script.stages}
+            names = [(name, n, stage) for n, (name, stage) in enumerate(stages.items())]
         products = []
         for name, sub_id, data in names:
             staged = f"{order.staging}/{name}"
             self.staging[staged] = sha(data)
-            flags = 2 if "INTERMEDIATE" in lines else 1
+            self._texts[sha(data)] = data
+            flags = 2 if "INTERMEDIATE" in lines or order.job_key == CHAIN else 1
             products.append(StagedProduct(staged, name, sub_id, b"", flags, sha(data), 7, len(data)))
         log = (LogRecord(LogLevel.WARNING, order.builder, "it says WARN", self._now_ms),) if "WARN" in lines else ()
         return RunResult(
@@ -644,18 +674,18 @@ class World:
 
     def text(self, rel: str) -> str | None:
         """Return the text of the file that wins a path."""
-        found = self.disk.winner(self.setup.folders, rel)
+        found = self.disk.winner(self.setup.all_folders, rel)
         return found[2].text if found else None
 
-    def _closure(self, rel: str, script: Script) -> list[tuple[str, str | None]]:
-        """Return all that a source is made of: its text, and that of all it includes, however far."""
+    def _closure(self, rel: str, script: Script, own: str | None = None) -> list[tuple[str, str | None]]:
+        """Return all that a source is made of: its text (`own` if it is known), and that of all it includes, however far."""
         texts: dict[str, str | None] = {}
         todo = [rel]
         while todo:
             name = key_of(RelPath(todo.pop()))
             if name in texts:
                 continue
-            texts[name] = self.text(name)
+            texts[name] = own if own is not None and not texts else self.text(name)
             if name.endswith(".s") and "FAIL ANALYSIS" not in (texts[name] or "").splitlines():
                 todo += self.needs(Script.parse(texts[name] or ""))
             todo += [
@@ -667,7 +697,7 @@ class World:
 
     def needs(self, script: Script) -> list[str]:
         """Return the keys of the files that a script includes."""
-        keys = self.disk.keys(self.setup.folders) if script.globs else []
+        keys = self.disk.keys(self.setup.all_folders) if script.globs else []
         matched = [
             key for pattern in script.globs for key in keys if wildcard(pattern).fullmatch(key) and self.text(key) is not None
         ]
@@ -731,6 +761,7 @@ class World:
     def clean(self) -> World:
         """Return what a clean build of the present disk and configuration comes to."""
         other = World(self.setup)
+        other._folder_ids = dict(self._folder_ids)  # shadows have them in the names of their products
         other.disk = self.disk.copy()
         other.boot()
         other.unreadable = self.unreadable
@@ -739,8 +770,12 @@ class World:
 
 
 def name_of(job: Job) -> str:
-    """Return PATH@PLATFORM:KEY, or PATH:analyse; jobs of the builder `twin`, which wants what `script` wants, end in `!twin`."""
-    name = f"{job.source.rel}:analyse" if job.is_analysis else f"{job.source.rel}@{job.platform}:{job.key}"
+    """Return PATH@PLATFORM:KEY, or PATH:analyse; jobs of the builder `twin`, which wants what `script` wants, end in `!twin`.
+
+    The path of a shadow is that with `~` and its scan folder.
+    """
+    rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_shadow else job.source.rel
+    name = f"{rel}:analyse" if job.is_analysis else f"{rel}@{job.platform}:{job.key}"
     return f"{name}!twin" if job.builder == TWIN else name
 
 

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from aptui.core import fingerprint, rows
+from aptui.core import fingerprint, identity, rows
 from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import FolderSeen, Rows
 from aptui.core.model import (
     ANALYSIS_KEY,
+    COMMON_PLATFORM,
     Builder,
     BuilderKind,
     Companion,
     Digest,
     EdgeKind,
     FileFact,
+    Identity,
     Job,
     JobState,
+    LinkKind,
     PathKey,
     Pattern,
     PatternKind,
     Platform,
     Product,
+    ProductLink,
     Project,
     RelPath,
     RunKey,
@@ -71,6 +75,10 @@ def scripter(name: str = "script", pattern: str = "*.s", platforms: Sequence[str
     return builder(name, pattern, BuilderKind.PYTHON, platforms, **more)
 
 
+MADE = "made"
+"""The scan folder of intermediates, which every project of `Setup` has."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """A configuration in short; `project` spells it out."""
@@ -84,11 +92,18 @@ class Setup:
     """(folder, platform) that is not made there."""
     debug_output: bool = False
     tags: tuple[str, ...] = ()
+    metadata_types: tuple[str, ...] = ()
+
+    @property
+    def all_folders(self) -> tuple[str, ...]:
+        """Return the names of the scan folders in their order, that of intermediates last."""
+        return (*self.folders, MADE)
 
     def project(self, ids: Mapping[str, int]) -> Project:
         """Return it as the core knows it."""
+        ids = {MADE: len(ids) + 1, **ids}
         return Project(
-            platforms=tuple(Platform(name, self.tags) for name in self.platforms),
+            platforms=(*(Platform(name, self.tags) for name in self.platforms), Platform(COMMON_PLATFORM)),
             host_platform="linux",
             scan_folders=tuple(
                 ScanFolder(
@@ -97,13 +112,15 @@ class Setup:
                     f"/disk/{name}",
                     order,
                     platforms=tuple(item for item in self.platforms if (name, item) not in self.excluded),
+                    is_intermediate=name == MADE,
                 )
-                for order, name in enumerate(self.folders)
+                for order, name in enumerate(self.all_folders)
             ),
             builders=self.builders,
             companions=self.companions,
             debug_output=self.debug_output,
             resting_platforms=self.resting,
+            metadata_types=self.metadata_types,
         )
 
 
@@ -118,6 +135,7 @@ class Tables:
     jobs: dict[int, Row] = field(default_factory=dict)
     analyses: dict[tuple[int, bytes], Row] = field(default_factory=dict)
     products: dict[int, Row] = field(default_factory=dict)
+    links: dict[int, tuple[ProductLink, ...]] = field(default_factory=dict)
     edges: set[tuple[str, int, bytes, int]] = field(default_factory=set)
     conflicts: set[tuple[str, int]] = field(default_factory=set)
     folders: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = field(default_factory=dict)
@@ -125,6 +143,7 @@ class Tables:
     runs: dict[tuple[int, int], Row] = field(default_factory=dict)
     stats: dict[str, tuple[int, int]] = field(default_factory=dict)
     state: dict[str, str] = field(default_factory=dict)
+    legacy: set[tuple[bytes, int, int]] = field(default_factory=set)
 
 
 @dataclass
@@ -149,6 +168,7 @@ class FakeArchive:
         self.tables = Tables()
         self.ranks: dict[int, int] = {}
         self.scan_folders: set[int] = set()
+        self.metadata_types: tuple[str, ...] = ()
         self.max_run_key = 0
         self._index = Index()
         self._unpacked: dict[str, dict[PathKey, FileFact]] = {}
@@ -169,6 +189,7 @@ class FakeArchive:
         row = self.tables.sources.pop(source_id, None)
         if row is not None:
             del self._index.sources[row[4]]
+        self._drop_legacy(source_id)
         for job_id in list(self._index.jobs.pop(source_id, ())):
             self._drop_job(job_id)
         for uuid in list(self._index.analyses.pop(source_id, ())):
@@ -191,6 +212,7 @@ class FakeArchive:
 
     def _drop_products(self, job_id: int) -> None:
         for product_id in self._index.products.pop(job_id, ()):
+            self.tables.links.pop(product_id, None)
             self._index.names[self.tables.products.pop(product_id)[2]].discard(product_id)
 
     def _drop_edges(self, source_uuid: bytes, uuid: bytes) -> None:
@@ -217,6 +239,13 @@ class FakeArchive:
         self._index.uuids[row[2]] = source_id
         self.tables.sources[source_id] = (source_id, *row)
 
+    def _drop_legacy(self, source_id: int) -> None:
+        self.tables.legacy = {row for row in self.tables.legacy if row[1] != source_id}
+
+    def _put_legacy(self, uuid: bytes, source_id: int, created_ms: int) -> None:
+        assert source_id in self.tables.sources, f"a UUID of source {source_id}, which is not stored"
+        self.tables.legacy.add((uuid, source_id, created_ms))
+
     def _put_analysis(self, source_id: int, uuid: bytes, *row: object) -> None:
         assert source_id in self.tables.sources, f"an analysis of source {source_id}, which is not stored"
         self._index.analyses.setdefault(source_id, set()).add(uuid)
@@ -233,6 +262,27 @@ class FakeArchive:
         self._index.products.setdefault(job_id, []).append(product_id)
         self._index.names.setdefault(row[0], set()).add(product_id)
         self.tables.products[product_id] = (product_id, job_id, *row)
+
+    def _put_link(
+        self,
+        product_id: int,
+        _job_id: int,
+        _at: int,
+        kind: LinkKind,
+        _platform: str,
+        path: str,
+        _prefix: str | None,
+        is_exclusion: int,
+        uuid: bytes,
+        sub_id: int,
+        flags: int,
+    ) -> None:
+        assert product_id in self.tables.products, f"a link of product {product_id}, which is not stored"
+        link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
+        self.tables.links[product_id] = (*self.tables.links.get(product_id, ()), link)
+
+    def _put_legacy_sub_id(self, product_id: int, _job_id: int, _sub_id: int) -> None:
+        assert product_id in self.tables.products, f"a legacy sub id of product {product_id}, which is not stored"
 
     def _put_edge(
         self, _uuid: bytes, builder_uuid: bytes, kind: int, target: str, _bits: int, _sub_ids: str, _from: int, source_id: int
@@ -256,7 +306,7 @@ class FakeArchive:
         self.tables.conflicts.add((name, job_id))
 
     def _put_folder(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> None:
-        self.tables.folders[folder, scan_folder] = (digest, tuple(facts))
+        self.tables.folders[folder, scan_folder] = (digest, tuple(replace(fact, is_shadow=False) for fact in facts))
 
     def _put_file(self, scan_folder: int, name: str, *row: object) -> None:
         self.tables.files[scan_folder, name] = row
@@ -277,8 +327,9 @@ class FakeArchive:
         for key in keys:
             if key not in self._index.sources:
                 continue
-            source_id, scan_folder, rel, uuid, _key, _digest = self.tables.sources[self._index.sources[key]]
+            source_id, scan_folder, rel, uuid, _key, _digest, named = self.tables.sources[self._index.sources[key]]
             source = Source(key, RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)  # type: ignore[arg-type]
+            source.identity = identity.unpack(named)  # type: ignore[arg-type]
             found[key] = source
             for builder_uuid in sorted(self._index.analyses.get(source.id, ())):
                 self._add_analysis(source, self.tables.analyses[source.id, builder_uuid])
@@ -309,11 +360,28 @@ class FakeArchive:
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
         for product_id in self._index.products.get(job.id, ()):
             _id, _owner, name, sub_id, kind, hash64, flags, digest, size = self.tables.products[product_id]
-            job.products += (Product(name, sub_id, kind, flags, digest, hash64, size),)  # type: ignore[arg-type]
+            links = self.tables.links.get(product_id, ())
+            job.products += (Product(name, sub_id, kind, flags, digest, hash64, size, links),)  # type: ignore[arg-type]
         source.jobs[job.builder, job.platform, job.key] = job
 
-    def key_of(self, uuid: SourceUuid) -> PathKey | None:
-        return next((row[4] for row in self.tables.sources.values() if row[3] == uuid), None)  # type: ignore[misc]
+    def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
+        held = [row[4] for row in self.tables.sources.values() if row[3] == uuid]
+        claims = [(row, self.tables.sources[row[1]]) for row in self.tables.legacy if row[0] == uuid]
+        return held + [source[4] for row, source in sorted(claims, key=lambda item: (item[1][1], item[0][2], item[1][4]))]  # type: ignore[return-value,operator]
+
+    def departed(self) -> dict[bytes, tuple[str, bytes]]:
+        texts = [
+            (key.removeprefix("departed:"), *text.split(" ", 1))
+            for key, text in self.tables.state.items()
+            if key.startswith("departed:")
+        ]
+        return {bytes.fromhex(row[1]): (row[2], bytes.fromhex(row[0])) for row in texts if row[1]}
+
+    def has_identities(self) -> bool:
+        return any(row[6] for row in self.tables.sources.values())
+
+    def has_intermediates(self) -> bool:
+        return any(str(row[2]).startswith("common/") for row in self.tables.products.values())
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
         return {job_id: self._key(job_id) for job_id in job_ids if job_id in self.tables.jobs}
@@ -343,7 +411,7 @@ class FakeArchive:
         return found
 
     def _winners(self, folder: str) -> dict[PathKey, FileFact]:
-        return merge_folder([facts for _part, (_digest, facts) in self._parts(folder)])[0]
+        return merge_folder([facts for _part, (_digest, facts) in self._parts(folder)], self.metadata_types)[0]
 
     def _parts(self, folder: str) -> list[tuple[int, tuple[bytes, tuple[FileFact, ...]]]]:
         parts = [(part, row) for (name, part), row in self.tables.folders.items() if name == folder and part in self.ranks]
@@ -420,7 +488,7 @@ class FakeArchive:
         other = FakeArchive()
         other.tables, other.max_run_key = self.tables, self.max_run_key
         other._index = self._index
-        other.ranks, other.scan_folders = dict(self.ranks), set(self.scan_folders)
+        other.ranks, other.scan_folders, other.metadata_types = dict(self.ranks), set(self.scan_folders), self.metadata_types
         return other
 
 
@@ -466,10 +534,10 @@ class FakeDisk:
         self._names[folder, key_of(RelPath(rel))].remove(rel)
 
     def copy(self) -> FakeDisk:
-        """Return another disk with the same files."""
+        """Return another disk with the same files, those left out that jobs made."""
         other = FakeDisk()
         for folder, files in self.files.items():
-            for rel, file in files.items():
+            for rel, file in files.items() if folder != MADE else ():
                 other._put(folder, rel, file)
         return other
 
@@ -522,17 +590,36 @@ class FakeScanner:
             return None
         was, was_clashing = self._merge({part: row[1] for part, row in before.items()})
         now, clashing = self._merge(facts)
+        metas = {key: identity.meta_key(key) for key in now}
+        renamed = {key for key, meta in metas.items() if _differs(was.get(meta), now.get(meta))}
+        again = again and again | {fact.key for fact in now.values() if key_of(fact.rel) in again}
         changed = tuple(
-            fact for key, fact in now.items() if reassess or is_full or (again and key in again) or _differs(was.get(key), fact)
+            fact
+            for key, fact in now.items()
+            if reassess or is_full or (again and key in again) or key in renamed or _differs(was.get(key), fact)
         )
         clashing_keys = {key_of(fact.rel) for fact, _others in clashing}
         gone = {*was, *(PathKey(fact.rel) for fact, _others in was_clashing)}
+        gone |= {replace(fact, is_shadow=True).key for row in before.values() if reassess for fact in row[1]}
         gone -= {*now, *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= clashing_keys & was.keys()
         present = folder == "" or any(facts.values())
         lines = tuple((part, digests.get(part, b""), tuple(found)) for part, found in facts.items()) if present else ()
         fact = now.get(file_key(folder))
-        return FolderSeen(seq, folder, changed, tuple(sorted(gone)), tuple(clashing), lines, self._settings(fact) if fact else "")
+        settings = self._settings(fact) if fact else ""
+        identities = tuple(self._identities(changed, facts))
+        return FolderSeen(seq, folder, changed, tuple(sorted(gone)), tuple(clashing), lines, settings, identities)
+
+    def _identities(
+        self, changed: Iterable[FileFact], facts: Mapping[int, Sequence[FileFact]]
+    ) -> Iterator[tuple[PathKey, Identity]]:
+        metas = {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
+        names = {item.id: item.name for item in self._project.scan_folders}
+        for fact in changed:
+            meta = metas.get((fact.scan_folder, key_of(fact.rel) + identity.META_SUFFIX))
+            said = identity_said(self._disk.files[names[meta.scan_folder]][meta.rel].text) if meta is not None else None
+            if said is not None:
+                yield fact.key, said
 
     def _settings(self, fact: FileFact) -> str:
         """Return what a settings file says: {builder: {"params": ..., "platforms": ...}} in JSON, or nonsense."""
@@ -568,12 +655,33 @@ class FakeScanner:
         self, parts: Mapping[int, Sequence[FileFact]]
     ) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
         rank = self._archive.ranks
-        return merge_folder([parts[part] for part in sorted(parts, key=lambda item: rank.get(item, len(rank)))])
+        ranked = sorted(parts, key=lambda item: rank.get(item, len(rank)))
+        return merge_folder([parts[part] for part in ranked], self._project.metadata_types)
 
 
-def _differs(old: FileFact | None, new: FileFact) -> bool:
-    if old is None:
-        return True
+def meta(name: str, original: str = "", *legacy: str) -> str:
+    """Return the text of an identity file on the fake disk; `name` stands for a UUID."""
+    return " ".join(("meta", name, original or "-", *legacy))
+
+
+def meta_uuid(name: str) -> SourceUuid:
+    """Return the UUID that a name in `meta` stands for."""
+    return SourceUuid(name_uuid(f"meta:{name}".encode()))
+
+
+def identity_said(text: str) -> Identity | None:
+    """Return what an identity file of the fake disk says: nothing, who the source is, or what is wrong with it."""
+    if not text:
+        return None
+    word, name, original, *legacy = [*text.split(), "", "", ""][: max(3, len(text.split()))]
+    if word != "meta" or not original:
+        return Identity(SourceUuid(bytes(16)), digest=sha(text), problem="its identity file is damaged")
+    return Identity(meta_uuid(name), tuple(map(meta_uuid, legacy)), original, 0, sha(text))
+
+
+def _differs(old: FileFact | None, new: FileFact | None) -> bool:
+    if old is None or new is None:
+        return old is not new
     return (old.scan_folder, old.rel, old.size, old.mtime_ns, old.inode) != (
         new.scan_folder,
         new.rel,

@@ -76,7 +76,7 @@ SHAPES = {
         "builders:\n  - {name: a, copy: [x]}\n  - {name: a, copy: [y]}",
         "4:12: 'a' is already the name of another in 'builders', at aptui.yaml:3:12",
     ),
-    "companion": ("companions: {'*.x': {sufix: y}}", "2:21: 'suffix' is missing in 'companions.*.x'"),
+    "companion": ("companions: {'*.x': {sufix: y}}", "2:22: unknown key 'sufix' in 'companions.*.x'; did you mean 'suffix'?"),
     "uuid": ("builders: [{name: a, copy: [x], asset_type: 12-34}]", "2:45: 'builders.a.asset_type' must be a UUID, not '12-34'"),
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import verb_project
+from disk_project import Project
 
 from aptui import cli, printing
 
@@ -307,3 +308,23 @@ def test_what_json_calls_a_source_names_it_everywhere(tmp_path, run, monkeypatch
 
     for row in json.loads(run("jobs", "--json", "--project", str(root))[1]):
         assert run("why", row["source"], "--project", str(root))[0] == 0
+
+
+def test_why_of_an_intermediate_names_the_jobs_that_it_comes_from(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path / "chains", "builders: []\nscan_folders: [{name: game, path: assets}]\n")
+    project.write("builders/chained.py", (Path(__file__).parent / "stories/chained.py").read_text())
+    project.write("assets/Deep.top", "one")
+    project.engine_run()
+    monkeypatch.chdir(project.root)
+
+    answer = json.loads(run("why", "deep.low", "--json")[1])
+    told = run("why", "deep.low")[1]
+
+    assert [(job["source"], job["said"]) for job in answer["made_by"]] == [
+        ("deep.mid", "it last ran because: new source"),
+        ("Deep.top", "it last ran because: new source"),
+    ]
+    assert "made by deep.mid, common: chained: it last ran because: new source" in told
+    assert json.loads(run("why", "Deep.top", "--json")[1])["made_by"] == []

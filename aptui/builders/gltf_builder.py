@@ -12,8 +12,17 @@ from aptui.builders.gltf_check import Checker
 from aptui.builders.gltf_file import BrokenError, Document, Read, file_uris, packed, parsed
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, declared, placed, read
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.builders.references import UnusableError, declared, needed, placed, read
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    LoadBehavior,
+    PathDependency,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+)
 
 GLTF_ASSET_TYPE = UUID("07f5c3a1-e84d-5b29-9d06-1ac7b2f45e09")
 """Asset type of a model in JSON, with its buffers and images beside it."""
@@ -111,4 +120,13 @@ def _product(document: Document, data: bytes, options: Mapping[str, Any], reques
         made = packed(document, _reader(request), embeds_images=options["embed_images"])
     with open(request.product_path(name), "wb") as file:
         file.write(made)
-    return JobProduct(name, 0, asset_type)
+    return JobProduct(name, 0, asset_type, path_dependencies=_needs(document, request), dependencies_handled=True)
+
+
+def _needs(document: Document, request: ProcessJobRequest) -> list[PathDependency]:
+    """Return what the product still names: no model without the numbers in its buffers; images may come later."""
+    found = []
+    for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):
+        paths = (placed(request.source, uri) for uri in file_uris(document.tree, (name,)))
+        found += needed(request.scan_folder, paths, load)
+    return found

@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import unquote, unquote_to_bytes
@@ -60,9 +60,9 @@ def objects(tree: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [each if isinstance(each, dict) else {} for each in listed] if isinstance(listed, list) else []
 
 
-def file_uris(tree: dict[str, Any]) -> Iterator[str]:
+def file_uris(tree: dict[str, Any], lists: Iterable[str] = ("buffers", "images")) -> Iterator[str]:
     """Yield the decoded URIs of all files that buffers and images name."""
-    for name in ("buffers", "images"):
+    for name in lists:
         for each in objects(tree, name):
             uri = each.get("uri")
             if isinstance(uri, str) and is_file_uri(uri):

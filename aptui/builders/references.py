@@ -1,4 +1,4 @@
-"""Files that a source names: where they lie, and how they are declared as source dependencies; what they hold is not here."""
+"""Files that a source names: where they lie, and how they are declared as dependencies; what they hold is not here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterable
 
 from aptui.builders import lfs
-from aptui.sdk import SourceDependency
+from aptui.sdk import LoadBehavior, PathDependency, PathDependencyKind, SourceDependency
 
 
 class UnusableError(Exception):
@@ -27,8 +27,19 @@ def declared(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
 
     One that climbs out is made absolute: the engine finds the scan folder that it lies in, or warns.
     """
-    whole = (posixpath.normpath(posixpath.join(scan_folder, path)) if path.startswith("../") else path for path in paths)
-    return [SourceDependency(path) for path in dict.fromkeys(whole)]
+    return [SourceDependency(path) for path in _whole(scan_folder, paths)]
+
+
+def needed(scan_folder: str, paths: Iterable[str], load: LoadBehavior) -> list[PathDependency]:
+    """Return product dependencies on whatever is made of the sources at `paths`, told as in `declared`."""
+    written = (f"./{path}" if path.startswith("!") else path for path in _whole(scan_folder, paths))  # "!" would exclude it
+    return [PathDependency(path, PathDependencyKind.SOURCE_FILE, load) for path in written]
+
+
+def _whole(scan_folder: str, paths: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(
+        posixpath.normpath(posixpath.join(scan_folder, path)) if path.startswith("../") else path for path in paths
+    )
 
 
 def read(scan_folder: str, path: str) -> bytes:

@@ -21,15 +21,24 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
     "drop_file": "scan_folder_id, name",  # name: relative path; projection Files
     "drop_conflict": "job_id",
-    "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest",
+    "drop_missing": "product_id",  # what a scan found in it; the names that were read of it stay
+    "drop_legacy": "source_id",
+    "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity",
+    "put_legacy": "uuid, source_id, created_ms",  # a UUID that the source answers to as well
     "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, log_file, "
     "reason, plans_blob",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
     "duration_ms, completed_ms, failure_cause, escalation",
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
+    "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
+    "put_legacy_sub_id": "product_id, job_id, sub_id",
+    "put_missing": "product_id, scanner, version, source_fingerprint, uuid, sub_id, text, when, scanned_s, product_name",
+    "put_missing_scan": "product_id, digest, terms, names_blob, product_name",
     "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",
-    "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint",
+    # products_digest and step: core.history
+    "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
+    "products_digest, step",
     "put_stat": "name, value_ms, time_ms",
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
@@ -75,8 +84,16 @@ class Archive(Protocol):
         """Return every wildcard edge: (pattern in lower case, key of the source that has it)."""
         ...
 
-    def key_of(self, uuid: SourceUuid) -> PathKey | None:
-        """Return the key of the stored source with this UUID."""
+    def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
+        """Return the keys of the stored sources that answer to this UUID: first the one that has it, then by scan folder and age."""
+        ...
+
+    def departed(self) -> dict[bytes, tuple[str, bytes]]:
+        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file (`core.identity.DEPARTED_STATE`)."""
+        ...
+
+    def has_identities(self) -> bool:
+        """Return whether any source has a `.meta` file."""
         ...
 
     def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
@@ -105,6 +122,10 @@ class Archive(Protocol):
 
     def settings(self) -> dict[str, str]:
         """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
+        ...
+
+    def has_intermediates(self) -> bool:
+        """Return whether any job made an intermediate."""
         ...
 
     def has_edges(self) -> bool:

@@ -7,13 +7,14 @@ came first). A job that failed so holds a *claim* on the name, which outlives re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from aptui.core import rows
+from aptui.core import history, rows
+from aptui.core.chains import Chains
 from aptui.core.ledger import Ledger
 from aptui.core.memory import Memory
-from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult
+from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult, StagedProduct
 from aptui.core.model import SETTLED, Builder, Digest, Job, JobState, PathKey, Product, Source
 from aptui.core.planner import Planner
 
@@ -64,7 +65,8 @@ class _Undo:
 class Commits:
     """Prepares commits and keeps the claims."""
 
-    def __init__(self, memory: Memory, ledger: Ledger, planner: Planner) -> None:
+    def __init__(self, memory: Memory, ledger: Ledger, planner: Planner, chains: Chains) -> None:
+        self._chains = chains
         self._memory = memory
         self._ledger = ledger
         self._planner = planner
@@ -97,7 +99,7 @@ class Commits:
         for robbed in court.robbed:
             self._put_robbed(robbed)
         for job in court.lost:
-            court.again.update(dict.fromkeys(self._claim_all(job, court.making[job])))
+            court.again.update(dict.fromkeys(self.claim_all(job, court.making[job])))
         placed = {product.name for job, made in products.items() if job not in court.lost for product in made}
         prepared = Prepared(deletes=tuple(name for name in court.taken if name not in placed))
         commits = []
@@ -119,13 +121,15 @@ class Commits:
     def _products(job: Job, result: RunResult, builder: Builder) -> tuple[Product, ...]:
         return tuple(
             Product(
-                f"{job.platform}/{staged.name or job.source.key}",
+                name_of(job, staged),
                 staged.sub_id,
                 staged.asset_type or builder.asset_type or bytes(16),
                 staged.flags,
                 Digest(staged.digest),
                 staged.hash64,
                 staged.size,
+                staged.links,
+                staged.legacy_sub_ids,
             )
             for staged in result.products
         )
@@ -141,9 +145,13 @@ class Commits:
             is_claim = job_id in self._claims.get(name, {})
             for source in self._memory.load((key,)):
                 for other in _jobs_with(source, job_id):
-                    if name not in court.making.get(other, (name,)):
-                        self._take_away(name, other, court)  # it has run too, and does not make it any more
-                    elif is_claim or any(item.name == name for item in other.products):
+                    if name not in court.making.get(other, (name,)) or self._chains.is_ended(other, job, court.making[job]):
+                        self._take_away(
+                            name, other, court
+                        )  # it has run too and does not make it any more, or goes with this commit
+                    elif any(item.name == name for item in other.products) or (
+                        is_claim and not self._chains.problem(other, (name,))
+                    ):
                         found[other] = None
         return list(found)
 
@@ -174,7 +182,7 @@ class Commits:
             claimants[job.id] = job.source.key
             self._ledger.put("put_conflict", (name, job.id))
 
-    def _claim_all(self, job: Job, names: Iterable[str]) -> list[Job]:
+    def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
         """`job` failed for a name that others make too: it claims all that it makes, no more; return who may have what it let go."""
         freed = self._let_go(job, [name for name, claimants in self._claims.items() if job.id in claimants and name not in names])
         for name in sorted(names):
@@ -202,7 +210,9 @@ class Commits:
     def _put_robbed(self, job: Job) -> None:
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
-        self._ledger.put_all("put_product", (rows.product_row(self._ledger.next_product_id(), job, item) for item in job.products))
+        for item in job.products:
+            for operation, row in rows.product_rows(self._ledger.next_product_id(), job, item):
+                self._ledger.put(operation, row)
         self._ledger.touched[job.source] = None
 
     # --------------------------------------------------------------------------------------------------------------- commit
@@ -234,25 +244,25 @@ class Commits:
             if staged.staged and present.get(product.name) != product.digest
         )
         self._undo[job.run_key] = _Undo(job.fingerprint, job.inputs, job.products)
+        if result.origin:
+            job.reason = f"{job.reason}; its result is {result.origin}" if job.reason else f"its result is {result.origin}"
         stale = tuple(product.name for product in job.products if product.name not in placed)
-        had_products = bool(job.products)
+        before = history.moment(job.inputs, job.products)
         job.products, job.fingerprint, job.inputs = (products, job.planned or 0, job.planned_inputs)
         job.warnings, job.errors, job.error = (result.warnings + bool(job.ring), result.errors, "")
         job.duration_ms, job.completed_ms, job.last_log_ms = (result.duration_ms, now_ms, now_ms)
         job.log_file = log_name(job, builder.name) if log else ""
         (job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause) = 0, "", 0, "", ""
-        return JobCommit(
-            job.run_key, job.id, moves, stale, tuple(self._rows_of(job, builder, folder_names, had_products=had_products))
-        )
+        return JobCommit(job.run_key, job.id, moves, stale, tuple(self._rows_of(job, builder, folder_names, before)))
 
     def _rows_of(
-        self, job: Job, builder: Builder, folder_names: Mapping[int, str], *, had_products: bool
+        self, job: Job, builder: Builder, folder_names: Mapping[int, str], before: history.Moment
     ) -> Iterable[tuple[str, tuple[object, ...]]]:
-        if had_products:
+        if before.products:
             yield "drop_products", (job.id,)
         yield "put_job", rows.job_row(job, JobState.COMPLETED)
         for product in job.products:
-            yield ("put_product", rows.product_row(self._ledger.next_product_id(), job, product))
+            yield from rows.product_rows(self._ledger.next_product_id(), job, product)
         yield (
             "put_run",
             (
@@ -265,6 +275,9 @@ class Commits:
                 "",
                 job.log_file,
                 job.fingerprint,
+                builder.version,
+                history.digest(job.products),
+                history.committed_step(before, history.moment(job.inputs, job.products)),
             ),
         )
         folder = folder_names.get(job.source.scan_folder, "")
@@ -307,6 +320,11 @@ class Commits:
         owners = self._memory.archive.owners(names)
         return tuple(name for name in names if name not in owners or owners[name][0] == job.id)
 
+    def claimants(self, name: str) -> list[Job]:
+        """Return the jobs that lay claim to a name."""
+        found = self._claims.get(name, {}) if self._claims else {}
+        return [job for job_id, key in found.items() for source in self._memory.load((key,)) for job in _jobs_with(source, job_id)]
+
     def release(self, job: Job) -> list[Job]:
         """`job` goes: return the jobs that lost a product to it, which may have it now."""
         names = [name for name, claimants in self._claims.items() if job.id in claimants]
@@ -339,3 +357,12 @@ class Commits:
 
 def _jobs_with(source: Source, job_id: int) -> list[Job]:
     return [job for job in source.jobs.values() if job.id == job_id and not job.is_analysis]
+
+
+def name_of(job: Job, staged: StagedProduct) -> str:
+    """Return the name of a product; that of a shadow (`FileFact.is_shadow`) has its scan folder before the file name."""
+    path = staged.name or job.source.rel.lower()
+    if job.source.is_shadow:
+        folder, slash, name = path.rpartition("/")
+        path = f"{folder}{slash}({job.source.scan_folder}){name}"
+    return f"{job.platform}/{path}"

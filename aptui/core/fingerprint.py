@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from aptui.core.model import Builder, Digest, Job, JobPlan, Platform
+from aptui.core.model import Builder, Digest, Job, JobPlan, Platform, ProductFlag
 
 Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
@@ -81,7 +81,7 @@ def number(manifest: Sequence[Entry]) -> int:
 def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
     """Return one digest over the (named) products of a job: what an Order dependency covers."""
     parts = [
-        f"{product.name}\t{product.sub_id}\t{product.flags}\t{product.digest.hex()}"
+        f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
         for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))
         if not sub_ids or product.sub_id in sub_ids
     ]

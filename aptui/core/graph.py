@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from aptui.core import fingerprint
+from aptui.core.chains import CHAINS_END
 from aptui.core.fingerprint import Entry, Manifest
 from aptui.core.memory import UNSETTLED, Memory, Unsettled
 from aptui.core.model import (
@@ -29,7 +30,7 @@ from aptui.core.model import (
     SourceEdge,
     SourceUuid,
 )
-from aptui.core.paths import key_of, normalize
+from aptui.core.paths import key_of, normalize, path_uuid
 from aptui.core.settings import Settings
 
 Identity = tuple[PathKey, bytes, str, str]
@@ -47,6 +48,8 @@ class Assembly:
     blockers: list[Job]
     misses_dependency: bool = False
     ring: tuple[str, ...] = ()
+    is_settled_by_chains: bool = True
+    """Whether what is missing may turn up as an intermediate, and is worth waiting for."""
 
 
 class Graph:
@@ -59,13 +62,15 @@ class Graph:
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.id) for folder in project.scan_folders]
+        self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._rings: dict[Identity, Ring] = {}
         self._has_loose_ends = False
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
-        self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions)
+        self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)
         sources = "|".join(f"(?:{companion.source.regex})" for companion in project.companions)
         self._may_have_companions = re.compile(sources, re.IGNORECASE).fullmatch
         self._companions = [(companion, re.compile(companion.source.regex, re.IGNORECASE)) for companion in project.companions]
+        self._files = frozenset(key_of(RelPath(companion.file)) for companion in project.companions if companion.file)
 
     # --------------------------------------------------------------------------------------------------------------- rules
 
@@ -92,25 +97,40 @@ class Graph:
         found = []
         for companion, regex in self._companions:
             suffix = "." + companion.suffix.lower()
-            if not key.endswith(suffix):
+            if companion.file or not key.endswith(suffix):
                 continue
             owner = key[: -len(suffix)] + ("." + companion.replaces.lower() if companion.replaces else "")
             if regex.fullmatch(owner):
                 found.append(PathKey(owner))
         return found
 
+    def is_shared(self, key: PathKey) -> bool:
+        """Whether this one file is a companion of many sources (`Companion.file`)."""
+        return key in self._files
+
+    def shares(self, key: PathKey, rel: str) -> bool:
+        """Whether the shared companion `key` is one of `rel`."""
+        return any(
+            regex.fullmatch(rel) is not None
+            for companion, regex in self._companions
+            if companion.file and key_of(RelPath(companion.file)) == key
+        )
+
     # ------------------------------------------------------------------------------------------------------------ manifests
 
     def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
         """Assemble the manifest of an analysis: builder, platforms, source, and all its builder was told to depend on last time."""
-        builder = self._builders[job.builder]
-        entries = [self.rule(builder, platform)[0] for platform in platforms]
-        entries += self._settings.adjustment(job.source.key, builder).entries
-        entries.append(("source", job.source.rel, fingerprint.file_digest(job.source.fact.digest if job.source.fact else None)))
-        assembly = Assembly((), set(), {}, [])
+        entries = list(self.told(job, platforms))
+        assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
         entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
         assembly.manifest = tuple(entries)
         return assembly
+
+    def told(self, job: Job, platforms: Iterable[str]) -> Manifest:
+        """Return the part of an analysis' manifest that it is told when it starts: builder, platforms, settings, source."""
+        builder = self._builders[job.builder]
+        settings = self._settings.adjustment(job.source.key, builder).entries
+        return (*(self.rule(builder, platform)[0] for platform in platforms), *settings, *self._source_entries(job.source))
 
     def job(self, job: Job) -> Assembly:
         """Assemble the manifest of a job."""
@@ -119,7 +139,7 @@ class Graph:
         entries = [self.rule(builder, job.platform)[0]]
         entries += self._settings.adjustment(source.key, builder).platform_entries.get(job.platform, ())
         entries += fingerprint.plan_entries(job.plan)
-        entries.append(("source", source.rel, fingerprint.file_digest(source.fact.digest if source.fact else None)))
+        entries += self._source_entries(source)
         assembly = Assembly((), set(), {}, [])
         siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
         if any(item.state not in SETTLED for item in siblings):
@@ -132,6 +152,15 @@ class Graph:
             entries += self._job_dependencies(job, assembly)
         assembly.manifest = tuple(entries)
         return assembly
+
+    def _source_entries(self, source: Source) -> list[Entry]:
+        """Return what says which bytes a source has, and who it is where its path alone does not say so."""
+        entries = [("source", str(source.rel), fingerprint.file_digest(source.fact.digest if source.fact else None))]
+        is_intermediate = source.scan_folder == self._intermediates
+        if source.identity is not None or source.is_shadow or (is_intermediate and source.uuid != path_uuid(source.rel)):
+            meta = source.identity.digest if source.identity else b""
+            entries.append(("identity", str(source.rel), fingerprint.short(source.uuid + meta)))
+        return entries
 
     def with_discovered(self, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
         """Return the manifest of a finished run: as planned, with what it found while processing in place of what was known before."""
@@ -151,6 +180,8 @@ class Graph:
         if isinstance(fact, Unsettled):
             assembly.waits.add(key)
             return ""
+        if fact is None and self._may_turn_up(assembly):
+            return ""
         if fact is None or key in self._memory.unreadable:
             return fingerprint.MISSING
         if not fact.digest:
@@ -158,6 +189,13 @@ class Graph:
             assembly.unread[key] = fact
             return ""
         return fingerprint.file_digest(fact.digest)
+
+    def _may_turn_up(self, assembly: Assembly) -> bool:
+        """Whether to wait for the end of all chains with what is missing."""
+        if not assembly.is_settled_by_chains or self._memory.has_grown or not self._memory.may_grow:
+            return False
+        assembly.waits.add(CHAINS_END)
+        return True
 
     def _closure(self, source: Source, jobs: Iterable[Job], assembly: Assembly, *, needs_analyses: bool) -> list[Entry]:
         """Return entries for companions and all recursive source dependencies, by name."""
@@ -193,8 +231,11 @@ class Graph:
             if keys is UNSETTLED or isinstance(keys, Unsettled):
                 assembly.waits.add(SCAN_END)
                 return []
+            self._may_turn_up(assembly)
             return keys
         found = self._memory.key_of(SourceUuid(bytes.fromhex(edge.target)))
+        if found is None and self._may_turn_up(assembly):
+            return []
         if found is None:
             name = PathKey(edge.target)
             entries[name] = ("dependency", name, fingerprint.MISSING)
@@ -211,6 +252,8 @@ class Graph:
             name = f"{dependency.source}@{dependency.platform}:{dependency.key}"
             if isinstance(other, Unsettled):
                 assembly.waits.add(dependency.source)
+            elif other is None and self._may_turn_up(assembly):
+                assembly.misses_dependency = True
             elif other is None:
                 assembly.misses_dependency = True
                 if dependency.kind in (DependencyKind.FINGERPRINT, DependencyKind.ORDER):
@@ -351,6 +394,8 @@ def _name(job: Job) -> str:
 
 def companion_key(companion: Companion, rel: RelPath) -> PathKey:
     """Return the key of the companion that `rel`, which matches, may have."""
+    if companion.file:
+        return key_of(RelPath(companion.file))
     stem, dot, extension = rel.rpartition(".")
     if companion.replaces and dot and extension.lower() == companion.replaces.lower():
         return key_of(RelPath(f"{stem}.{companion.suffix}"))

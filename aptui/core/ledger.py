@@ -11,11 +11,13 @@ from aptui.core.model import Source
 RUN_KEY_STATE = "run_keys"
 """Where the next engine finds the highest run key that this one has reserved."""
 _BLOCK = 65_536
+_OF_PRODUCTS = (("put_product", 1), ("put_link", 1), ("put_legacy_sub_id", 1))
 _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
-    "drop_source": (("put_source", 0),),
+    "drop_source": (("put_source", 0), ("put_legacy", 1)),
+    "drop_legacy": (("put_legacy", 1),),
     "drop_analysis": (("put_analysis", 0),),
-    "drop_job": (("put_job", 0), ("put_product", 1), ("put_run", 0), ("put_conflict", 1)),
-    "drop_products": (("put_product", 1),),
+    "drop_job": (("put_job", 0), *_OF_PRODUCTS, ("put_run", 0), ("put_conflict", 1)),
+    "drop_products": _OF_PRODUCTS,
     "drop_conflict": (("put_conflict", 1),),
 }
 """{operation that drops: (operation that puts, the column that must be equal to the dropped row's first)}; further columns follow."""

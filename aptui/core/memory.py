@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aptui.core.archive import Archive
-from aptui.core.model import SETTLED, EdgeKind, FileFact, PathKey, RelPath, Source, SourceUuid
+from aptui.core.identity import legacy_of
+from aptui.core.model import COMMON_PLATFORM, SETTLED, EdgeKind, FileFact, Identity, Job, PathKey, RelPath, Source, SourceUuid
 from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
 
@@ -31,7 +32,7 @@ _SHELF_SIZE = 4096
 class PendingFolder:
     """A folder whose row is owed: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
 
-    `is_noted`: a row that is not to be trusted was saved already.
+    `is_noted`: a row that is not to be trusted was saved already. `identities`: what was said of those of its files that changed.
     """
 
     folder: str
@@ -40,6 +41,7 @@ class PendingFolder:
     open: set[PathKey] = field(default_factory=set)
     is_noted: bool = False
     ticket: int = 0
+    identities: dict[PathKey, Identity | None] = field(default_factory=dict)
 
 
 class Memory:
@@ -54,6 +56,13 @@ class Memory:
         self.unreadable: set[PathKey] = set()
         self.extra: dict[PathKey, FileFact] = {}
         self.has_edges = archive.has_edges()
+        self.has_identities = archive.has_identities()
+        self.awaited: set[PathKey] = set()
+        """Intermediates that came, changed or went, and have not been looked at as sources yet."""
+        self.moving = 0
+        """How many analyses and jobs on platform `common` are not settled: they may bring new sources."""
+        self.has_grown = False
+        """Whether those who waited for the end of all chains are being looked at: nothing else moves."""
         self.scan_is_done = True
         self._scanned = ""
         self._kept: set[str] = set()
@@ -62,12 +71,18 @@ class Memory:
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
         self._new_uuids: dict[SourceUuid, PathKey] = {}
+        self._new_legacy: dict[SourceUuid, PathKey] = {}
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
         self._edges_in: dict[str, set[PathKey]] = {}
         self._wildcards: dict[PathKey, list[tuple[str, re.Pattern[str]]]] = {}
         for pattern, key in archive.wildcards():
             self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether files that are not there now may turn up without anybody's doing: the scan, or a chain, has not come to its end."""
+        return bool(self.moving or self.awaited or self.hashing) or not self.scan_is_done
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
@@ -82,6 +97,7 @@ class Memory:
                 self._shelf.pop(key, None)
                 self.sources[key] = source
                 self._loaded.append(source)
+                self.moving += sum(map(brings_sources, source.jobs.values()))
                 pending = self.folders.get(parent(key))
                 if pending is not None and key in pending.winners and pending.winners[key].digest:
                     source.fact = pending.winners[key]  # the folder's row is not saved yet
@@ -120,16 +136,41 @@ class Memory:
         """Return the key of the source with this UUID."""
         found = self._new_uuids.get(uuid)
         if found is None:
-            found = self.archive.key_of(uuid)
-            if found in self._dead and found not in self.sources:
-                return None
-        return found
+            found = next((key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)), None)
+        return found or self._new_legacy.get(uuid)
+
+    def answer_to(self, source: Source, legacy: Iterable[SourceUuid]) -> None:
+        """`source` answers to these UUIDs as well from now on, which the archive does not know yet."""
+        self._new_legacy.update((uuid, source.key) for uuid in legacy)
+
+    def _forget_uuids(self, source: Source) -> None:
+        if self._new_uuids.get(source.uuid) == source.key:
+            del self._new_uuids[source.uuid]
+        for uuid in legacy_of(source) if self._new_legacy else ():
+            if self._new_legacy.get(uuid) == source.key:
+                del self._new_legacy[uuid]
+
+    def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
+        """Return the keys of all sources that have this UUID, had it, or claim it."""
+        found = {key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)}
+        found.update(source.key for source in self.sources.values() if answers_to(source, uuid))
+        return sorted(found)
+
+    def _still_has(self, key: PathKey, uuid: SourceUuid) -> bool:
+        source = self.sources.get(key)
+        return key not in self._dead if source is None else answers_to(source, uuid)
+
+    def rename(self, source: Source, uuid: SourceUuid) -> None:
+        """Give `source` another UUID."""
+        self._forget_uuids(source)
+        source.uuid = uuid
+        self._new_uuids[uuid] = source.key
 
     def forget(self, source: Source, ticket: int) -> None:
         """Drop a source that is gone; its rows go with `ticket`, and until then the archive's word on it does not count."""
         del self.sources[source.key]
         self._dead[source.key] = ticket
-        self._new_uuids.pop(source.uuid, None)
+        self._forget_uuids(source)
         self._unindex(source)
         self._shelf.pop(source.key, None)
         self._wildcards.pop(source.key, None)
@@ -171,7 +212,7 @@ class Memory:
     def _let_go(self, source: Source) -> None:
         if self.sources.get(source.key) is source and self._is_settled_source(source):
             self._unindex(source)
-            self._new_uuids.pop(source.uuid, None)
+            self._forget_uuids(source)
             del self.sources[source.key]
             source.jobs = {}  # they point back at it: nothing is left for the collector to find
 
@@ -228,6 +269,11 @@ class Memory:
             return UNSETTLED
         return self.extra.get(key) or self.archive.files((key,)).get(key)
 
+    def last_seen(self, key: PathKey) -> FileFact | None:
+        """Return the file that wins this path, as its folder was last seen or is remembered: it may be changing, or have gone."""
+        pending = self.folders.get(parent(key))
+        return (self.archive.files((key,)) if pending is None else pending.winners).get(key)
+
     def matching(self, pattern: str) -> list[PathKey] | Unsettled:
         """Return the keys that a wildcard matches, sorted; UNSETTLED while the scan is under way."""
         if not self.scan_is_done:
@@ -237,10 +283,10 @@ class Memory:
         keys: set[PathKey] = set()
         for fact in self.archive.files_below(prefix):
             key = key_of(fact.rel)
-            if parent(key) not in self.folders and regex.fullmatch(key):
+            if parent(key) not in self.folders and not fact.is_shadow and regex.fullmatch(key):
                 keys.add(key)
         for pending in self.folders.values():
-            keys.update(key for key in pending.winners if regex.fullmatch(key))
+            keys.update(key for key, fact in pending.winners.items() if not fact.is_shadow and regex.fullmatch(key))
         return sorted(keys)
 
     # --------------------------------------------------------------------------------------------------------------- edges
@@ -304,3 +350,13 @@ class Memory:
             if key not in found and any(regex.fullmatch(target) for _text, regex in patterns for target in targets):
                 found.add(key)
         return found
+
+
+def answers_to(source: Source, uuid: SourceUuid) -> bool:
+    """Whether `source` has this UUID, had it, or claims it."""
+    return uuid == source.uuid or uuid in legacy_of(source)
+
+
+def brings_sources(job: Job) -> bool:
+    """Whether `job` is owed work that may lead to new sources."""
+    return job.state is not None and job.state not in SETTLED and (job.is_analysis or job.platform == COMMON_PLATFORM)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from aptui.core.health import Connection, Health
-from aptui.core.model import FileFact, JobPlan, PathKey, Product, RelPath, RunKey, SourceEdge
+from aptui.core.model import FileFact, Identity, JobPlan, PathKey, Product, ProductLink, RelPath, RunKey, SourceEdge
+from aptui.core.peers import GatewayReport, PeerOrder
 
 # ---------------------------------------------------------------------------------------------------- to and from workers
 
@@ -125,6 +126,21 @@ class StagedProduct:
     digest: bytes
     hash64: int
     size: int
+    links: tuple[ProductLink, ...] = ()
+    legacy_sub_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file below a scan folder that a call opened for reading, declared or not: its absolute path, and the code that opened it.
+
+    `where` is "file:line", or the name of a program; `digest` hex of the bytes, "" when it is missing; not known where only a warning may
+    come of it, and then only files that are there are named.
+    """
+
+    path: str
+    where: str
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +154,7 @@ class AnalyseResult:
     edges: tuple[SourceEdge, ...] = ()
     log: tuple[LogRecord, ...] = ()
     duration_ms: int = 0
+    reads: tuple[Read, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +162,7 @@ class RunResult:
     """What one run of a job left behind. `error` is "" on success, else one line, the first error.
 
     `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while processing:
-    ((absolute path, digest hex or "" when missing), ...).
+    ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no builder ran, "" = one did.
     """
 
     run_key: int
@@ -161,6 +178,8 @@ class RunResult:
     peak_rss_bytes: int = 0
     command_line: str = ""
     reprocess: tuple[str, ...] = ()
+    reads: tuple[Read, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +223,7 @@ class FolderSeen:
             in `facts` but here: (fact, others).
         rows: what the folder table will hold: (scan folder id, folder digest, all files of that part) for each scan folder that has it.
         settings: the text of its settings (`core.settings`), "" = there are none, None = they are as they were.
+        identities: what the `.meta` files beside `facts` say, by the key of the source; who is not in here has none.
     """
 
     seq: int
@@ -213,6 +233,7 @@ class FolderSeen:
     clashes: tuple[tuple[FileFact, tuple[str, ...]], ...]
     rows: tuple[tuple[int, bytes, tuple[FileFact, ...]], ...]
     settings: str | None = None
+    identities: tuple[tuple[PathKey, Identity], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,6 +516,20 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingScan:
+    """How far a search for missing dependencies has come; `name` is what is scanned, `error` why it ended too early."""
+
+    cause: int
+    name: str
+    file_count: int
+    done_count: int = 0
+    hit_count: int = 0
+    seconds: float = 0.0
+    is_over: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HealthChanged:
     """The engine itself is not as it was: all of its health."""
 
@@ -504,10 +539,31 @@ class HealthChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsChanged:
-    """Clients came or went: all that are connected."""
+    """Clients came or went: all that are connected; `gateway` tells of its own, None = none runs."""
 
     cause: int
     connections: tuple[Connection, ...]
+    gateway: GatewayReport | None = None
 
 
-Notice = JobChanged | ProductsChanged | SourcesChanged | Said | Progress | HealthChanged | ConnectionsChanged
+@dataclass(frozen=True, slots=True)
+class ShowAsked:
+    """A person wants to see this source, or this product (a name, "" = none) of it, in the editor."""
+
+    cause: int
+    source: RelPath
+    product: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOrdered:
+    """Somebody wants something of the gateway; told to it alone."""
+
+    cause: int
+    order: PeerOrder
+
+
+Notice = (
+    JobChanged | ProductsChanged | SourcesChanged | Said | Progress | HealthChanged | ConnectionsChanged | MissingScan | ShowAsked
+    | PeerOrdered
+)  # fmt: skip

@@ -18,8 +18,12 @@ SourceUuid = NewType("SourceUuid", bytes)
 """16 bytes, big-endian (spec/surface.md §4)."""
 
 NO_DIGEST = Digest(b"")
+SHADOW = "\U0010ff01"
+"""Between the path and the scan folder in the key of a shadow (`FileFact.is_shadow`); no name holds it (`core.paths.to_text`)."""
 COMMON_PLATFORM = "common"
 """The platform of jobs that make intermediates (spec/engine.md §7)."""
+INTERMEDIATES = "Intermediate Assets"
+"""Name of their scan folder, and of its folder in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,10 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class ScanFolder:
-    """A watched root. `id` is the row in ScanFolders; `path` is absolute, without a trailing slash; lower `order` wins."""
+    """A watched root. `id` is the row in ScanFolders; `path` is absolute, without a trailing slash; lower `order` wins.
+
+    `is_intermediate`: the folder of intermediates, which stands last in the project and never overrides.
+    """
 
     id: int
     name: str
@@ -40,10 +47,11 @@ class ScanFolder:
     order: int = 0
     recursive: bool = True
     platforms: tuple[str, ...] = ()
+    is_intermediate: bool = False
 
 
 class PatternKind(IntEnum):
-    """How a pattern's text is read; both forms ignore case and match the whole relative path."""
+    """How a pattern's text is read; both forms ignore case and match the whole path."""
 
     GLOB = 0
     REGEX = 1
@@ -51,11 +59,15 @@ class PatternKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`text` as the user wrote it; `regex` is its translation for `re.fullmatch` with IGNORECASE on the relative path."""
+    """`text` as the user wrote it; `regex` is its translation for `re.fullmatch` with IGNORECASE on the relative path.
+
+    `is_absolute`: on the absolute path, as O3DE's builders have it (spec/engine.md §3).
+    """
 
     kind: PatternKind
     text: str
     regex: str
+    is_absolute: bool = False
 
 
 class BuilderKind(StrEnum):
@@ -64,6 +76,14 @@ class BuilderKind(StrEnum):
     COPY = "copy"
     COMMAND = "command"
     PYTHON = "python"
+
+
+class UndeclaredReads(StrEnum):
+    """What becomes of a source that a call read without declaring it: nothing, a warning in the log, or a dependency."""
+
+    IGNORE = "ignore"
+    WARN = "warn"
+    ADD = "add"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +107,10 @@ class Builder:
     `params` is canonical JSON (sorted keys) of the parameters common to all platforms; `platform_params` maps a platform id
     to canonical JSON that overrides `params` key by key; `platforms` are the enabled platform ids it works for, in order.
     `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command).
+    `undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is known (what a Python builder reads always is).
+    `adapter` is set where the code at `origin` is in no form of ours: "module:function" of what a worker calls with this record to have a
+    builder, and `environment` is text for that function alone. Without an `origin`, this record stands for all builders that the function
+    finds (`engine.registry`).
     """
 
     uuid: bytes
@@ -108,6 +132,11 @@ class Builder:
     process_limit_s: float = 3600.0
     memory_limit_bytes: int = 0
     asset_type: bytes = b""
+    undeclared_reads: UndeclaredReads | None = None
+    traces_reads: bool = False
+    makes_intermediates: bool = False
+    adapter: str = ""
+    environment: str = ""
 
     @property
     def needs_analysis(self) -> bool:
@@ -120,12 +149,13 @@ class Companion:
     """Metadata companion: a change of it re-runs its source (spec/engine.md §4).
 
     For a source that matches `source`, the companion is the source's path + "." + `suffix` or, when `replaces` is set and the source's
-    extension equals it (no dot), the path with that extension replaced by `suffix`.
+    extension equals it (no dot), the path with that extension replaced by `suffix`. When `file` is set, it is that relative path for all.
     """
 
     source: Pattern
     suffix: str
     replaces: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +165,8 @@ class Project:
     `builders` in the order of the configuration; `signature` changes whenever anything in here that decides about jobs changes;
     `scan_signature` whenever scan folders or ignore rules do. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths of files and
     folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time: their jobs are left alone.
-    `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
+    `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not. `metadata_types` are
+    extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not override each other.
     """
 
     platforms: tuple[Platform, ...]
@@ -151,11 +182,16 @@ class Project:
     resting_platforms: tuple[str, ...] = ()
     declared_builders: tuple[str, ...] = ()
     declared_platforms: tuple[str, ...] = ()
+    undeclared_reads: UndeclaredReads = UndeclaredReads.WARN
+    metadata_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FileFact:
-    """A file as `stat` saw it. `digest` and `hash64` (XXH64, seed 0) when its bytes were read, else `NO_DIGEST` and 0."""
+    """A file as `stat` saw it. `digest` and `hash64` (XXH64, seed 0) when its bytes were read, else `NO_DIGEST` and 0.
+
+    `is_shadow`: a file of a metadata type whose path an earlier scan folder has too: overriding does not hold for those.
+    """
 
     scan_folder: int
     rel: RelPath
@@ -165,6 +201,12 @@ class FileFact:
     inode: int
     digest: Digest = NO_DIGEST
     hash64: int = 0
+    is_shadow: bool = False
+
+    @property
+    def key(self) -> PathKey:
+        """What identifies the file as a source."""
+        return PathKey(f"{self.rel.lower()}{SHADOW}{self.scan_folder}" if self.is_shadow else self.rel.lower())
 
 
 class DependencyKind(IntEnum):
@@ -226,9 +268,36 @@ class ProductFlag(IntEnum):
     CACHED = 4
 
 
+class LinkKind(IntEnum):
+    """What a `ProductLink` names; the first two are O3DE's `UnresolvedDependencyType` (spec/surface.md §4)."""
+
+    SOURCE_FILE = 0
+    PRODUCT_FILE = 1
+    ASSET = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ProductLink:
+    """What a product declares that it needs at run time; whom that means is found out in the database (`store.product_links`).
+
+    `path` is in lower case, relative (that of a source may be absolute), without a platform, perhaps with `*`; "" for an ASSET, which
+    `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
+    """
+
+    kind: LinkKind
+    path: str = ""
+    flags: int = 2
+    source_uuid: bytes = b""
+    sub_id: int = 0
+    is_exclusion: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product in the cache. `name` is `<platform>/<path in lower case>`, `digest` SHA-256, `hash64` XXH64."""
+    """A product in the cache. `name` is `<platform>/<path in lower case>`, `digest` SHA-256, `hash64` XXH64.
+
+    `links` are other products that it needs at run time: they change neither what depends on it nor what it is made of.
+    """
 
     name: str
     sub_id: int
@@ -237,6 +306,8 @@ class Product:
     digest: Digest
     hash64: int
     size: int
+    links: tuple[ProductLink, ...] = ()
+    legacy_sub_ids: tuple[int, ...] = ()
 
 
 class JobState(StrEnum):
@@ -314,13 +385,30 @@ class Job:
 ANALYSIS_KEY = "\x00analyse"
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a source's `.meta` file says.
+
+    `legacy` are UUIDs it had before, `original` the path it had when the file was made, `digest` that of the file's bytes, and `problem`
+    says why it cannot be used, "" = it can.
+    """
+
+    uuid: SourceUuid
+    legacy: tuple[SourceUuid, ...] = ()
+    original: str = ""
+    created_ms: int = 0
+    digest: Digest = NO_DIGEST
+    problem: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class Source:
     """A source and everything that hangs on it: the unit that is loaded from and leaves to the database.
 
     `fact` is None when the file is gone. `jobs` by (builder uuid, platform, key), analyses included.
     `trouble` says why it cannot be analysed at all (a case clash, unreadable bytes), "" = nothing. `last_ticket` is the last order to
-    save rows of it; until that is acknowledged the aggregate stays in memory.
+    save rows of it; until that is acknowledged the aggregate stays in memory. `identity` is what its `.meta` file says,
+    `misidentity` why it cannot be who that says it is, "" = it can.
     """
 
     key: PathKey
@@ -333,3 +421,10 @@ class Source:
     trouble: str = ""
     is_stored: bool = False
     last_ticket: int = 0
+    identity: Identity | None = None
+    misidentity: str = ""
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether an earlier scan folder has its path too (`FileFact.is_shadow`)."""
+        return SHADOW in self.key

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from aptui.core.model import FileFact, PathKey, RelPath, SourceUuid
+from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, FileFact, PathKey, RelPath, SourceUuid
 
 # A file name is bytes; the database and the wire want text. Valid UTF-8 stays as it is; every other byte 0xNN becomes U+10FFNN,
-# a private character that nobody types. A name that really holds one of U+10FF80…U+10FFFF is escaped byte by byte too, so that
-# the pair stays reversible. Python's own `surrogateescape` does the same with U+DCNN, which neither SQLite nor JSON accepts.
+# a private character that nobody types. A name that really holds one of U+10FF80…U+10FFFF (or `model.SHADOW`) is escaped byte by
+# byte too, so that the pair stays reversible. Python's own `surrogateescape` does the same with U+DCNN, which neither SQLite nor JSON accepts.
 _ESCAPE = 0x10FF00
 _LONE = 0xDC00
-_TO_ESCAPE = re.compile("[\udc80-\udcff\U0010ff80-\U0010ffff]")
+_TO_ESCAPE = re.compile("[\udc80-\udcff\U0010ff01\U0010ff80-\U0010ffff]")
 _ESCAPED = re.compile("[\U0010ff80-\U0010ffff]")
 
 
@@ -60,6 +61,18 @@ def product_name(platform: str, source_rel: str, file_name: str) -> str:
     return f"{platform}/{middle}{file_name.rpartition('/')[2]}".lower()
 
 
+def cache_path(name: str) -> str:
+    """Return where in the cache a product (or a folder of products) lies: those on `common` in the folder of intermediates."""
+    platform, slash, rest = name.partition("/")
+    return f"{INTERMEDIATES}{slash}{rest}" if platform == COMMON_PLATFORM else name
+
+
+def product_at(path: str) -> str:
+    """Return the name of the product at this path in the cache: `cache_path` backwards."""
+    top, slash, rest = path.partition("/")
+    return f"{COMMON_PLATFORM}{slash}{rest}" if top == INTERMEDIATES else path
+
+
 def normalize(path: str) -> RelPath:
     r"""Return `path` with `/` for `\` and without `.`, `..`, doubled or trailing slashes; never made absolute (spec/engine.md §1).
 
@@ -92,14 +105,22 @@ Clash = tuple[FileFact, tuple[RelPath, ...]]
 """A file and the names of the others in its scan folder that differ from it only in case."""
 
 
-def merge_folder(parts: Sequence[Iterable[FileFact]]) -> tuple[dict[PathKey, FileFact], list[Clash]]:
+def is_told_apart(key: str, metadata_types: tuple[str, ...]) -> bool:
+    """Whether a file with this key has its identity from a `.meta` file, or is one, so that it does not override its namesakes."""
+    return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
+
+
+def merge_folder(
+    parts: Sequence[Iterable[FileFact]], metadata_types: tuple[str, ...] = ()
+) -> tuple[dict[PathKey, FileFact], list[Clash]]:
     """Decide who wins in one relative folder.
 
     A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
-    and what they override stays overridden. Clashes among overridden files are nobody's business.
+    and what they override stays overridden. Clashes among overridden files, and among shadows, are nobody's business.
 
     Args:
         parts: the files of that folder in each scan folder, in the order of the scan folders.
+        metadata_types: extensions of files that do not override each other: those of later parts are shadows, with keys of their own.
     """
     winners: dict[PathKey, FileFact] = {}
     clashes: list[Clash] = []
@@ -107,9 +128,12 @@ def merge_folder(parts: Sequence[Iterable[FileFact]]) -> tuple[dict[PathKey, Fil
     for part in parts:
         mine: dict[PathKey, FileFact] = {}
         crowds: dict[PathKey, list[FileFact]] = {}
+        shadows: dict[PathKey, list[FileFact]] = {}
         for fact in part:
             key = PathKey(fact.rel.lower())
             if key in taken:
+                if is_told_apart(key, metadata_types):
+                    shadows.setdefault(key, []).append(replace(fact, is_shadow=True))
                 continue
             if key in mine:
                 crowds.setdefault(key, [mine[key]]).append(fact)
@@ -120,4 +144,5 @@ def merge_folder(parts: Sequence[Iterable[FileFact]]) -> tuple[dict[PathKey, Fil
             clashes.extend((fact, tuple(other.rel for other in crowd if other is not fact)) for fact in crowd)
         taken.update(mine, crowds)
         winners.update(mine)
+        winners.update((crowd[0].key, crowd[0]) for crowd in shadows.values() if len(crowd) == 1)
     return winners, clashes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from aptui.core.model import Pattern, PatternKind
 
@@ -35,6 +36,30 @@ def wildcard(pattern: str) -> re.Pattern[str]:
     return re.compile(wildcard_regex(pattern), _FLAGS)
 
 
+def is_like(pattern: str, text: str) -> bool:
+    """Whether a wildcard pattern matches `text`, case and all; for many patterns that are asked once, where `wildcard` would cost a compilation."""
+    if "?" in pattern or "**/" in pattern:
+        return _compiled(pattern).fullmatch(text) is not None
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == text
+    last = rest.pop()
+    if len(first) + len(last) > len(text) or not (text.startswith(first) and text.endswith(last)):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in rest:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(wildcard_regex(pattern))
+
+
 def literal_prefix(pattern: str) -> str:
     """Return the folder, with its slash, below which everything lies that a wildcard pattern can match; "" for anywhere."""
     found = _SPECIAL.search(pattern)
@@ -59,26 +84,24 @@ class PatternSet:
 
     def __init__(self, builders: Sequence[Sequence[Pattern]]) -> None:
         suffixes: dict[str, list[int]] = {}
-        rest: list[tuple[int, re.Pattern[str]]] = []
+        relative: list[tuple[int, str]] = []
+        absolute: list[tuple[int, str]] = []
         for index, patterns in enumerate(builders):
-            others = []
             for pattern in patterns:
                 suffix = _suffix(pattern)
                 if suffix:
                     suffixes.setdefault(suffix, []).append(index)
                 else:
-                    others.append(pattern.regex)
-            rest.extend((index, regex) for regex in _join(others))
+                    (absolute if pattern.is_absolute else relative).append((index, pattern.regex))
         self._suffixes = {suffix: tuple(dict.fromkeys(indices)) for suffix, indices in suffixes.items()}
-        self._rest = rest
-        self._gates = _join([regex.pattern for _, regex in rest])
+        self._relative = _Gated(relative)
+        self._absolute = _Gated(absolute)
 
-    def builders_for(self, rel: str) -> tuple[int, ...]:
-        """Return the indices of the builders that want `rel`, ascending."""
+    def builders_for(self, rel: str, root: str = "") -> tuple[int, ...]:
+        """Return the indices of the builders that want `rel` in the scan folder at `root`, ascending."""
         wanted = self._by_suffix(rel)
-        if not any(gate.fullmatch(rel) for gate in self._gates):
-            return wanted
-        return tuple(sorted({*wanted, *(index for index, regex in self._rest if regex.fullmatch(rel))}))
+        others = [*self._relative.matching(rel), *(self._absolute.matching(f"{root}/{rel}") if self._absolute.gates else ())]
+        return tuple(sorted({*wanted, *others})) if others else wanted
 
     def _by_suffix(self, rel: str) -> tuple[int, ...]:
         name = rel[rel.rfind("/") + 1 :].lower()
@@ -90,6 +113,26 @@ class PatternSet:
                 found = tuple(sorted({*found, *indices})) if found else indices
             dot = name.find(".", dot + 1)
         return found
+
+
+class _Gated:
+    """Regexes with the index of their builder, behind gates that let only a path through which one of them matches."""
+
+    def __init__(self, regexes: Sequence[tuple[int, str]]) -> None:
+        of_each = {index: [regex for other, regex in regexes if other == index] for index in dict.fromkeys(at for at, _ in regexes)}
+        self._regexes = [(index, regex) for index, texts in of_each.items() for regex in _join(texts)]
+        self.gates = _join([regex.pattern for _, regex in self._regexes])
+
+    def matching(self, path: str) -> list[int]:
+        """Return the indices of those that match `path`."""
+        if not any(gate.fullmatch(path) for gate in self.gates):
+            return []
+        return [index for index, regex in self._regexes if regex.fullmatch(path)]
+
+
+def matches(pattern: Pattern, rel: str, root: str) -> bool:
+    """Whether a pattern matches `rel` in the scan folder at `root`; slow, for questions about one path."""
+    return re.fullmatch(pattern.regex, f"{root}/{rel}" if pattern.is_absolute else rel, _FLAGS) is not None
 
 
 def _suffix(pattern: Pattern) -> str:

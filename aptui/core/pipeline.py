@@ -33,7 +33,10 @@ from aptui.core.messages import (
 )
 from aptui.core.model import (
     SETTLED,
+    Job,
     JobState,
+    PathKey,
+    Source,
 )
 from aptui.core.pipeline_files import Files
 from aptui.core.pipeline_moves import UNKNOWN
@@ -55,7 +58,9 @@ class Pipeline(Files, Runs):
         self.ledger.cause = event.seq
         self.graph.forget_loose_ends()
         self._dispatch(event)
+        self._look_at_identities()
         self._look_at_todo()
+        self._end_chains()
         self._put_edges()
         ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
         for source in self.ledger.touched:
@@ -63,6 +68,8 @@ class Pipeline(Files, Runs):
         self.ledger.touched.clear()
         if not self._committing:
             self.memory.let_go_of_loaded()
+        if self._rounds and self.is_idle:
+            self._rounds.clear()
         self.ledger.flush_rows()
         return self.ledger.take()
 
@@ -95,7 +102,7 @@ class Pipeline(Files, Runs):
 
     def _asked(self, event: Asked) -> None:
         if event.verb == "reprocess":
-            for source in self.memory.load(event.keys):
+            for source in self.memory.load(self.chains.members(event.keys)):
                 for job in source.jobs.values():
                     self._force(job, "asked for by a person")
             self._force_jobs(event.job_ids)
@@ -114,15 +121,40 @@ class Pipeline(Files, Runs):
                     self._force(job, "asked for by a person")
 
     def _escalate(self, event: Asked) -> None:
-        """Raise the urgency of jobs that are owed a run; it only rises."""
+        """Raise the urgency of jobs that are owed a run, and of what their sources depend on; it only rises."""
         wanted, keys = set(event.job_ids), set(event.keys)
-        for source in list(self.memory.sources.values()):
+        named = []
+        for source in self.memory.sources.values():
+            jobs = [job for job in source.jobs.values() if source.key in keys or job.id in wanted]
+            for job in jobs:
+                self._hurry(job, event.value)
+            if jobs:
+                named.append(source)
+        for source in self._needed_by(named):
             for job in source.jobs.values():
-                if (source.key in keys or job.id in wanted) and job.state not in SETTLED and job.escalation < event.value:
-                    job.escalation = event.value
-                    self.ledger.touched[source] = None
-                    if job.state is JobState.QUEUED:
-                        self.ready.push(job)
+                self._hurry(job, event.value)
+
+    def _hurry(self, job: Job, urgency: int) -> None:
+        if job.state not in SETTLED and job.escalation < urgency:
+            job.escalation = urgency
+            self.ledger.touched[job.source] = None
+            if job.state is JobState.QUEUED:
+                self.ready.push(job)
+
+    def _needed_by(self, sources: Iterable[Source]) -> list[Source]:
+        """Return what these sources depend on, however far, as far as it moves; what rests needs no hurry."""
+        moving = self.memory.sources
+        todo, by_uuid = list(sources), {source.uuid.hex(): source for source in moving.values()} if self.memory.has_edges else {}
+        found: dict[Source, None] = {}
+        known = set(todo)
+        while todo:
+            for target in self.memory.targets(todo.pop()):
+                needed = moving.get(PathKey(target)) or by_uuid.get(target)
+                if needed is not None and needed not in known:
+                    known.add(needed)
+                    found[needed] = None
+                    todo.append(needed)
+        return list(found)
 
     def _cancel(self, job_ids: Iterable[int]) -> None:
         wanted = set(job_ids)

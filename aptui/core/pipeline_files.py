@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from aptui.core import rows
+from aptui.core.identity import legacy_of
 from aptui.core.memory import PendingFolder
 from aptui.core.messages import (
     FilesHashed,
@@ -14,10 +15,12 @@ from aptui.core.messages import (
     ScanStarted,
 )
 from aptui.core.model import (
+    COMMON_PLATFORM,
     FileFact,
+    JobState,
     PathKey,
 )
-from aptui.core.paths import key_of, parent, path_uuid
+from aptui.core.paths import key_of, merge_folder, parent, path_uuid
 from aptui.core.pipeline_moves import UNKNOWN
 from aptui.core.pipeline_plans import Plans
 from aptui.core.settings import SETTINGS_STATE, file_key
@@ -66,19 +69,31 @@ class Files(Plans):
         previous = self.memory.folders.get(event.folder)
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
+        self.chains.seen(event.folder)
+        strays = self.chains.strays(winners.values())
+        for key in strays:
+            del winners[key]
+        gone |= strays
+        said = dict(event.identities)
+        facts = [fact for fact in event.facts if fact.key not in strays]
+        pending.identities = {**(previous.identities if previous else {}), **{fact.key: said.get(fact.key) for fact in facts}}
+        self.memory.has_identities = self.memory.has_identities or bool(said)
         self.memory.put_folder(pending)
         self._drop_file_rows(event, gone)
         for key in sorted(gone):
             self._gone(key)
+            self._todo.extend((job, True) for job in self.commits.claimants(f"{COMMON_PLATFORM}/{key}"))
+        for job in self.chains.producers(fact.key for fact in facts if not self.chains.is_intermediate(fact)):
+            self._force(job, "its intermediate has the path of a source")
         for fact, others in event.clashes:
             self._clash(fact, others)
         self._drop_strays(event)
-        keys = [key_of(fact.rel) for fact in event.facts]
+        keys = [fact.key for fact in facts]
         self.memory.take_extra(pending, set(keys))
         self.memory.unreadable.difference_update(keys)
         self.memory.load(keys)
         unread: list[tuple[PathKey, FileFact]] = []
-        for key, fact in zip(keys, event.facts, strict=True):
+        for key, fact in zip(keys, facts, strict=True):
             if not self._needs_digest(key, fact):
                 self.memory.unstable.discard(key)
                 self._put_file_row(fact)
@@ -110,7 +125,7 @@ class Files(Plans):
 
     def _drop_file_rows(self, event: FolderSeen, gone: set[PathKey]) -> None:
         """Drop the rows of files that are no more, or lie elsewhere now, or are spelled otherwise."""
-        now = {key_of(fact.rel): (fact.scan_folder, fact.rel) for fact in event.facts}
+        now = {fact.key: (fact.scan_folder, fact.rel) for fact in event.facts}
         for key, fact in self.memory.archive.files([*sorted(gone), *now]).items():
             if now.get(key) != (fact.scan_folder, fact.rel):
                 self.ledger.put("drop_file", (fact.scan_folder, fact.rel))
@@ -122,17 +137,9 @@ class Files(Plans):
         for source in self.memory.load(sorted(strays)):
             self._gone(source.key)
 
-    @staticmethod
-    def _winners(event: FolderSeen) -> dict[PathKey, FileFact]:
+    def _winners(self, event: FolderSeen) -> dict[PathKey, FileFact]:
         """Return all files of the folder that win their path: the first part that has one, clashes left out."""
-        clashing = {key_of(fact.rel) for fact, _others in event.clashes}
-        winners: dict[PathKey, FileFact] = {}
-        for _scan_folder, _digest, facts in event.rows:
-            for fact in facts:
-                key = key_of(fact.rel)
-                if key not in clashing:
-                    winners.setdefault(key, fact)
-        return winners
+        return merge_folder([facts for _scan_folder, _digest, facts in event.rows], self.project.metadata_types)[0]
 
     def _needs_digest(self, key: PathKey, fact: FileFact) -> bool:
         return (
@@ -140,13 +147,14 @@ class Files(Plans):
             or key in self.memory.sources
             or key in self._waiters
             or bool(self.graph.owners_of(fact.rel))
+            or self.graph.is_shared(key)
             or (self.memory.has_edges and bool(self.memory.dependents((key, path_uuid(key).hex()))))
         )
 
     def _files_hashed(self, event: FilesHashed) -> None:
         changed: set[PathKey] = set()
-        restless = list(event.unstable)
-        facts = [(key_of(fact.rel), fact) for fact in event.facts]
+        restless = [key for key in event.unstable if key in self.memory.hashing]  # the others went while they were read
+        facts = [(fact.key, fact) for fact in event.facts]
         self.memory.load([key for key, _fact in facts])
         for key, fact in facts:
             asked = self.memory.hashing.pop(key, None)
@@ -182,7 +190,7 @@ class Files(Plans):
 
     def _close_folders_of(self, event: FilesHashed) -> None:
         done: dict[str, list[PathKey]] = {}
-        for key in (*map(key_of, (fact.rel for fact in event.facts)), *(key for key, _text in event.unreadable), *event.unstable):
+        for key in (*(fact.key for fact in event.facts), *(key for key, _text in event.unreadable), *event.unstable):
             done.setdefault(parent(key), []).append(key)
         for folder, keys in done.items():
             pending = self.memory.folders.get(folder)
@@ -216,8 +224,8 @@ class Files(Plans):
                 self.ledger.put("put_folder", (scan_folder, pending.folder, b"", noted))
 
     def _is_handled(self, pending: PendingFolder, fact: FileFact) -> bool:
-        key = key_of(fact.rel)
-        return key not in pending.open and key not in self.memory.unstable
+        keys = (key_of(fact.rel), replace(fact, is_shadow=True).key)
+        return not any(key in pending.open or key in self.memory.unstable for key in keys)
 
     def _put_file_row(self, fact: FileFact) -> None:
         self.ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)))
@@ -232,14 +240,21 @@ class Files(Plans):
             source = self._new_source(key, fact)
             self._plan(source)
             return True
-        before = source.fact
+        before, identity, known = source.fact, source.identity, legacy_of(source) if self.memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
-        is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble)
+        source.identity = self._identity_said(source)
+        if source.identity != identity:
+            self._renamed.update(uuid.hex() for uuid in (source.uuid, *known))
+        is_fetched = before is not None and before.digest == fact.digest and before.size != fact.size  # a Git LFS pointer no more
+        is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
+        is_changed = is_changed or identity != source.identity
         source.trouble = ""
         for job in source.jobs.values() if is_changed else ():
-            job.planned = None if job.planned == UNKNOWN else job.planned
-        if before is None or before != fact or was_elsewhere:
+            job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
+        if was_elsewhere or identity != source.identity:
+            self._save_legacy(source)
+        if before is None or before != fact or was_elsewhere or identity != source.identity:
             self._save_source(source)
         self._plan(source)
         return is_changed

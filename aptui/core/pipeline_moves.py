@@ -5,16 +5,17 @@ Whether a job is owed a run is `pipeline_plans`', what files and runs mean for i
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
-from aptui.core import fingerprint, rows
+from aptui.core import fingerprint, history, rows
 from aptui.core.archive import Archive
+from aptui.core.chains import Chains
 from aptui.core.commits import Commits
 from aptui.core.graph import Graph
 from aptui.core.ledger import Ledger
 from aptui.core.machine import Effect, Trigger, feed
-from aptui.core.memory import Memory
+from aptui.core.memory import Memory, brings_sources
 from aptui.core.messages import (
     DeleteProducts,
     DiscardStaging,
@@ -27,10 +28,10 @@ from aptui.core.messages import (
     Outcome,
     ProductsChanged,
     RunResult,
-    SourcesChanged,
     WriteLog,
 )
 from aptui.core.model import (
+    COMMON_PLATFORM,
     SETTLED,
     Builder,
     DependencyKind,
@@ -42,9 +43,9 @@ from aptui.core.model import (
     RunKey,
     Source,
 )
-from aptui.core.paths import path_uuid
 from aptui.core.planner import Planner
 from aptui.core.priority import ReadyQueue
+from aptui.core.reads import Judge
 from aptui.core.settings import Settings
 
 LogName = Callable[[Job, str], str]
@@ -65,19 +66,47 @@ SHOWN = {
 """What people see of a state."""
 
 
+class Todo:
+    """Jobs to be looked at, and whether what failed is tried again; those that may bring new sources come first."""
+
+    def __init__(self) -> None:
+        self._bringers: deque[tuple[Job, bool]] = deque()
+        self._others: deque[tuple[Job, bool]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._bringers or self._others)
+
+    def append(self, item: tuple[Job, bool]) -> None:
+        """Add one."""
+        job = item[0]
+        (self._bringers if job.is_analysis or job.platform == COMMON_PLATFORM else self._others).append(item)
+
+    def extend(self, items: Iterable[tuple[Job, bool]]) -> None:
+        """Add some."""
+        for item in items:
+            self.append(item)
+
+    def popleft(self) -> tuple[Job, bool]:
+        """Take the next."""
+        return (self._bringers or self._others).popleft()
+
+
 class Moves:
     """Everything that is decided, and the moves that all of it is made of. See `pipeline` for the arguments."""
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName, staging: str) -> None:
         self.project = project
         self.memory = Memory(archive)
+        self.memory.has_identities |= bool(project.metadata_types)  # shadows are not who their path says they are
         self.ledger = Ledger(*archive.next_ids())
         self.settings = Settings(project, archive.settings())
         self.graph = Graph(project, self.memory, self.settings)
         self.planner = Planner(project, self.settings)
         self.ready = ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
-        self.commits = Commits(self.memory, self.ledger, self.planner)
+        self.chains = Chains(project, self.memory, self.ledger)
+        self.commits = Commits(self.memory, self.ledger, self.planner, self.chains)
+        self.reads = Judge(project, self.graph, self.memory)
         self.wants_news = False
         self.failing_count = 0
         """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
@@ -88,11 +117,18 @@ class Moves:
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
         self._platform_ids = {platform.id for platform in project.platforms}
         self._waiters: dict[PathKey, dict[Job, None]] = {}
-        self._todo: deque[tuple[Job, bool]] = deque()
+        self._todo = Todo()
         self._edges_due: dict[tuple[Source, bytes], None] = {}
+        self.departed = archive.departed()
+        self._renamed: set[str] = set()
+        """UUIDs (hex) that mean another source than before: who depends on them is planned again."""
+        self._identity_owed: dict[PathKey, None] = {}
+        """Sources that may have to be called otherwise now."""
         self._retry: dict[str, set[PathKey]] = {}
         self._owed_retries: set[PathKey] = set()
         self._rules_said: set[str] = set()
+        self._rounds: Counter[int] = Counter()
+        """How often each job made other intermediates since everything was at rest."""
         self._mean_ms: dict[bytes, float] = {}
         self._committing: dict[int, tuple[Job, RunResult]] = {}
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
@@ -100,7 +136,8 @@ class Moves:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is owed: no run, no file being read, no job that could still move."""
-        return not (self.running or self.memory.hashing or self._committing or len(self.ready)) and self.memory.scan_is_done
+        is_moving = self.running or self.memory.hashing or self.memory.awaited or self._committing or len(self.ready)
+        return not is_moving and self.memory.scan_is_done
 
     @property
     def backlog(self) -> int:
@@ -137,14 +174,6 @@ class Moves:
         self.ledger.put("put_source", rows.source_row(source))
         self.ledger.touched[source] = None
 
-    def _new_source(self, key: PathKey, fact: FileFact) -> Source:
-        source = Source(key, fact.rel, fact.scan_folder, path_uuid(fact.rel), self.ledger.next_source_id(), fact)
-        self.memory.add(source)
-        self._save_source(source)
-        if self.wants_news:
-            self.ledger.notices.append(SourcesChanged(self.ledger.cause, ((source.rel, True),)))
-        return source
-
     def _put_edges(self) -> None:
         """Save the edges of all that changed in this event, once each: drops come before puts."""
         for source, builder in self._edges_due:
@@ -158,8 +187,10 @@ class Moves:
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.has_edges:
             self._todo.extend((other, False) for other in self._movers_after(job))
         self.failing_count -= job.state is JobState.FAILED
+        self.memory.moving -= brings_sources(job)
         effect = feed(job, trigger)
         self.failing_count += job.state is JobState.FAILED
+        self.memory.moving += brings_sources(job)
         if effect is Effect.KILL or effect is _KILL_AND_DELETE:
             self.running.pop(job.run_key, None)
             self.ledger.order(KillRuns(self.ledger.cause, (job.run_key,)))
@@ -199,6 +230,7 @@ class Moves:
         if names:
             self.ledger.order(DeleteProducts(self.ledger.cause, names, self.ledger.ticket))
             self.ledger.notices.append(ProductsChanged(self.ledger.cause, tuple((name, "") for name in names)))
+            self.chains.look(names)
 
     def _hold_back(self, job: Job) -> None:
         """`job` rested and is owed a run: whoever depends on it and is only queued yet is looked at again, and waits for it."""
@@ -284,11 +316,13 @@ class Moves:
         else:
             self.ledger.put("put_job", rows.job_row(job, JobState.WAITING))
 
-    def _fail(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False) -> None:
+    def _fail(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False, drops_products: bool = False) -> None:
         self._feed(job, Trigger.FAIL)
-        self._record_failure(job, text, now_ms, keeps_claims=keeps_claims)
+        self._record_failure(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
 
-    def _record_failure(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False) -> None:
+    def _record_failure(
+        self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False, drops_products: bool = False
+    ) -> None:
         job.error, job.is_forced, job.stale_count = text, False, 0
         builder = self._builders[job.builder]
         if not job.is_analysis:
@@ -309,9 +343,13 @@ class Moves:
                     text,
                     job.log_file,
                     job.planned or 0,
+                    builder.version,
+                    b"",
+                    self._step_of(job),
                 ),
             )
-            gone = [product.name for product in job.products] if builder.deletes_products_on_failure else []
+            drops_products = drops_products or builder.deletes_products_on_failure
+            gone = [product.name for product in job.products] if drops_products else []
             if gone:
                 self._delete_products(job)
                 job.fingerprint = 0
@@ -325,6 +363,13 @@ class Moves:
         self._save(job)
         self._news(job, is_settled=True)
         self._settled(job, is_changed=True)
+
+    def _step_of(self, job: Job) -> str:
+        """Return what the history keeps of a run that failed (`core.history`)."""
+        if not job.planned:
+            return ""
+        known = history.moment(job.inputs, job.products)
+        return history.step(known, history.Moment(job.planned_inputs, known.products))
 
     def _cause_of(self, job: Job) -> str:
         """Return the name of a dependency that failed, "" when none did (architecture: labelled with the dependency that failed)."""
@@ -357,6 +402,14 @@ class Moves:
             return
         job.log_file = self._log_name(job, builder.name)
         self.ledger.order(WriteLog(self.ledger.cause, job.log_file, tuple(records), job.warnings, job.errors))
+
+    def mean_ms(self, job: Job) -> float:
+        """Return how long runs of the job's builder take, 0 when none has been seen."""
+        return self._mean_ms.get(job.builder + b"p", 0.0)
+
+    def committing(self, run_key: int) -> tuple[Job, RunResult] | None:
+        """Return the job, and what its run left, of a commit that is under way."""
+        return self._committing.get(run_key)
 
     def _learn(self, job: Job, duration_ms: int) -> None:
         index = job.builder + (b"a" if job.is_analysis else b"p")

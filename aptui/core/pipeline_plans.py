@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from aptui.core import fingerprint
+from aptui.core.chains import CHAINS_END
 from aptui.core.fingerprint import Manifest
 from aptui.core.graph import Assembly
+from aptui.core.identity import legacy_of
 from aptui.core.machine import Trigger
-from aptui.core.memory import Unsettled
+from aptui.core.memory import Unsettled, brings_sources
 from aptui.core.messages import (
     SourcesChanged,
 )
@@ -25,16 +27,20 @@ from aptui.core.model import (
     RelPath,
     RunKey,
     Source,
+    SourceUuid,
 )
 from aptui.core.paths import is_below, key_of, parent, path_uuid
-from aptui.core.pipeline_moves import UNKNOWN, Moves
+from aptui.core.pipeline_identity import Identities
+from aptui.core.pipeline_moves import UNKNOWN
 
 _STALE_MOST = 10
 """Runs in a row whose source changed under them. A person who saves so often in a row during one run each would be rare."""
+_ROUNDS_MOST = 20
+"""Times in a row that one job makes other intermediates before it is said to feed on itself."""
 _DEPENDENCY_ESCALATION = 50
 
 
-class Plans(Moves):
+class Plans(Identities):
     """Plans sources and considers jobs; whoever may have to be looked at again is put on `_todo`."""
 
     def _look_at_todo(self) -> None:
@@ -46,16 +52,56 @@ class Plans(Moves):
                 if job.state in SETTLED:
                     self._save(job)
 
+    def _end_chains(self) -> None:
+        """When no chain can grow any more, what is missing is missing: look at whoever waited to know."""
+        while CHAINS_END in self._waiters and self._are_chains_still() and not self._committing:
+            self.memory.has_grown = True
+            self._wake(CHAINS_END)
+            self._look_at_todo()
+            self.memory.has_grown = False
+
+    def _are_chains_still(self) -> bool:
+        """Whether nothing can bring a new source but those jobs that wait for just that."""
+        memory, waiting = self.memory, self._waiters[CHAINS_END]
+        if memory.awaited or memory.hashing or not memory.scan_is_done or memory.moving > len(waiting):
+            return False
+        return memory.moving <= sum(map(brings_sources, waiting))
+
+    def _sharers(self, keys: set[PathKey]) -> set[PathKey]:
+        """Return what has one of these files as a companion that it shares with others."""
+        shared = [key for key in keys if self.graph.is_shared(key)]
+        if not shared:
+            return set()
+        facts = {fact.key: fact for fact in self.memory.archive.files_below(PathKey(""))}
+        for pending in self.memory.folders.values():
+            facts.update(pending.winners)
+        return {key for key, fact in facts.items() if any(self.graph.shares(each, fact.rel) for each in shared)}
+
     def _spread(self, keys: set[PathKey]) -> None:
         """These files are not what they were: plan all that depends on them, however far."""
-        owners = {owner for key in keys for owner in self.graph.owners_of(RelPath(key))}
+        owners = {owner for key in keys for owner in self.graph.owners_of(RelPath(key))} | self._sharers(keys)
         affected: set[PathKey] = set(owners)
         edge = set(keys) | owners
-        while edge and self.memory.has_edges:
-            targets = [*edge, *(path_uuid(key).hex() for key in edge)]
+        while (edge or self._renamed) and self.memory.has_edges:
+            targets = [*edge, *(uuid.hex() for key in edge for uuid in self._uuids_of(key)), *self._renamed]
+            self._renamed.clear()
             edge = self.memory.dependents(targets) - affected - keys
             affected |= edge
         self._plan_all(affected)
+
+    def _uuids_of(self, key: PathKey) -> tuple[SourceUuid, ...]:
+        """Return the UUIDs by which others may depend on `key`."""
+        source = self.memory.view(key) if self.memory.has_identities else None
+        return (path_uuid(key),) if source is None else (path_uuid(key), source.uuid, *legacy_of(source))
+
+    def _look_at_identities(self) -> None:
+        """Plan those whose name may be another now, and all that depends on them."""
+        while self._identity_owed:
+            owed, self._identity_owed = self._identity_owed, {}
+            for source in self.memory.load(owed):
+                self._plan(source)
+        if self._renamed:
+            self._spread(set())
 
     def _plan_all(self, keys: Iterable[PathKey]) -> None:
         """Plan these sources, those that the scan has still to come to when it does."""
@@ -93,7 +139,9 @@ class Plans(Moves):
         for job in list(source.jobs.values()):
             if job.builder not in wanted and not self._rests(job):
                 self._drop(job)
-        problem = self.settings.problem(source.key)
+        if self._identify(source):
+            self._save_source(source)
+        problem = source.misidentity or self.settings.problem(source.key)
         if problem:
             self._fail_all(source, builders, problem)
             self._leave(source)
@@ -132,6 +180,10 @@ class Plans(Moves):
                 self._drop(job)
             self.ledger.drop("drop_source", (source.id,))
             self.memory.reindex(source, self.memory.targets(source))
+            if self.memory.has_identities:
+                self._renamed.update(uuid.hex() for uuid in (source.uuid, *legacy_of(source)))
+                self._note_departure(source)
+                self._let_go_of(source.uuid, source.key)
             self.memory.forget(source, self.ledger.ticket)
             self.ledger.touched.pop(source, None)
             self.ledger.notices.append(SourcesChanged(self.ledger.cause, ((source.rel, False),)))
@@ -188,7 +240,7 @@ class Plans(Moves):
             return  # dropped meanwhile
         if not self._is_configured(job):
             return  # not of this configuration: it goes when its source is planned, or it is left alone
-        problem = self.settings.problem(job.source.key)
+        problem = job.source.misidentity or self.settings.problem(job.source.key)
         if problem:
             if job.is_analysis or job.state not in SETTLED or job.is_forced:
                 self._auto_fail(job, problem)
@@ -287,16 +339,18 @@ class Plans(Moves):
         job.planned, job.planned_inputs, job.lost_count = number, manifest, 0
         self._feed(job, Trigger.UNBLOCK)
         if job.stale_count >= _STALE_MOST:
-            self._give_up(job)
+            self._give_up(job, f"its source changed under each of {job.stale_count} runs: does the job itself write it?")
+            return
+        if self._rounds[job.id] >= _ROUNDS_MOST:
+            self._give_up(job, f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?")
             return
         self.ready.push(job)
         self._say_rule(job)
         self._save(job)
         self._news(job)
 
-    def _give_up(self, job: Job) -> None:
+    def _give_up(self, job: Job, text: str) -> None:
         """Fail a job that may never end: what it is planned for stands, so that only another change of its source tries it again."""
-        text = f"its source changed under each of {job.stale_count} runs: does the job itself write it?"
         job.run_key = RunKey(self.ledger.next_run_key())
         self._feed(job, Trigger.START)
         job.warnings, job.errors = 0, 1
@@ -352,7 +406,7 @@ class Plans(Moves):
         """Plan all sources below `folder` that one of `builders` wants."""
         if not builders:
             return
-        facts = {key_of(fact.rel): fact for fact in self.memory.archive.files_below(PathKey(f"{folder}/" if folder else ""))}
+        facts = {fact.key: fact for fact in self.memory.archive.files_below(PathKey(f"{folder}/" if folder else ""))}
         for pending in self.memory.folders.values():
             facts.update((key, fact) for key, fact in pending.winners.items() if is_below(key, folder))
         self._plan_all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aptui.core import fingerprint
+from aptui.core.commits import name_of
 from aptui.core.machine import Trigger
 from aptui.core.messages import (
     AnalyseOrder,
@@ -24,6 +25,7 @@ from aptui.core.messages import (
     WriteLog,
 )
 from aptui.core.model import (
+    COMMON_PLATFORM,
     Builder,
     BuilderKind,
     EdgeKind,
@@ -115,7 +117,7 @@ class Runs(Plans):
 
     def _runs_finished(self, event: RunsFinished) -> None:
         succeeded: list[tuple[Job, RunResult]] = []
-        for result in event.results:
+        for result in (self._with_reads(result, event.now_ms) for result in event.results):
             job = self.running.get(result.run_key)
             if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:
                 self.ledger.order(DiscardStaging(self.ledger.cause, (result.run_key,)))  # the fence
@@ -127,8 +129,10 @@ class Runs(Plans):
                 self._analysed(job, result, event.now_ms)
             elif result.outcome == Outcome.SUCCEEDED:
                 problem = self._result_problem(job, result)
-                if problem is None:
+                if problem is None and not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, event.now_ms)):
                     succeeded.append((job, result))
+                elif problem is None:
+                    continue
                 elif problem == "":
                     self._run_came_back(job, result, Outcome.STALE, event.now_ms)
                 else:
@@ -139,14 +143,27 @@ class Runs(Plans):
         self._look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
 
+    def _with_reads(self, result: AnalyseResult | RunResult, now_ms: int) -> AnalyseResult | RunResult:
+        job = self.running.get(result.run_key) if isinstance(result, RunResult) and result.reads else None
+        if job is None or isinstance(result, AnalyseResult) or result.outcome in _CAME_BACK:
+            return result
+        return self.reads.of_run(job, self._builders[job.builder], result, now_ms)
+
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
         """Return None when the result may be committed, "" when it is of other bytes than planned, else why it fails."""
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
             return ""
-        if any(product.flags & 2 for product in result.products):
-            return "it made an intermediate, and intermediates are not supported yet: make it a product"
         return None
+
+    def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
+        """Whether an intermediate of this run cannot be; then the job has failed, and claims their names until that ends."""
+        names = [name_of(job, product) for product in result.products]
+        text = self.chains.problem(job, names)
+        if text:
+            self._todo.extend((other, True) for other in self.commits.claim_all(job, names))
+            self._failed(job, result, text, now_ms, keeps_claims=True, drops_products=True)
+        return bool(text)
 
     def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
         """A run that says nothing about the job: it is owed again."""
@@ -172,7 +189,16 @@ class Runs(Plans):
         builder, source = self._builders[job.builder], job.source
         self._learn(job, result.duration_ms)
         self.counts["analysed"] += 1
+        told = self.graph.told(job, self.planner.platforms_of(builder, source))
+        if job.planned_inputs[: len(told)] != told:  # it was asked before somebody changed what it is told
+            self._feed(job, Trigger.PLAN)
+            job.planned = None
+            self._save(job)
+            self._todo.append((job, True))
+            return
         plans, edges, log = self._checked(job, builder, result)
+        if result.reads:
+            edges, log = self.reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
         warnings = sum(1 for record in log if record.level == LogLevel.WARNING)
         job.warnings, job.errors = (warnings, sum(1 for record in log if record.level >= LogLevel.ERROR))
         job.duration_ms, job.completed_ms = result.duration_ms, now_ms
@@ -200,7 +226,7 @@ class Runs(Plans):
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...]]:
         """Return plans and edges without what cannot be, with a warning for each thing left out (spec/engine.md §3)."""
         log = list(result.log)
-        enabled = {*self.planner.platforms_of(builder, job.source)}
+        enabled = {*self.planner.platforms_of(builder, job.source), COMMON_PLATFORM}
         plans: dict[tuple[str, str], JobPlan] = {}
         for plan in result.plans:
             if plan.platform not in enabled:
@@ -210,8 +236,9 @@ class Runs(Plans):
                 continue
             known = [(self.graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_moved(item, key_of(RelPath(rel))) for rel, item in known if rel}))
+            is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM  # others may wait for what it makes
             plans[plan.platform, plan.key] = JobPlan(
-                plan.key, plan.platform, plan.priority, plan.is_critical, plan.additional_fingerprint, plan.params, dependencies
+                plan.key, plan.platform, plan.priority, is_critical, plan.additional_fingerprint, plan.params, dependencies
             )
         edges: dict[SourceEdge, None] = {}
         for edge in result.edges:
@@ -246,11 +273,13 @@ class Runs(Plans):
         for job, result, log in order.ready:
             self._feed(job, Trigger.SUCCEED)
             self._committing[job.run_key] = (job, result)
-            self._learn(job, result.duration_ms)
+            if not result.origin:
+                self._learn(job, result.duration_ms)
             if log:
                 self.ledger.order(WriteLog(self.ledger.cause, job.log_file, log, job.warnings, job.errors))
         if order.deletes:
             self.ledger.order(DeleteProducts(self.ledger.cause, order.deletes, self.ledger.ticket))
+            self.chains.look(order.deletes)
         changed = [job for job, _result, _log in order.ready if self.commits.change(job).is_changed]
         for job in (*changed, *(job for job, _result, _text in lost)):
             for other in self._dependents_of(job):
@@ -296,6 +325,8 @@ class Runs(Plans):
             self._todo.extend((other, True) for other in self.commits.release_names(job, gone))
             if change.products:
                 self.ledger.notices.append(ProductsChanged(self.ledger.cause, change.products))
+                self.chains.look(name for name, _digest in change.products)
+                self._rounds[job.id] += job.platform == COMMON_PLATFORM
             self._news(job, is_settled=True)
             self._settled(job, is_changed=change.is_changed)
             self._reprocess(job, result.reprocess)
@@ -305,10 +336,20 @@ class Runs(Plans):
             strange = self.commits.undo(job)
             if strange:
                 self.ledger.order(DeleteProducts(self.ledger.cause, strange, self.ledger.ticket))
+                self.chains.look(strange)
             self._write_log(job, self._builders[job.builder], result.log, text)
             self._record_failure(job, text, event.durations_ms)
 
-    def _failed(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int, *, keeps_claims: bool = False) -> None:
+    def _failed(
+        self,
+        job: Job,
+        result: AnalyseResult | RunResult,
+        text: str,
+        now_ms: int,
+        *,
+        keeps_claims: bool = False,
+        drops_products: bool = False,
+    ) -> None:
         builder = self._builders[job.builder]
         self.ledger.order(DiscardStaging(self.ledger.cause, (result.run_key,)))
         self._learn(job, result.duration_ms)
@@ -319,7 +360,7 @@ class Runs(Plans):
         self._write_log(job, builder, result.log, text)
         if not job.is_analysis:
             self.ledger.put("put_stat", (self._stat_name(job, builder), result.duration_ms, now_ms))
-        self._fail(job, text, now_ms, keeps_claims=keeps_claims)
+        self._fail(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
 
 
 def _moved(dependency: JobDependency, key: PathKey) -> JobDependency:

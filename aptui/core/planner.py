@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aptui.core.model import Builder, BuilderKind, JobPlan, Project, RelPath, Source
+from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, JobPlan, Project, RelPath, Source
 from aptui.core.patterns import PatternSet
 from aptui.core.settings import Settings, is_settings
 
@@ -18,6 +18,7 @@ class Planner:
         self._settings = settings or Settings(project)
         self._patterns = PatternSet([builder.patterns for builder in project.builders])
         self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
+        self._roots = {folder.id: folder.path for folder in project.scan_folders}
         self._asked: dict[tuple[str, int], tuple[Builder, ...]] = {}
         self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
         self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
@@ -28,7 +29,8 @@ class Planner:
         found = self._asked.get((rel, scan_folder))
         if found is None:
             enabled = self._platforms.get(scan_folder, frozenset())
-            wanted = [] if is_settings(rel) else [self._builders[index] for index in self._patterns.builders_for(rel)]
+            root = self._roots.get(scan_folder, "")
+            wanted = [] if is_settings(rel) else [self._builders[index] for index in self._patterns.builders_for(rel, root)]
             found = tuple(builder for builder in wanted if any(platform in enabled for platform in builder.platforms))
             if len(self._asked) >= _ASKED_SIZE:
                 self._asked.clear()
@@ -50,11 +52,13 @@ class Planner:
         return tuple(platform for platform in platforms if platform not in skips) if skips else platforms
 
     def inline_plans(self, builder: Builder, source: Source) -> tuple[JobPlan, ...]:
-        """Return the jobs of a rule that needs no analysis: one for each platform, its key the builder's name."""
+        """Return the jobs of a rule that needs no analysis: one for each platform, or for `common`, its key the builder's name."""
         platforms = self.platforms_of(builder, source)
         plans = self._inline.get((builder.uuid, platforms))
         if plans is None:
-            plans = tuple(JobPlan(builder.name, platform, _priority(builder), builder.is_critical) for platform in platforms)
+            made_for = (COMMON_PLATFORM,) if platforms and builder.makes_intermediates else platforms
+            is_critical = builder.is_critical or builder.makes_intermediates
+            plans = tuple(JobPlan(builder.name, platform, _priority(builder), is_critical) for platform in made_for)
             self._inline[builder.uuid, platforms] = plans
         return plans
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from aptui.core import fingerprint
+from aptui.core import fingerprint, identity
+from aptui.core.links import is_wildcard
 from aptui.core.model import DependencyKind, EdgeKind, Job, JobDependency, JobPlan, JobState, PathKey, Product, Source, SourceEdge
+from aptui.core.patterns import literal_prefix
 
 Row = tuple[object, ...]
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every row
@@ -38,7 +41,7 @@ def signed(value: int) -> int:
 def source_row(source: Source) -> Row:
     """Return the parameters of "put_source"."""
     digest = source.fact.digest if source.fact else b""
-    return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest)
+    return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest, identity.pack(source.identity))
 
 
 def job_row(job: Job, state: JobState | None = None) -> Row:
@@ -68,6 +71,22 @@ def product_row(product_id: int, job: Job, product: Product) -> Row:
         product_id, job.id, product.name, product.sub_id, product.asset_type, signed(product.hash64), product.flags, product.digest,
         product.size,
     )  # fmt: skip
+
+
+def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[str, Row]]:
+    """Yield (operation, parameters) of a product and all that it declares."""
+    yield "put_product", product_row(product_id, job, product)
+    for at, link in enumerate(product.links):
+        prefix = literal_prefix(link.path) if is_wildcard(link.path) else None
+        yield (
+            "put_link",
+            (
+                product_id, job.id, at, int(link.kind), job.platform, link.path, prefix, int(link.is_exclusion), link.source_uuid,
+                link.sub_id, link.flags,
+            ),
+        )  # fmt: skip
+    for sub_id in product.legacy_sub_ids:
+        yield "put_legacy_sub_id", (product_id, job.id, sub_id)
 
 
 def edge_rows(source: Source, builder: bytes) -> list[Row]:

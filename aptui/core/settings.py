@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from aptui.core.errors import UserError
 from aptui.core.fingerprint import Entry, Manifest, short
-from aptui.core.model import Builder, BuilderKind, PathKey, Project
+from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, PathKey, Project
 from aptui.core.paths import key_of, parent
 
 FILE_NAME = ".aptui.yaml"
@@ -182,7 +182,10 @@ class Settings:
             skips,
             _order(values),
             _entries(values, builder.name),
-            {name: _entries(_effective(values, name, own.get(name, {})), builder.name) for name in builder.platforms},
+            {
+                name: _entries(_effective(values, name, own.get(name, {})), builder.name)
+                for name in (*builder.platforms, COMMON_PLATFORM)
+            },
         )
 
     def _add(self, file: _Folder, builder: Builder, values: dict[Slot, Value], skips: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ products and jobs and the intents cleared; then stale products deleted; then, el
 next start finds either the old rows (and an intent that says which files may be ahead of them) or the new ones.
 
     <cache>/<platform>/…        products
+    <cache>/Intermediate Assets/…  products on platform `common`
     <cache>/assetdb.sqlite      the asset database
     <cache>/.aptui/             ours: staging/, trash/, lock, logs
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.core.errors import BusyError, HostError, UserError
-from aptui.core.paths import from_text, parent, to_text
+from aptui.core.paths import cache_path, from_text, parent, to_text
 
 if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
@@ -111,7 +112,7 @@ class Cache:
         if self.own.is_dir() or not self.root.is_dir():
             return
         for platform in self._platforms:
-            folder = self.root / platform
+            folder = self.root / cache_path(platform)
             if folder.is_dir() and any(folder.iterdir()):
                 raise UserError(
                     f"'{self.root}' holds a folder '{platform}' that aptui did not make",
@@ -140,7 +141,7 @@ class Cache:
     def throw_away_products(self) -> None:
         """There is no record of what lies here: move every platform's folder aside."""
         for platform in self._platforms:
-            folder = self.root / platform
+            folder = self.root / cache_path(platform)
             if folder.is_dir():
                 self._throw_away(folder, platform)
 
@@ -397,7 +398,7 @@ class Cache:
         return f"{self.staging}/{run_key}"
 
     def _path(self, name: str) -> bytes:
-        return self._root + b"/" + from_text(name)
+        return self._root + b"/" + from_text(cache_path(name))
 
 
 def _intents_of(commit: JobCommit) -> Iterable[tuple[int, int, str, bytes, int, str]]:

@@ -12,14 +12,17 @@ from aptui import __version__
 from aptui.core.errors import KnownError
 from aptui.core.messages import ConnectionsChanged
 from aptui.core.model import PathKey
+from aptui.core.relocation import Relocate
+from aptui.engine.missing_desk import MissingScans
+from aptui.engine.peering import Peering
+from aptui.engine.relocating import Relocating
+from aptui.engine.serving_desk import Serving
 from aptui.link import port
 from aptui.link.port import Request
 
 if TYPE_CHECKING:
     from aptui.engine.live import Live
     from aptui.engine.loop import Engine
-
-_WHEN_IDLE_S = 0.002
 
 
 @dataclass(slots=True)
@@ -53,6 +56,10 @@ class Desk:
         self._asked: dict[int, tuple[int, int, int]] = {}
         """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
         self._waiting: list[_Waiting] = []
+        self._relocating = Relocating(live)
+        self._missing = MissingScans(live)
+        self._serving = Serving(live, self._state)
+        self._peering = Peering(live)
         live.turns.append(self.poll)
 
     # ------------------------------------------------------------------------------------------------------------ requests
@@ -67,6 +74,9 @@ class Desk:
     def left(self, client: int) -> None:
         """A client is gone: its holds end, and what it waited for."""
         self._live.watching.release(client)
+        self._missing.left(client)
+        self._serving.left(client)
+        self._peering.left(client)
         self._settling = [item for item in self._settling if item.request.client != client]
         self._waiting = [item for item in self._waiting if item.request.client != client]
         self._asked.pop(client, None)
@@ -96,7 +106,7 @@ class Desk:
             case port.ReloadConfig():
                 live.reload(lambda error, is_changed: self._reloaded(request, error, is_changed))
             case port.Connections():
-                request.answer(connections=self._connections(), workers=self._workers())
+                request.answer(connections=self._connections(), workers=self._workers(), gateway=self._peering.report)
             case port.Disconnect():
                 if live.server is not None and live.server.disconnect(verb.number):
                     request.answer()
@@ -120,6 +130,22 @@ class Desk:
                 self._drain(request, verb)
             case port.Hold():
                 live.watching.hold(request.client, verb.why)
+                request.answer()
+            case Relocate():
+                self._engine()
+                self._relocating.take(request, verb)
+            case port.ScanMissing():
+                self._missing.scan(request, verb)
+            case port.ClearMissing():
+                self._missing.clear(request, verb)
+            case port.Fence() | port.Readiness() | port.SaveCatalog() | port.Show():
+                self._serving.take(request, verb)
+            case port.ReportPeers():
+                self._peering.take_report(request.client, verb.report)
+                request.answer()
+                self._tell_connections()
+            case port.OrderPeers():
+                self._peering.pass_on(verb.order)
                 request.answer()
             case port.Shutdown():
                 live.stops_when_idle = live.stops_when_idle or verb.is_when_idle
@@ -209,7 +235,7 @@ class Desk:
         server = self._live.server
         if server is not None:
             engine = self._live.engine
-            notice = ConnectionsChanged(engine.seq if engine else 0, server.connections())
+            notice = ConnectionsChanged(engine.seq if engine else 0, server.connections(), self._peering.report)
             server.publish(notice, engine.epoch if engine else 0, notice.cause)
 
     # ---------------------------------------------------------------------------------------------------------------- jobs

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aptui.core.messages import Event, FilesHashed, HashOrder, HashResult
 from aptui.core.model import Digest, FileFact, PathKey
-from aptui.core.paths import key_of
 
 if TYPE_CHECKING:
     from aptui.engine.pool import Pool
@@ -83,10 +82,11 @@ class Digests:
         unstable: list[PathKey] = []
         for index, (fact, found) in enumerate(zip(files, result.files, strict=True)):
             if index in errors:
-                unreadable.append((key_of(fact.rel), errors[index]))
+                unreadable.append((fact.key, errors[index]))
             elif found is None:
-                unstable.append(key_of(fact.rel))
+                unstable.append(fact.key)
             else:
                 digest, hash64, size, mtime_ns, ctime_ns, inode = found
-                facts.append(FileFact(fact.scan_folder, fact.rel, size, mtime_ns, ctime_ns, inode, Digest(digest), hash64))
+                now = FileFact(fact.scan_folder, fact.rel, size, mtime_ns, ctime_ns, inode, Digest(digest), hash64, fact.is_shadow)
+                facts.append(now)
         self._post(FilesHashed(self._next_seq(), tuple(facts), tuple(unreadable), tuple(unstable)))

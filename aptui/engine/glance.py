@@ -40,7 +40,14 @@ class Glance:
 def signature(project: Project, builders: Iterable[Builder]) -> str:
     """Return one digest over everything in the configuration that decides about jobs, code included."""
     said = [
-        (item.name, item.version, item.analysis_fingerprint, item.code_digest.hex(), [pattern.text for pattern in item.patterns])
+        (
+            item.uuid.hex(),
+            item.name,
+            item.version,
+            item.analysis_fingerprint,
+            item.code_digest.hex(),
+            [pattern.text for pattern in item.patterns],
+        )
         for item in builders
     ]
     return short(repr((project.signature, project.scan_signature, said, project.debug_output)).encode())

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 
 from aptui import config as configuration
 from aptui.config import Config
+from aptui.config_serve import Serve
 from aptui.core.errors import HostError, InternalError, KnownError
 from aptui.core.health import Health, WatchedRoot, WatchMode
 from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
-from aptui.core.model import Builder
+from aptui.core.model import INTERMEDIATES, Builder
 from aptui.engine import registry
 from aptui.engine.loop import Engine
 from aptui.engine.news import Listener
@@ -81,6 +82,8 @@ class Live:
         """Told every notice, beside the server's clients."""
         self.turns: list[Callable[[float], float | None]] = []
         """Called after each turn of the loop with its time; each returns when it wants to be called at the latest."""
+        self.endings: list[Callable[[], object]] = []
+        """Called before all is closed."""
         self._load, self._skips_start_scan = load, skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -88,7 +91,6 @@ class Live:
         self.watching = Watching(config.project, str(config.cache_dir), self.wake, self._settings_changed)
         self._roots: tuple[WatchedRoot, ...] = ()
         self._are_roots_new = threading.Event()
-        self._was_armed = False
         self.watcher: Watcher | None = None
         self._settings_at: float | None = None
         self._told: list[Callable[[str, bool], None]] = []
@@ -120,6 +122,7 @@ class Live:
             KnownError: the first engine does not open; nothing is held any more.
         """
         try:
+            schema.refuse_foreign(self.config.cache_dir / "assetdb.sqlite")  # before anything is made in that folder
             self._start_watching()
             self.engine = self._engine()
             if self.watcher is not None:
@@ -131,6 +134,8 @@ class Live:
 
     def close(self) -> None:
         """Stop everything and let go of the cache."""
+        for end in self.endings:
+            end()
         if self.watcher is not None:
             self.watcher.close()
             self.watcher = None
@@ -182,18 +187,22 @@ class Live:
         while not self._is_armed(self.watcher) and (left_s := deadline - time.monotonic()) > 0:
             self._are_roots_new.wait(left_s)
             self._are_roots_new.clear()
-        self._was_armed = self._is_armed(self.watcher)
-        if self._was_armed:
+        if self._is_armed(self.watcher):
             self.watching.forget()
 
     def _wanted_roots(self) -> list[Root]:
         folders = [str(self.config.project_dir), str(self.config.project_dir / registry.FOLDER)]
         folders.append(str(configuration.user_file().parent))
+        folders += [*self.config.settings_folders, *(os.path.dirname(file) for file, _digest in self.config.layers)]
+        shipped = str(configuration.data_dir() / "config")  # it changes with aptui itself
+        folders = [path for path in dict.fromkeys(folders) if path != shipped]
+        if any(builder.adapter for builder in self.config.project.builders):
+            folders += registry.adapted_folders(self.config.cache_dir / ".aptui" / "builders.json")
         return roots_of(
             self.config.project,
             str(self.config.cache_dir),
             str(self.config.log_dir),
-            [path for path in folders if os.path.isdir(path)],
+            [path for path in dict.fromkeys(folders) if os.path.isdir(path)],
         )
 
     @staticmethod
@@ -285,11 +294,20 @@ class Live:
             self._idle_since = now
             if engine.pipeline.stuck():
                 engine.news.say_once("jobs wait for something that never comes; please report this")
+            self._watch_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
             engine.settle(checkpoints=False)  # the next save may come in this moment
             self._is_settled = True
         if self.stops_when_idle and self.watching.is_quiet:
             self.stop()
+
+    def _watch_intermediates(self) -> None:
+        """The folder of intermediates is made when the first of them is."""
+        wanted = self._wanted_roots() if self.watcher is not None else []
+        path = os.path.join(str(self.config.cache_dir), INTERMEDIATES)
+        is_new = any(os.fsdecode(root.path) == path for root in wanted) and not any(root.path == path for root in self._roots)
+        if self.watcher is not None and is_new:
+            self.watcher.replace(wanted)
 
     # ------------------------------------------------------------------------------------------------------------ trouble
 
@@ -352,17 +370,19 @@ class Live:
             return
         self._loading = None
         told, self._told = self._told, []
-        error, is_changed = loaded.error, False
+        error, is_changed, is_told = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:
                 error = f"the cache is '{loaded.config.cache_dir}' now: restart the engine to move it"
             else:
                 is_changed = self._is_other(loaded.config, loaded.builders)
+                is_told = loaded.config.serve != self.config.serve
+                self.config = replace(self.config, serve=loaded.config.serve)  # the gateway's business, not the engine's
         if error and error != self._configuration_error:
             self._say(f"the configuration is not taken over: {error}", LogLevel.ERROR)
         self._configuration_error = error
         for listener in told:
-            listener(error, is_changed)
+            listener(error, is_changed or is_told)
         if is_changed and loaded.config is not None:
             self._next = loaded.config
             self._reopen_by = time.monotonic() + _WINDING_DOWN_S
@@ -497,4 +517,4 @@ def _close_engine(engine: Engine) -> None:
 
 def _decisive(config: Config) -> Config:
     """Return what of a configuration a change of matters for."""
-    return replace(config, layers=(), warnings=(), places={})
+    return replace(config, layers=(), warnings=(), places={}, serve=Serve())

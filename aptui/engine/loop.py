@@ -15,17 +15,19 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aptui.config import Config
 from aptui.core.errors import HostError, InternalError, KnownError
 from aptui.core.messages import (
+    AnalyseOrder,
     AnalyseResult,
     Asked,
     Command,
     CommitProducts,
+    CopyOrder,
     DeleteProducts,
     DiscardStaging,
     DropLogs,
@@ -35,8 +37,10 @@ from aptui.core.messages import (
     HashFiles,
     HashResult,
     KillRuns,
+    LogLevel,
     LookAgain,
     Outcome,
+    ProcessOrder,
     ProductsCommitted,
     ProductsLost,
     Progress,
@@ -54,17 +58,25 @@ from aptui.core.messages import (
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.paths import from_text, parent
 from aptui.core.pipeline import Pipeline
+from aptui.core.reads import with_default
+from aptui.engine import preload
+from aptui.engine.catalog import Catalogs, platforms_of
 from aptui.engine.digests import Digests
+from aptui.engine.lfs_files import Pointers
+from aptui.engine.metadata import Metadata
 from aptui.engine.news import Listener, News
 from aptui.engine.opening import Opening
 from aptui.engine.scanner import RACY_NS, Scanner
 from aptui.engine.walk import Walk
 from aptui.store import joblog, schema
 from aptui.store.archive import DatabaseArchive
+from aptui.store.catalog_mark import CATALOG_STATE
 from aptui.store.writer import Writer
 
 if TYPE_CHECKING:
     from aptui.engine.pool import Pool
+    from aptui.engine.shared_cache import SharedCache
+    from aptui.sharing.account import Account
 
 _BACKLOG = 4096
 """The scan pauses while more than this is owed: memory stays flat however large the tree."""
@@ -76,6 +88,11 @@ _RESULTS_PER_COMMIT = 256
 _RESULTS_PER_LIVE_COMMIT = 64
 """Clients wait while a commit goes on: this many take about 15 ms (architecture, "Processes")."""
 _HOLD_S = 0.02
+_IDENTITIES, _MADE = "identities", "made"
+"""Whether all sources of metadata types have their identity files: an engine that makes none leaves that to the next."""
+NOT_SHARED = "its result is not in the shared cache"
+_LAST = 1 << 30
+"""The order of a scan folder whose row gets the highest number."""
 
 
 class Live(Protocol):
@@ -100,6 +117,7 @@ class Engine:
         opening: the first half, when somebody has done it already.
         selector: whoever stays up longer than one engine brings its own.
         live: the other half of an engine that stays up.
+        runs_builders: whether a job runs whose result nobody has; without that it fails (`NOT_SHARED`).
     """
 
     def __init__(
@@ -112,8 +130,10 @@ class Engine:
         opening: Opening | None = None,
         selector: selectors.BaseSelector | None = None,
         live: Live | None = None,
+        runs_builders: bool = True,
     ) -> None:
         self.config = config
+        self._runs_builders = runs_builders
         self.news = News(listeners)
         self._live = live
         self._wants_all_news = wants_all_news
@@ -131,9 +151,10 @@ class Engine:
         self._results_since = 0.0
         self._analyses: list[AnalyseResult] = []
         self._again: dict[PathKey, float] = {}
+        self._told: deque[str] = deque()
+        """What threads have to say."""
         self._scan: Iterator[list[FolderSeen | FoldersKept]] | None = None
         self._scanner: Scanner | None = None
-        self._scan_is_partial = False
         self._looked_ns: dict[str, int] = {}
         self._racy_ns = 0
         self._is_dirty = False
@@ -145,6 +166,9 @@ class Engine:
         self._run_next: deque[int] = deque()
         self._closing = contextlib.ExitStack()
         self._pool: Pool | None = None
+        self._shared: SharedCache | None = None
+        self.account: Account | None = None
+        """What was saved by results that were there already; complete when the engine is closed."""
 
     # ---------------------------------------------------------------------------------------------------------- open, close
 
@@ -176,15 +200,24 @@ class Engine:
         self.writer = Writer(opening.database, self._rows_saved, self._writer_failed)
         self._closing.callback(self.writer.close)
         ids, dropped = self.writer.sync_scan_folders(
-            [(item.name, item.path, item.order) for item in self.config.project.scan_folders]
+            [(item.name, item.path, _LAST if item.is_intermediate else item.order) for item in opening.project.scan_folders]
         )
-        folders = tuple(replace(folder, id=ids[folder.name]) for folder in self.config.project.scan_folders)
-        self.project = replace(self.config.project, builders=opening.builders, scan_folders=folders, workers=self.config.workers)
+        folders = tuple(replace(folder, id=ids[folder.name]) for folder in opening.project.scan_folders)
+        builders = with_default(opening.builders, opening.project.undeclared_reads)
+        self.project = replace(opening.project, builders=builders, scan_folders=folders, workers=self.config.workers)
         self._roots = {folder.id: folder.path for folder in folders}
+        types = self.project.metadata_types
+        delay_s = self.config.meta_delay_ms / 1000
+        self.metadata = Metadata(types, self._roots, creates=bool(types) and self._live is not None, delay_s=delay_s)
         self._digests = Digests(self._roots, self._next_seq, self._post, reads_few_here=self._live is not None)
+        self._pointers = Pointers(self.config.project_dir, self._roots)
         self._dropped_folders = dropped
-        self.archive = DatabaseArchive(opening.database, {folder.id: rank for rank, folder in enumerate(folders)})
+        ranks = {folder.id: rank for rank, folder in enumerate(folders)}
+        self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
         self._closing.callback(self.archive.close)
+        mark = self.archive.state(CATALOG_STATE)
+        self.catalogs = Catalogs(self.writer, opening.database, self.config.name, platforms_of(self.project), mark)
+        self._closing.callback(self.catalogs.close)
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
@@ -229,17 +262,55 @@ class Engine:
             from aptui.engine.pool import Pool
             from aptui.engine.pool_crew import Settings
 
-            self._pool = Pool(
+            self._pool = self._pool_class(Pool)(
                 self.project.builders,
                 self.project.platforms,
                 self.config.workers,
                 self._selector,
                 self._pool_results,
-                settings=Settings(memory_budget_bytes=self.config.limits.all_memory_bytes),
+                settings=Settings(
+                    memory_budget_bytes=self.config.limits.all_memory_bytes,
+                    scan_folders=tuple(folder.path for folder in self.project.scan_folders),
+                ),
                 learned_memory=json.loads(self.archive.state("learned_memory") or "{}"),
             )
             self._closing.callback(self._pool.close, _GRACE_S)
         return self._pool
+
+    def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
+        """Return what makes the pool: `plain`, or one with a cluster beside it."""
+        if not self.config.cluster.is_used:
+            return plain
+        from aptui.engine.cluster_pool import cluster_pool
+
+        return cluster_pool(self.config, self.pipeline, self.project, self._told.append)
+
+    def _open_shared(self) -> SharedCache | None:
+        """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
+        if self._shared is None and self.account is None and (self.config.sharing.local_store or self.config.sharing.is_remote):
+            from aptui.engine.shared_cache import SharedCache
+            from aptui.sharing.account import Account
+            from aptui.sharing.service import Service
+
+            try:
+                service = Service(self.config.sharing, self._told.append)
+            except Exception as error:  # noqa: BLE001 - a run goes on without it
+                self.account = Account()
+                self.news.say_once(f"results are not shared: {error}")
+                return None
+            self.account = service.account
+            self._shared = SharedCache(
+                self.config.sharing, service, self.project.builders, self._roots, self.config.cache_dir, self.wake, self._told.append,
+                is_patient=not self._runs_builders,
+            )  # fmt: skip
+            self._closing.callback(self._close_shared)
+        return self._shared
+
+    def _close_shared(self) -> None:
+        if self._shared is not None:
+            self._shared.close(is_stopping=self.is_stopping)
+            while self._told:
+                self.news.say_once(self._told.popleft())
 
     # ---------------------------------------------------------------------------------------------------------------- scans
 
@@ -261,9 +332,11 @@ class Engine:
         self._racy_ns = time.time_ns() - RACY_NS
         self._looked_ns.clear()
         glance, opening.glance = opening.glance, None
+        is_known = is_known and (not self.metadata.creates or self.archive.state(_IDENTITIES) == _MADE)
         self._scanner = self._make_scanner(opening, glance=glance, is_full=is_full, reassess=not is_known)
-        self._scan, self._scan_is_partial = self._scanner.steps(), False
-        if not is_known:
+        self._scan = self._scanner.steps()
+        if not is_known:  # until all is at rest again, the next engine looks at everything too
+            self.writer.run({"put_state": [("signature", "")]}, durable=True)
             self._is_dirty = True
         self.look_at_products()
 
@@ -276,7 +349,9 @@ class Engine:
 
     def _make_scanner(self, opening: Opening, **how: Any) -> Scanner:
         self._walk, opening.walk = opening.walk or Walk(self.project, opening.never), None
-        return Scanner(self.project, self._walk, self.archive, self._next_seq, unfinished=self._unfinished, **how)
+        return Scanner(
+            self.project, self._walk, self.archive, self._next_seq, unfinished=self._unfinished, metadata=self.metadata, **how
+        )
 
     @property
     def _unfinished(self) -> Mapping[PathKey, FileFact | None]:
@@ -291,7 +366,7 @@ class Engine:
         """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
         self._post(ScanStarted(self._next_seq(), below=folder, retries=False))
         self._racy_ns = time.time_ns() - RACY_NS
-        self._scan, self._scan_is_partial = self._scanner_at_hand().steps(folder), True
+        self._scan = self._scanner_at_hand().steps(folder)
 
     def look_at(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
@@ -313,6 +388,8 @@ class Engine:
         self._post(ProductsLost(self._next_seq(), tuple(names)))
 
     def _tell_walk(self) -> None:
+        while self.metadata.said:
+            self.news.say_once(self.metadata.said.pop(0))
         while self._walk.sentences:
             self.news.say_once(self._walk.sentences.pop(0))
 
@@ -354,6 +431,8 @@ class Engine:
         self.wake()
 
     def _has_work(self) -> bool:
+        if self._shared is not None and self._shared.is_waiting:
+            return True
         can_scan = self._scan is not None and self.pipeline.backlog < _BACKLOG
         are_results_due = bool(self._results) and self._hold_s(time.monotonic()) <= 0
         return bool(self._inbox or self._analyses or are_results_due or can_scan or self._told_ticket < self._saved_ticket)
@@ -390,6 +469,8 @@ class Engine:
         deadlines = [*self._again.values()]
         if self._pool is not None and (due := self._pool.next_deadline()) is not None:
             deadlines.append(due)
+        if self._shared is not None and (due := self._shared.next_due_s()) is not None:
+            deadlines.append(due)
         if not self.is_idle:
             deadlines.append(now + 0.1)  # progress
         return max(0.0, min(deadlines, default=math.inf) - now)
@@ -403,6 +484,10 @@ class Engine:
             self._pool.poll(now)
         if self._failure is not None:
             raise self._failure
+        if problem := self.catalogs.take_problem():
+            self.news.say_once(problem)
+        while self._told:
+            self.news.say_once(self._told.popleft())
         if self._told_ticket < self._saved_ticket:
             self._told_ticket = self._saved_ticket
             self._post(RowsSaved(self._next_seq(), self._told_ticket))
@@ -421,6 +506,8 @@ class Engine:
             self.news.tell_progress(self._counts(), now)
 
     def _take_results(self, now: float) -> None:
+        if self._shared is not None:
+            self._take_shared(self._shared, now)
         if self._analyses:
             analyses, self._analyses = self._analyses, []
             self._post(RunsFinished(self._next_seq(), tuple(analyses), time.time_ns() // 1_000_000))
@@ -431,8 +518,21 @@ class Engine:
                 results = [self._checked(result) for result in results]
             self._post(RunsFinished(self._next_seq(), tuple(results), time.time_ns() // 1_000_000))
 
+    def _take_shared(self, shared: SharedCache, now: float) -> None:
+        """Take what was found elsewhere, and run what was not."""
+        while self._told:
+            self.news.say_once(self._told.popleft())
+        turn = shared.turn(now)
+        if turn.beaten:
+            self.pool.kill(turn.beaten)
+        self._take_runs(turn.results)
+        for orders in turn.misses:
+            self._run(orders)
+
     def _offer_slots(self) -> None:
         free, critical = self.pool.free, self.pool.free_for_critical
+        if self._shared is not None and self._shared.has_found and free >= 0:
+            free = max(free, self._shared.room)  # to find a result takes no worker
         if not self.is_paused and (free > 0 or critical > 0):
             self._handle(SlotsFree(self._next_seq(), max(0, free), critical=critical))
         elif self._run_next and free > 0:
@@ -461,28 +561,25 @@ class Engine:
         """Return rows that tell readers up to which event the database knows everything; without clients nobody asks."""
         return {"put_state": [("seq", str(cause))]} if self._live is not None else {}
 
-    def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
+    def _perform(self, command: Command) -> None:  # one case for each command, and nothing else
         match command:
             case StartRuns():
                 self._is_dirty = True
-                self.pool.send(command.orders)
+                self._start_runs(command)
             case CommitProducts():
-                committed, failed = self.cache.commit(command, self.writer, self._mark(command.cause))
-                now_ms = time.time_ns() // 1_000_000
-                self._handle(ProductsCommitted(self._next_seq(), tuple(committed), tuple(failed), now_ms))
+                self._commit(command)
             case SaveRows():
                 self._is_dirty = True
                 self.writer.save(command.ticket, self._packed(command.rows, self._mark(command.cause)))
             case HashFiles():
                 self._digests.want(command.files)
             case KillRuns():
-                if self._pool:
-                    self._pool.kill(command.run_keys)
+                self._kill(command.run_keys)
             case DeleteProducts():
                 for problem in self.cache.delete(command.names):
                     self.news.say(problem)
             case DiscardStaging():
-                self.cache.discard(command.run_keys)
+                self._discard(command.run_keys)
             case WriteLog():
                 self._write_log(command)
             case DropLogs():
@@ -490,6 +587,48 @@ class Engine:
             case LookAgain():
                 soon = time.monotonic() + _LOOK_AGAIN_S
                 self._again.update((key, soon) for key in command.keys)
+
+    def _commit(self, command: CommitProducts) -> None:
+        committed, failed = self.cache.commit(command, self.writer, self._mark(command.cause))
+        if self._shared is not None:
+            self._shared.committed(command, committed, self.pipeline)
+        now_ms = time.time_ns() // 1_000_000
+        self._handle(ProductsCommitted(self._next_seq(), tuple(committed), tuple(failed), now_ms))
+
+    def _kill(self, run_keys: Sequence[int]) -> None:
+        if self._shared is not None:
+            self._take_runs(self._shared.kill(run_keys))
+        if self._pool:
+            self._pool.kill(run_keys)
+
+    def _discard(self, run_keys: Sequence[int]) -> None:
+        self.cache.discard(run_keys)
+        if self._shared is not None:
+            self._shared.discarded(run_keys)
+
+    def _start_runs(self, command: StartRuns) -> None:
+        shared = self._open_shared() if isinstance(command.orders[0], ProcessOrder) else None
+        orders = shared.take(command.orders, self.pipeline) if shared is not None else command.orders
+        if orders:
+            self._run(orders)
+
+    def _run(self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]) -> None:
+        """Have workers do this, as far as it can be done here."""
+        if not isinstance(orders[0], ProcessOrder):
+            self.pool.send(orders)
+            return
+        problems = {order.run_key: text for order in orders if (text := self._obstacle(order.run_key))}
+        self._take_runs([RunResult(run_key, Outcome.FAILED, text, errors=1) for run_key, text in problems.items()])
+        rest = [order for order in orders if order.run_key not in problems]
+        if rest:
+            self.pool.send(rest)
+
+    def _obstacle(self, run_key: int) -> str:
+        """Say why a job cannot run here, "" when it can."""
+        job = self.pipeline.running.get(run_key)
+        if not self._runs_builders:
+            return NOT_SHARED
+        return self._pointers.among(job, self.pipeline.memory.file) if job is not None else ""
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
         """Put a person's wish into the inbox."""
@@ -511,12 +650,17 @@ class Engine:
         """
         if self.is_stopping:
             self._handle(Asked(self._next_seq(), "stop"))
+        else:
+            self._publish(waits=checkpoints)
         if not self._is_dirty:
             return
+        if self._shared is not None and self._live is not None:
+            self._shared.note()
         rows = self.cache.folder_rows()
         if not self.is_stopping:
             assert self._opening is not None
             rows["put_state"] = [("signature", self._opening.signature), ("host", os.uname().nodename)]
+            rows["put_state"].append((_IDENTITIES, _MADE if self.metadata.creates else ""))
             for scan_folder in self._dropped_folders:
                 self.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []
@@ -526,6 +670,16 @@ class Engine:
         if checkpoints:
             self.writer.checkpoint()
         self._is_dirty = False
+
+    def _publish(self, *, waits: bool) -> None:
+        """Tell a runtime what there is now, and people which products can never be loaded."""
+        assert self._opening is not None
+        for sentence in preload.sentences(self._opening.database, self.writer.take_preloaders()):
+            self.news.say(sentence, LogLevel.ERROR)
+        if waits:
+            self.catalogs.save()
+        else:
+            self.catalogs.begin(self.wake)
 
     # ---------------------------------------------------------------------------------------------------------------- files
 
@@ -609,10 +763,15 @@ class Engine:
                 self._digests.take(result)
             elif isinstance(result, AnalyseResult):
                 self._analyses.append(result)
+            elif self._shared is None or self._shared.ended(result):
+                self._take_runs((result,))
             else:
-                if not self._results:
-                    self._results_since = time.monotonic()
-                self._results.append(result)
+                self.cache.discard((result.run_key,))
+
+    def _take_runs(self, results: Sequence[RunResult]) -> None:
+        if results and not self._results:
+            self._results_since = time.monotonic()
+        self._results += results
 
     def _rows_saved(self, ticket: int) -> None:
         """Called from the writer's thread."""

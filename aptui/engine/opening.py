@@ -10,13 +10,22 @@ from dataclasses import replace
 
 from aptui.config import Config
 from aptui.core.errors import UserError
-from aptui.core.model import Builder, Project
+from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.engine import registry
 from aptui.engine.cache import Cache
+from aptui.engine.catalog import mark_of, platforms_of
 from aptui.engine.glance import Glance, look, signature
 from aptui.engine.walk import Walk
 from aptui.store import schema
 from aptui.store.archive import DatabaseArchive
+from aptui.store.catalog_mark import CATALOG_STATE
+
+
+def with_intermediates(project: Project, cache: str) -> Project:
+    """Return `project` with the platform and the scan folder of intermediates, which every cache has (spec/engine.md §7)."""
+    platforms = tuple(platform.id for platform in project.platforms)
+    folder = ScanFolder(0, INTERMEDIATES, f"{cache}/{INTERMEDIATES}", -1, True, platforms, is_intermediate=True)
+    return replace(project, platforms=(*project.platforms, Platform(COMMON_PLATFORM)), scan_folders=(*project.scan_folders, folder))
 
 
 class Opening:
@@ -25,17 +34,19 @@ class Opening:
     Args:
         config: the checked configuration.
         trusts_times: whether a file with the remembered size and times counts as unchanged.
+        never: absolute folders that are no sources, besides cache and logs.
     """
 
-    def __init__(self, config: Config, *, trusts_times: bool = True) -> None:
+    def __init__(self, config: Config, *, trusts_times: bool = True, never: tuple[str, ...] = ()) -> None:
         self.config = config
+        self._never = never
         self._trusts_times = trusts_times
-        platforms = [platform.id for platform in config.project.platforms]
+        self.project: Project = with_intermediates(config.project, str(config.cache_dir))
+        platforms = [platform.id for platform in self.project.platforms]
         self.cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
         self.database = config.cache_dir / "assetdb.sqlite"
         self.sentences: list[str] = []
         self.builders: tuple[Builder, ...] = ()
-        self.project: Project = config.project
         self.signature = ""
         self.walk: Walk | None = None
         self.glance: Glance | None = None
@@ -47,6 +58,8 @@ class Opening:
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
             if not path.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in path):
                 raise UserError(f"the path {path!r} is not UTF-8, which the asset database needs", hint="rename that folder")
+        with schema.told(self.database):
+            schema.refuse_foreign(self.database)
         self.cache.take()
         self._closing.callback(self.cache.close)
         try:
@@ -64,31 +77,36 @@ class Opening:
         if note:
             self.sentences.append(note)
         platforms = tuple(platform.id for platform in config.project.platforms)
-        self.builders = registry.complete(config.project.builders, config.project_dir, self.cache.own / "builders.json", platforms)
+        memory = self.cache.own / "builders.json"
+        self.builders = registry.complete(config.project.builders, config.project_dir, memory, platforms, self.sentences.append)
         self.signature = signature(config.project, self.builders)
         if not is_new and not note and self._trusts_times:
             self._look()
 
     def _look(self) -> None:
-        archive = DatabaseArchive(self.database, {})
+        archive = DatabaseArchive(self.database, {}, self.project.metadata_types)
         try:
             ids = archive.scan_folder_ids()
             is_known = archive.state("signature") == self.signature
-            folders = tuple(replace(folder, id=ids.get(folder.name.lower(), 0)) for folder in self.config.project.scan_folders)
+            folders = tuple(replace(folder, id=ids.get(folder.name.lower(), 0)) for folder in self.project.scan_folders)
             if not is_known or any(folder.id == 0 for folder in folders):
                 return
             digests = archive.folder_digests()
             is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive)
+            is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
         finally:
             archive.close()
-        self.walk = Walk(replace(self.config.project, scan_folders=folders), self.never)
+        self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
         self.glance = look(self.walk, digests)
         self.is_current = is_settled and self.glance is not None and self.glance.is_clean
+
+    def _has_catalogs(self, mark: str | None) -> bool:
+        return mark == mark_of(self.config.cache_dir, self.config.name, platforms_of(self.config.project))
 
     @property
     def never(self) -> tuple[str, ...]:
         """Absolute folders that are no sources, wherever they lie."""
-        return (str(self.config.cache_dir), str(self.config.log_dir))
+        return (str(self.config.cache_dir), str(self.config.log_dir), *self._never)
 
     def close(self) -> None:
         """Let go of the cache."""

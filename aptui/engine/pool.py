@@ -90,7 +90,9 @@ class Pool:
 
     def _make_start(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Start:
         chosen = self._settings
-        setup = wire.Setup(tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice)
+        setup = wire.Setup(
+            tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice, chosen.scan_folders
+        )
         return Start(setup, chosen.environment)
 
     # -------------------------------------------------------------------------------------------------------------- orders

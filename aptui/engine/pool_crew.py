@@ -28,6 +28,7 @@ class Settings:
         recycle_runs, recycle_rss_bytes: after so many runs, or above so much memory, a worker is replaced.
         term_grace_s: lies between SIGTERM and SIGKILL.
         environment: is added to the allow-list's variables.
+        scan_folders: absolute paths; workers say which files below them a call opened.
         memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
         idle_s: workers that had nothing to do for so long are ended, all but one; the last one after `rest_s`.
     """
@@ -37,6 +38,7 @@ class Settings:
     recycle_rss_bytes: int = 1 << 30
     term_grace_s: float = 0.5
     environment: Mapping[str, str] = field(default_factory=dict)
+    scan_folders: tuple[str, ...] = ()
     memory_budget_bytes: int = 0
     idle_s: float = 300.0
     rest_s: float = 1800.0

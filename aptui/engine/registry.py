@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,10 +27,15 @@ _ENTRY = "entry:"
 
 @dataclass(slots=True)
 class Question:
-    """`entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted."""
+    """What to look at.
+
+    `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or `stand_in` is a
+    builder whose adapter finds others.
+    """
 
     entry: str = ""
     path: str = ""
+    stand_in: Builder | None = None
 
 
 @dataclass(slots=True)
@@ -46,8 +51,19 @@ class Description:
 
 
 @dataclass(slots=True)
+class Problem:
+    """Why a script that an adapter ran gave less than it should; one that `is_lasting` stays so until the code changes."""
+
+    script: str
+    text: str
+    is_lasting: bool
+
+
+@dataclass(slots=True)
 class Answer:
     """`files` are (path, size, mtime_ns, SHA-256 hex) of the code; `error` is "" when there are classes.
+
+    `found` and `problems` are what an adapter found.
 
     `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file.
     """
@@ -58,15 +74,21 @@ class Answer:
     kind: str = ""
     line: int = 0
     known: tuple[str, ...] = ()
+    found: list[Builder] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What the cache file holds. `signature` covers interpreter and installed packages; `entries` by name, `files` by path."""
+    """What the cache file holds.
+
+    `signature` covers interpreter and installed packages; `entries` by name, `files` by path, `adapted` by adapter and environment.
+    """
 
     signature: str = ""
     entries: dict[str, Answer] = field(default_factory=dict)
     files: dict[str, Answer] = field(default_factory=dict)
+    adapted: dict[str, Answer] = field(default_factory=dict)
 
 
 def builder_uuid(name: str) -> bytes:
@@ -75,11 +97,15 @@ def builder_uuid(name: str) -> bytes:
 
 
 def complete(
-    builders: tuple[Builder, ...], project_dir: Path, cache_file: Path, platforms: tuple[str, ...] = ()
+    builders: tuple[Builder, ...],
+    project_dir: Path,
+    cache_file: Path,
+    platforms: tuple[str, ...] = (),
+    tell: Callable[[str], None] = lambda _sentence: None,
 ) -> tuple[Builder, ...]:
     """Return `builders` with version, patterns, analysis fingerprint and code digest of their classes, and the project's own added.
 
-    A builder whose origin is `entry:NAME` may also name a class in the project's `builders/` folder; one that is configured so is not added a
+    A builder with an adapter and no origin is replaced by those that its adapter finds. One whose origin is `entry:NAME` may also name a class in the project's `builders/` folder; one that is configured so is not added a
     second time.
 
     Args:
@@ -87,6 +113,7 @@ def complete(
         project_dir: its `builders/*.py` are looked at; names that start with `_` are for their helpers.
         cache_file: where to remember; may be absent, unreadable or unwritable.
         platforms: enabled platforms, for builders that the configuration does not mention.
+        tell: hears what went wrong with scripts that adapters run, which keeps nobody else from working.
 
     Raises:
         UserError: no such builder, a file that cannot be imported, two builders of one name.
@@ -95,6 +122,7 @@ def complete(
     if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
         return builders
     memory = _remembered(cache_file)
+    builders, adapted = _adapted(builders, memory, tell)
     files = _answers({path: Question(path=path) for path in paths}, memory.files)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     _check_own_names(files, paths)
@@ -106,8 +134,69 @@ def complete(
     used = {builder.origin for builder in completed}
     added = [_added(found, files[path], platforms) for found, path in own.values() if found.origin not in used]
     _check_names([*completed, *added])
-    _remember(cache_file, _Memory(_signature(), entries, files), memory)
+    _remember(cache_file, _Memory(_signature(), entries, files, adapted), memory)
     return (*completed, *added)
+
+
+# ------------------------------------------------------------------------------------------------------------------ adapters
+
+
+def _adapted(
+    builders: tuple[Builder, ...], memory: _Memory, tell: Callable[[str], None]
+) -> tuple[tuple[Builder, ...], dict[str, Answer]]:
+    """Return `builders` with those that adapters find in place of what stands in for them, and the adapters' answers."""
+    questions = {_adapter_key(builder): Question(stand_in=builder) for builder in builders if _is_stand_in(builder)}
+    if not questions:
+        return builders, {}
+    answers = _answers(questions, memory.adapted)
+    known = [builder for answer in memory.adapted.values() for builder in answer.found]
+    taken = {builder.name for builder in builders}
+    completed: list[Builder] = []
+    for builder in builders:
+        if not _is_stand_in(builder):
+            completed.append(builder)
+            continue
+        answer = answers[_adapter_key(builder)]
+        _check_adapted(answer, builder, known, tell)
+        for found in answer.found:
+            if found.name in taken:
+                tell(f"'{_script_of(found)}': another builder is called {found.name!r}, so this one is left out")
+            else:
+                taken.add(found.name)
+                completed.append(replace(found, platforms=builder.platforms))
+    return tuple(completed), answers
+
+
+def adapted_folders(cache_file: Path) -> list[str]:
+    """Return the folders in which the code lies that adapters found the last time, sorted; a change there is a change of builders."""
+    answers = _remembered(cache_file).adapted.values()
+    return sorted({os.path.dirname(path) for answer in answers for path, *_ in answer.files})
+
+
+def _check_adapted(answer: Answer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
+    if answer.error:
+        raise UserError(f"{stand_in.name} cannot be looked at: {answer.error}")
+    there = {builder.uuid for builder in answer.found}
+    for problem in answer.problems:
+        lost = sorted(builder.name for builder in known if _script_of(builder) == problem.script and builder.uuid not in there)
+        if lost:
+            # Without its builder a source loses its products: a slip in a script must not cost them.
+            raise UserError(
+                problem.text, hint=f"it registered {', '.join(map(repr, lost))} before; mend it, or take the script away"
+            )
+        tell(problem.text)
+
+
+def _is_stand_in(builder: Builder) -> bool:
+    return bool(builder.adapter) and not builder.origin
+
+
+def _adapter_key(builder: Builder) -> str:
+    return f"{builder.adapter}\n{builder.environment}"
+
+
+def _script_of(builder: Builder) -> str:
+    return builder.origin.removeprefix("file:").rpartition(":")[0]
 
 
 # ------------------------------------------------------------------------------------------------------------------ builders
@@ -138,7 +227,7 @@ def _filled(builder: Builder, found: Description, answer: Answer) -> Builder:
         analysis_fingerprint=found.analysis_fingerprint,
         patterns=builder.patterns or _patterns(found),
         origin=found.origin,
-        code_digest=_code_digest(answer),
+        code_digest=code_digest(answer.files),
         deletes_products_on_failure=builder.deletes_products_on_failure or "delete_products_on_failure" in found.flags,
     )
 
@@ -152,10 +241,11 @@ def _patterns(found: Description) -> tuple[Pattern, ...]:
     return tuple(Pattern(PatternKind.GLOB, text, wildcard_regex(text)) for text in found.patterns)
 
 
-def _code_digest(answer: Answer) -> bytes:
+def code_digest(files: Iterable[tuple[str, int, int, str]]) -> bytes:
+    """Return one digest over the files of a builder's code, as `Answer` has them."""
     # Names without folders, so that a project may move; sorted by them, so that only bytes count.
     digest = hashlib.sha256()
-    for name, code in sorted((os.path.basename(path), code) for path, _, _, code in answer.files):
+    for name, code in sorted((os.path.basename(path), code) for path, _, _, code in files):
         digest.update(f"{name}\0{code}\n".encode("utf-8", "surrogateescape"))
     return digest.digest()
 
@@ -219,7 +309,7 @@ def _answers(questions: dict[str, Question], known: dict[str, Answer]) -> dict[s
 
 def _current(answer: Answer) -> Answer | None:
     """Return the answer if every file of the code is as it was, with new times where only those changed; else None."""
-    if answer.error or not answer.files:
+    if answer.error or not answer.files or not all(problem.is_lasting for problem in answer.problems):
         return None
     current = []
     for path, size, mtime_ns, digest in answer.files:
@@ -256,13 +346,17 @@ def _ask(questions: list[Question]) -> list[Answer]:
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        names = ", ".join(repr(question.entry or question.path) for question in questions)
+        names = ", ".join(repr(_subject(question)) for question in questions)
         raise UserError(f"builders cannot be loaded within {_LIMIT_S:.0f} s: one of {names} hangs at its import") from None
     try:
         return msgspec.json.decode(ended.stdout, type=list[Answer])
     except msgspec.MsgspecError:
         text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UserError(f"builders cannot be looked at: {text[-1] if text else f'status {ended.returncode}'}") from None
+
+
+def _subject(question: Question) -> str:
+    return question.entry or question.path or (question.stand_in.name if question.stand_in else "")
 
 
 def _signature() -> str:
@@ -284,7 +378,7 @@ def _remembered(cache_file: Path) -> _Memory:
         memory = msgspec.json.decode(cache_file.read_bytes(), type=_Memory)
     except (OSError, msgspec.MsgspecError):
         return _Memory()
-    return memory if memory.signature == _signature() else _Memory(memory.signature, {}, memory.files)
+    return memory if memory.signature == _signature() else _Memory(memory.signature, {}, memory.files, memory.adapted)
 
 
 def _remember(cache_file: Path, memory: _Memory, before: _Memory) -> None:

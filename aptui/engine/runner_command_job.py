@@ -13,12 +13,13 @@ from typing import Any
 from uuid import UUID
 
 from aptui.core.messages import LogLevel, LogRecord, ProcessOrder
-from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule
+from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
 from aptui.engine import runner_command as commands
 from aptui.engine.runner_answers import Refused
 from aptui.engine.runner_log import RunLog, valid_text
 from aptui.engine.runner_output import KEPT_BYTES, BoundedText, bounded_lines, record_of
-from aptui.engine.runner_products import Folders
+from aptui.engine.runner_products import Folders, remove_tree
+from aptui.engine.runner_reads import Reads
 from aptui.sdk import JobProduct, ProductFlag
 
 _DEPFILE_NAME = "depfile.d"
@@ -36,9 +37,9 @@ class CommandJob:
 
 
 def run_command(
-    order: ProcessOrder, builder: Builder, folders: Folders, source: str, params: Mapping[str, Any], log: RunLog
+    order: ProcessOrder, builder: Builder, folders: Folders, source: str, params: Mapping[str, Any], log: RunLog, reads: Reads
 ) -> CommandJob:
-    """Run the command of `builder` for one source, in the current folder.
+    """Run the command of `builder` for one source, in the current folder; `reads` is told what it opens, if that is asked for.
 
     Raises:
         Refused: it cannot be started, or made no product.
@@ -50,7 +51,10 @@ def run_command(
         command = commands.invocation(rule.command, values)
         environment = {**os.environ, "TMPDIR": folders.temp}
         kept_bytes = commands.DEPENDENCY_OUTPUT_BYTES if rule.dependency_regex else KEPT_BYTES
-        ended = commands.execute(command, environment, kept_bytes)
+        if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
+            ended = _traced(command, environment, kept_bytes, folders, reads, log)
+        else:
+            ended = commands.execute(command, environment, kept_bytes)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error)
         lines = list(ended.output.lines())
         if rule.dependency_regex:
@@ -65,6 +69,20 @@ def run_command(
     job.dependencies += _depfile(rule, values["depfile"], log)
     job.dependencies = [os.path.join(folders.temp, path) for path in job.dependencies]
     return job
+
+
+def _traced(
+    command: commands.Invocation, environment: Mapping[str, str], kept_bytes: int, folders: Folders, reads: Reads, log: RunLog
+) -> commands.Execution:
+    from aptui.engine import runner_trace
+
+    if fault := runner_trace.fault():
+        log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
+        return commands.execute(command, environment, kept_bytes)
+    ended = commands.execute(runner_trace.traced(command, folders.trace), environment, kept_bytes)
+    runner_trace.note_reads(folders.trace, command.program, reads)
+    remove_tree(folders.trace)
+    return ended
 
 
 def _values(order: ProcessOrder, folders: Folders, source: str, params: Mapping[str, Any]) -> dict[str, str]:

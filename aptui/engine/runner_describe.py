@@ -11,13 +11,15 @@ import hashlib
 import os
 import sys
 import traceback
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from aptui.engine.registry import Answer, Description, Question
-from aptui.engine.runner_load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file
+from aptui.core.model import Builder
+from aptui.engine.registry import Answer, Description, Problem, Question, code_digest
+from aptui.engine.runner_load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file, load_function
 from aptui.engine.runner_processes import signal_name
 
 
@@ -57,6 +59,8 @@ def _apart(question: Question) -> Answer:
 
 def describe(question: Question) -> Answer:
     """Import what the question names and look at it."""
+    if question.stand_in is not None:
+        return _found_by(question.stand_in)
     if question.entry:
         target = find_entry_point(question.entry)
         origin = f"entry:{question.entry}:{target}"
@@ -67,6 +71,14 @@ def describe(question: Question) -> Answer:
         module = load_file(question.path)
         found = [_description(builder, f"file:{question.path}:{builder.__name__}") for builder in builder_classes(module)]
     return Answer(found, [_fact(path) for path in _code_files(module)])
+
+
+def _found_by(stand_in: Builder) -> Answer:
+    builders, problems = load_function(stand_in.adapter)(stand_in)
+    scripts = {script for script, _, _ in problems}.union(*(code for _, code in builders))
+    facts = {path: _fact(path) for path in sorted(scripts) if os.path.isfile(path)}
+    found = [replace(builder, code_digest=code_digest([facts[path] for path in code])) for builder, code in builders]
+    return Answer(found=found, files=list(facts.values()), problems=[Problem(*problem) for problem in problems])
 
 
 def _description(builder: type[Any], origin: str) -> Description:

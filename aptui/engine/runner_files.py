@@ -16,6 +16,7 @@ from functools import cache
 
 import xxhash
 
+from aptui.core import lfs
 from aptui.core.messages import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import from_text
 
@@ -34,6 +35,10 @@ FileHash = tuple[bytes, int, int]
 
 class Changed(Exception):
     """The file is not what it was: changed while it was read, gone, or no regular file any more."""
+
+
+class _NotHere(Exception):
+    """The file is a Git LFS pointer."""
 
 
 def os_path(text: str) -> str:
@@ -77,8 +82,11 @@ def hash_open(descriptor: int, copy_to: int = -1) -> FileHash:
     return sha.digest(), xxh.intdigest(), size
 
 
-def hash_file(path: str) -> tuple[FileHash, os.stat_result]:
+def hash_file(path: str, *, sees_through: bool = False) -> tuple[FileHash, os.stat_result]:
     """Hash the file at `path`; return the hashes and the stat that holds for them.
+
+    Args:
+        sees_through: give a Git LFS pointer the digest of the file that it stands for.
 
     Raises:
         Changed, OSError: as `open_regular`; Changed also when it was written to meanwhile.
@@ -87,7 +95,8 @@ def hash_file(path: str) -> tuple[FileHash, os.stat_result]:
     try:
         if before.st_size < CHUNK_BYTES:
             data = os.read(descriptor, CHUNK_BYTES)
-            found = hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
+            digest = (sees_through and lfs.pointed(data)) or hashlib.sha256(data).digest()
+            found = digest, xxhash.xxh64_intdigest(data), len(data)
         else:
             found = hash_open(descriptor)
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
@@ -95,6 +104,17 @@ def hash_file(path: str) -> tuple[FileHash, os.stat_result]:
     finally:
         os.close(descriptor)
     return found, before
+
+
+def is_pointer(path: str, size: int) -> bool:
+    """Whether the file at `path`, which has `size` bytes, is a Git LFS pointer."""
+    if size >= lfs.LONGEST_POINTER_BYTES:
+        return False
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return bool(lfs.pointed(file.read(lfs.LONGEST_POINTER_BYTES)))
+    except OSError:
+        return False
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -138,7 +158,7 @@ def hash_files(order: HashOrder) -> HashResult:
     errors = []
     for index, text in enumerate(order.paths):
         try:
-            (digest, hash64, size), found = hash_file(os_path(text))
+            (digest, hash64, size), found = hash_file(os_path(text), sees_through=True)
         except Changed:
             files.append(None)
         except OSError as error:
@@ -169,6 +189,8 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
         product = _stage(order, is_synced)
     except Changed as error:
         return RunResult(order.run_key, Outcome.STALE, f"source: {error}")
+    except _NotHere:
+        return _failed(order.run_key, lfs.NOT_HERE)
     except OSError as error:
         verb = "read source" if error.filename == order.path else "write the copy"
         return _failed(order.run_key, f"cannot {verb}: {reason(error)}")
@@ -203,6 +225,8 @@ def _stage(order: CopyOrder, is_synced: bool) -> StagedProduct:
 
 def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
     data = os.read(source, CHUNK_BYTES)
+    if lfs.pointed(data):
+        raise _NotHere
     found = hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
     if found[0] == order.present_digest or found[2] != before.st_size:
         return found, ""

@@ -1,7 +1,8 @@
 """Finding and importing a builder's class from its `origin`; runs in worker processes only, because builder code may do anything.
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages), `entry:NAME:MODULE:CLASS`
-(the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a project's `builders/` folder).
+(the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a project's `builders/` folder). A builder with an
+adapter is made by that, whatever its origin.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from aptui.core.model import Builder
 
 ENTRY_POINT_GROUP = "aptui.builders"
 _FILE_PREFIX = "aptui_project_builders_"
@@ -22,6 +26,23 @@ class NoSuchBuilder(Exception):
     def __init__(self, what: str, known: tuple[str, ...] = ()) -> None:
         super().__init__(what)
         self.known = known
+
+
+def load_builder(builder: Builder) -> Any:
+    """Import the code of a builder and return an instance of it.
+
+    Raises:
+        NoSuchBuilder: there is no such code.
+        Exception: whatever its import raises.
+    """
+    return load_function(builder.adapter)(builder) if builder.adapter else load_class(builder.origin)()
+
+
+def load_function(name: str) -> Callable[[Builder], Any]:
+    """Import and return what `Builder.adapter` names, "module:function"."""
+    module, _, function = name.partition(":")
+    found: Callable[[Builder], Any] = getattr(importlib.import_module(module), function)
+    return found
 
 
 def load_class(origin: str) -> type[Any]:

@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge
+from aptui.core import lfs
+from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
 from aptui.core.paths import to_text
 from aptui.core.settings import merged
 from aptui.engine import runner_files as files
+from aptui.engine import runner_reads as reads
 from aptui.engine.runner_answers import Refused, plans_and_edges
 from aptui.engine.runner_command_job import run_command
+from aptui.engine.runner_links import with_links
 from aptui.engine.runner_log import RunLog, one_line, valid_text
 from aptui.engine.runner_processes import end_children
 from aptui.engine.runner_products import Folders, remove_tree, stage_products
@@ -66,7 +69,12 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
         log=log.for_builder(),
     )
     answers: list[CreateJobsResponse] = []
-    ending = _guarded(log, lambda: answers.append(_create_jobs(load(builder), request, log)))
+    seen = reads.Reads(request.full_path)
+    is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
+    heard = seen if is_pointer or _counts(builder) else None
+    ending = _guarded(log, lambda: answers.append(_create_jobs(load(builder), request, log, heard)))
+    if is_pointer and seen.is_source_read:  # what it said is of other bytes than it thinks
+        ending = _failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
     if ending.outcome is Outcome.SUCCEEDED:
@@ -75,11 +83,13 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
         except Refused as error:
             ending = _failure(log, str(error))
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
-    return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms)
+    found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
+    return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found)
 
 
-def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog) -> CreateJobsResponse:
-    response = instance.create_jobs(request)
+def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
+    with reads.listening(seen):
+        response = instance.create_jobs(request)
     if not isinstance(response, CreateJobsResponse):
         raise Refused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
     _check_result(response.result, response.error, log)
@@ -100,6 +110,7 @@ def process(order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platf
             ending = _guarded(log, run.call)
         if ending.outcome is Outcome.SUCCEEDED:
             ending = _guarded(log, run.finish)
+        run.look_at_reads(ending.outcome)
     finally:
         run.leave(ending.outcome)
     is_done = ending.outcome is Outcome.SUCCEEDED
@@ -117,6 +128,7 @@ def process(order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platf
         peak_rss_bytes=run.peak_rss_bytes,
         command_line=valid_text(run.command_line),
         reprocess=run.reprocess if is_done else (),
+        reads=run.reads,
     )
 
 
@@ -132,12 +144,14 @@ class _Run:
         self.products: tuple[StagedProduct, ...] = ()
         self.discovered: tuple[tuple[str, str], ...] = ()
         self.reprocess: tuple[str, ...] = ()
+        self.reads: tuple[Read, ...] = ()
         self.read_digest = b""
         self.command_line = ""
         self.peak_rss_bytes = 0
         self.keeps_temp = order.keeps_temp
         self._made: list[Any] = []
         self._found: list[str] = []
+        self._seen = reads.Reads(self.source, self.folders.staging)
         self._environment = ""
 
     def enter(self) -> None:
@@ -146,6 +160,7 @@ class _Run:
         self._environment = os.environ.get("TMPDIR", "")
         _set_temp(self.folders.temp)
         self._check_source()
+        self._refuse_pointer()
 
     def call(self) -> None:
         if self.builder.kind is BuilderKind.COMMAND:
@@ -155,9 +170,16 @@ class _Run:
 
     def finish(self) -> None:
         """Check, hash and sync what was made; then make sure once more that the source is still the one it was made of."""
-        self.products = stage_products(self._made, self.folders, self.order)
+        staged = stage_products(self._made, self.folders, self.order)
+        self.products = with_links(staged, self._made, self.order, self.log)
         self.discovered = self._hash_dependencies()
         self._check_source()
+
+    def look_at_reads(self, outcome: Outcome) -> None:
+        """Say what was read; of a run that failed, which did not come to name all it read, only what will be added anyway."""
+        adds = self.builder.undeclared_reads is UndeclaredReads.ADD
+        if outcome is Outcome.SUCCEEDED or (adds and outcome is Outcome.FAILED):
+            self.reads = _found(self._seen, self.builder)
 
     def leave(self, outcome: Outcome) -> None:
         os.chdir("/")
@@ -167,9 +189,8 @@ class _Run:
         remove_tree(self.folders.temp if outcome is Outcome.SUCCEEDED else self.folders.staging)
 
     def _call_command(self) -> None:
-        job = run_command(
-            self.order, self.builder, self.folders, self.source, {**self._params(), **_json(self.order.params)}, self.log
-        )
+        params = {**self._params(), **_json(self.order.params)}
+        job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen)
         self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
         if job.error:
             raise Refused(job.error)
@@ -193,7 +214,8 @@ class _Run:
             debug_output=self.order.debug_output,
         )
         peak = _Peak()
-        response = instance.process_job(request)
+        with reads.listening(self._seen if _counts(self.builder) else None):
+            response = instance.process_job(request)
         self.peak_rss_bytes = peak.reached_bytes()
         if not isinstance(response, ProcessJobResponse):
             raise Refused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
@@ -210,6 +232,10 @@ class _Run:
         params, platform_params = merged(self.builder, self.order.settings)
         return {**params, **platform_params.get(self.order.platform, {})}
 
+    def _refuse_pointer(self) -> None:
+        if files.is_pointer(self.source, self.order.expected[0]):
+            raise Refused(lfs.NOT_HERE)
+
     def _check_source(self) -> None:
         try:
             found = files.stat_key(os.stat(self.source))
@@ -222,6 +248,9 @@ class _Run:
         paths = dict.fromkeys(os.path.normpath(os.path.join(self.root, path)) for path in self._found)
         paths.pop(self.source, None)
         wanted = [path for path in paths if not path.startswith(f"{self.folders.staging}/")]
+        for path in wanted:
+            if os.path.isfile(path) and files.is_pointer(path, os.path.getsize(path)):
+                raise Refused(f"dependency {path!r} is {lfs.NOT_HERE}")
         return tuple((to_text(os.fsencode(path)), _dependency_digest(path)) for path in wanted)
 
 
@@ -235,7 +264,7 @@ def _dependency_digest(path: str) -> str:
         known = _known_digests.get(path)
         if known and known[0] == files.stat_key(os.stat(path)):
             return known[1]
-        (digest, _, _), found = files.hash_file(path)
+        (digest, _, _), found = files.hash_file(path, sees_through=True)
     except files.Changed:
         if os.path.exists(path) and not os.path.isdir(path):
             raise Stale(f"the dependency {path!r} changed while the job ran") from None
@@ -326,6 +355,17 @@ class _Peak:
 def _memory_limit() -> str:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return "" if limit == resource.RLIM_INFINITY else f" (limit {limit >> 20} MiB)"
+
+
+def _counts(builder: Builder) -> bool:
+    return builder.undeclared_reads is not UndeclaredReads.IGNORE
+
+
+def _found(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
+    try:
+        return seen.found(_dependency_digest if builder.undeclared_reads is UndeclaredReads.ADD else None)
+    except Stale:
+        return ()  # it changes right now: the engine looks at it again in any case
 
 
 def _platform_info(name: str, platforms: Mapping[str, Platform]) -> PlatformInfo:

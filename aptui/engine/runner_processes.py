@@ -66,6 +66,27 @@ def end_children() -> list[str]:
     return list(named.values())
 
 
+def await_child(name: str, patience_s: float) -> None:
+    """Wait for children called `name`, which end when there is nothing left to do for them; kill them when they do not.
+
+    While other children live they have something to do, and get no longer than those to settle.
+    """
+    started = time.monotonic()
+    pause_s = 0.0005
+    while _reap():
+        alive = _living_children()
+        named = [pid for pid in alive if command_name(pid) == name]
+        if not named:
+            return
+        if time.monotonic() - started > (patience_s if len(named) == len(alive) else _SETTLE_S):
+            for pid in named:
+                _kill(pid, signal.SIGKILL)
+                _wait(pid)
+            return
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.01)
+
+
 def _reap() -> bool:
     """Reap children that ended; return whether others are left."""
     try:

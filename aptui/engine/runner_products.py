@@ -41,6 +41,11 @@ class Folders:
         """Where it may put anything else: its current folder."""
         return f"{self.staging}/temp"
 
+    @property
+    def trace(self) -> str:
+        """Where the record of what a command opened is, while there is one."""
+        return f"{self.staging}/trace"
+
     def make(self) -> None:
         """Make them; their parent exists, or is made too."""
         try:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
+from aptui.core.identity import META_SUFFIX, meta_key
 from aptui.core.messages import FolderSeen, FoldersKept
-from aptui.core.model import FileFact, PathKey, Project, RelPath
+from aptui.core.model import FileFact, Identity, PathKey, Project, RelPath
 from aptui.core.paths import from_text, is_below, key_of, merge_folder
 from aptui.core.settings import file_key
 from aptui.engine.glance import Glance
+from aptui.engine.metadata import Metadata
 from aptui.engine.walk import Digests, Entry, Part, Walk, digests_of, text_of
 
 _FOLDERS_PER_STEP = 64
@@ -50,6 +53,7 @@ class Scanner:
         is_full: trust no remembered digest.
         reassess: report every file, changed or not (the configuration changed).
         unfinished: files that somebody is writing just now, as they were before; so they count until they are not in here any more.
+        metadata: reads identity files, and may make missing ones.
     """
 
     def __init__(
@@ -63,13 +67,18 @@ class Scanner:
         is_full: bool = False,
         reassess: bool = False,
         unfinished: Mapping[PathKey, FileFact | None] = MappingProxyType({}),
+        metadata: Metadata | None = None,
     ) -> None:
+        self._metadata = metadata or Metadata(project.metadata_types, {folder.id: folder.path for folder in project.scan_folders})
+        self._metadata_types = project.metadata_types
         self._rank = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
         self._walk = walk
         self._remembered = remembered
         self._next_seq = next_seq
         self._glance = None if is_full or reassess else glance
+        self._walked_before = walk.files_seen
+        self._glanced_at = walk.files_seen if self._glance is not None else 0
         self._is_full = is_full
         self._reassess = reassess
         self._unfinished = unfinished
@@ -77,7 +86,7 @@ class Scanner:
     @property
     def files_seen(self) -> int:
         """How many files were met."""
-        return self._walk.files_seen
+        return self._glanced_at or self._walk.files_seen - self._walked_before
 
     def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersKept]]:
         """Walk; yield the events of one slice after the other, and at the end those of folders that are no more.
@@ -148,22 +157,93 @@ class Scanner:
             for fact in facts
             if not again or key_of(fact.rel) not in again
         }
+        if self._metadata.creates and self._make_identities(entries):
+            entries, _below = self._walk.look([part for part, _files in entries])
+            digests = digests_of(entries)
         facts_of: dict[int, list[FileFact]] = {}
         for part, files in entries:
             facts_of.setdefault(part.scan_folder.id, []).extend(self._facts(part, files, old))
             if self._unfinished and any(self._key(part, name) in self._unfinished for name, *_stat in files):
                 digests = {**digests, part.scan_folder.id: b""}
+        if self._metadata.held:
+            digests = self._hold_back(facts_of, before, digests)
         if again is None and not before and not digests:
             return None
         was, was_clashing = self._merge(before)
         now, clashing = self._merge(facts_of)
-        changed = tuple(fact for key, fact in now.items() if self._is_reported(was.get(key), fact, again, key))
+        named = self._named(was, now)
+        changed = tuple(fact for key, fact in now.items() if key in named or self._is_reported(was.get(key), fact, again, key))
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in was_clashing)}
+        if self._reassess:  # another configuration may have told other files apart, or had them in another order
+            gone.update(replace(fact, is_shadow=True).key for facts in before.values() for fact in facts)
         gone -= {*now.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
         rows = tuple((scan_folder, digests.get(scan_folder, b""), tuple(facts)) for scan_folder, facts in facts_of.items())
         settings = self._settings(folder, now, clashing)
-        return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows, settings)
+        identities = tuple(self._identities(changed, facts_of))
+        return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows, settings, identities)
+
+    # ---------------------------------------------------------------------------------------------------------- identities
+
+    def _named(self, was: Mapping[PathKey, FileFact], now: Mapping[PathKey, FileFact]) -> set[PathKey]:
+        """Return the keys of sources whose identity file is not as it was; that of a shadow lies in its own scan folder."""
+        changed = {key for key in was.keys() | now.keys() if META_SUFFIX in key and _differs(was.get(key), now.get(key))}
+        return {key for key in now if meta_key(key) in changed} if changed else set()
+
+    def _identities(
+        self, facts: Iterable[FileFact], facts_of: Mapping[int, Sequence[FileFact]]
+    ) -> Iterator[tuple[PathKey, Identity]]:
+        """Yield what the identity files beside these files say."""
+        metas = {
+            (part, fact.rel.lower()): fact
+            for part, found in facts_of.items()
+            for fact in found
+            if fact.rel.lower().endswith(META_SUFFIX)
+        }
+        for fact in facts if metas else ():
+            meta = metas.get((fact.scan_folder, fact.rel.lower() + META_SUFFIX))
+            identity = self._metadata.read(meta, fact) if meta is not None else None
+            if identity is not None:
+                yield fact.key, identity
+
+    def _make_identities(self, entries: list[tuple[Part, list[Entry]]]) -> bool:
+        """Make the identity files that are missing here and waited for no longer; return whether any was made."""
+        is_any_new = False
+        for part, files in entries:
+            names = {name.lower(): size for name, size, *_stat in files}
+            for name, *_stat in files:
+                key = self._key(part, name)
+                if part.scan_folder.is_intermediate or not self._metadata.wants(key) or key in self._unfinished:
+                    continue
+                rel = RelPath(f"{part.rel}/{text_of(name)}" if part.rel else text_of(name))
+                source = FileFact(part.scan_folder.id, rel, 0, 0, 0, 0)
+                if self._walk.is_ignored(rel):
+                    continue
+                if names.get(name.lower() + META_SUFFIX):
+                    self._metadata.release(source)
+                elif not self._metadata.is_held(source):
+                    is_any_new = self._metadata.make(source) or is_any_new
+        return is_any_new
+
+    def _hold_back(
+        self, facts_of: dict[int, list[FileFact]], before: Mapping[int, Sequence[FileFact]], digests: dict[int, bytes]
+    ) -> dict[int, bytes]:
+        """Files that wait for their identity count as they were, and so does an identity file that went."""
+        held = self._metadata.held
+        for part, facts in facts_of.items():
+            if not any((part, fact.rel) in held for fact in facts):
+                continue
+            old = {fact.rel: fact for fact in before.get(part, ())}
+            present = {fact.rel for fact in facts}
+            metas = [RelPath(fact.rel + META_SUFFIX) for fact in facts if (part, fact.rel) in held]
+            facts[:] = [
+                old[fact.rel] if (part, fact.rel) in held else fact
+                for fact in facts
+                if (part, fact.rel) not in held or fact.rel in old
+            ]
+            facts += [old[meta] for meta in metas if meta in old and meta not in present]
+            digests = {**digests, part: b""}
+        return digests
 
     def _settings(
         self, folder: str, winners: Mapping[PathKey, FileFact], clashes: Sequence[tuple[FileFact, tuple[RelPath, ...]]]
@@ -187,7 +267,8 @@ class Scanner:
         self, parts: Mapping[int, Sequence[FileFact]]
     ) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
         last = len(self._rank)
-        return merge_folder([parts[scan_folder] for scan_folder in sorted(parts, key=lambda item: self._rank.get(item, last))])
+        ranked = sorted(parts, key=lambda item: self._rank.get(item, last))
+        return merge_folder([parts[scan_folder] for scan_folder in ranked], self._metadata_types)
 
     def _facts(self, part: Part, files: list[Entry], old: Mapping[tuple[int, RelPath], FileFact]) -> Iterator[FileFact]:
         prefix, scan_folder = (f"{part.rel}/" if part.rel else ""), part.scan_folder.id
@@ -247,9 +328,9 @@ class Scanner:
         return FolderSeen(self._next_seq(), folder, (), tuple(sorted(gone)), (), (), "")
 
 
-def _differs(old: FileFact | None, new: FileFact) -> bool:
-    if old is None:
-        return True
+def _differs(old: FileFact | None, new: FileFact | None) -> bool:
+    if old is None or new is None:
+        return old is not new
     return (old.scan_folder, old.rel, old.size, old.mtime_ns, old.ctime_ns, old.inode) != (
         new.scan_folder,
         new.rel,

@@ -70,6 +70,10 @@ class Walk:
         """
         roots = []
         for folder in self.scan_folders:
+            if folder.is_intermediate:
+                if os.path.isdir(folder.path):
+                    roots.append(Part(folder, "", folder.path))
+                continue
             if not os.path.isdir(folder.path):
                 raise HostError(f"scan folder '{folder.path}' is not there", hint="mount it, or take it out of the configuration")
             if not _is_inside_earlier(folder, self.scan_folders):

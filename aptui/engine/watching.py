@@ -15,11 +15,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from aptui.core.health import WatchedRoot
-from aptui.core.model import FileFact, PathKey, Project, RelPath
-from aptui.core.paths import from_text, is_below, key_of, parent, to_text
+from aptui.core.model import INTERMEDIATES, FileFact, PathKey, Project, RelPath
+from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.engine.leases import is_open_for_writing
 from aptui.engine.vcs import Repositories
@@ -47,13 +46,6 @@ _RELEASED_KEPT = 4096
 _FENCE_LIMIT_S = 3.0
 
 Stat = tuple[int, int, int, int]
-
-
-class AnyWatcher(Protocol):
-    """What is asked of a `watcher.Watcher`."""
-
-    def health(self) -> tuple[WatchedRoot, ...]:
-        """Say how the roots are."""
 
 
 @dataclass(slots=True)
@@ -190,14 +182,17 @@ class Watching:
 
     def _products_gone(self, engine: Engine, paths: Iterable[bytes]) -> None:
         prefix = self._cache + b"/"
-        names = {to_text(path[len(prefix) :]) for path in paths if path.startswith(prefix) and not os.path.lexists(path)}
+        names = {
+            product_at(to_text(path[len(prefix) :])) for path in paths if path.startswith(prefix) and not os.path.lexists(path)
+        }
         names.difference_update(engine.cache.deleted)
         if not names:
             return
         owned = engine.archive.owners(sorted(names))
         folders = names - owned.keys()
         gone = [*owned, *(name for folder in folders for name in engine.archive.products_below(folder))]
-        really = [name for name in gone if name not in engine.cache.deleted and not os.path.lexists(prefix + from_text(name))]
+        deleted = engine.cache.deleted
+        really = [name for name in gone if name not in deleted and not os.path.lexists(prefix + from_text(cache_path(name)))]
         if really:
             engine.lose(really)
 
@@ -215,6 +210,8 @@ class Watching:
             self._look(engine, now)
         if self._second_looks and engine.is_idle and not self._is_anything_gathered:
             self._look_second(engine, now)
+        if engine.metadata.held and not self._is_held(now) and not engine.is_scanning:
+            self._look_at_nameless(engine, now)
         if self._fences:
             self._pass_fences(now)
 
@@ -350,6 +347,14 @@ class Watching:
             del self._second_looks[folder]
             engine.look_at(folder)
 
+    @staticmethod
+    def _look_at_nameless(engine: Engine, now: float) -> None:
+        """Sources that have waited long enough for their identity file: looked at now, they get a new one."""
+        for held in engine.metadata.due(now):
+            key = key_of(held[1])
+            engine.look_at(parent(key), frozenset({key}))
+            engine.metadata.held.pop(held, None)
+
     # --------------------------------------------------------------------------------------------------------------- holds
 
     @property
@@ -400,7 +405,8 @@ class Watching:
     @property
     def is_quiet(self) -> bool:
         """Whether everything that was heard has been looked at."""
-        return self._hints.empty() and not (self._is_anything_gathered or self._written)
+        is_waiting = self.engine is not None and bool(self.engine.metadata.held)
+        return self._hints.empty() and not (self._is_anything_gathered or self._written or is_waiting)
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `poll` has something to do; None when only events matter."""
@@ -412,6 +418,8 @@ class Watching:
         if self._people or self.is_draining:
             times = [due for due in times if due > now + _HOLD_LOOK_S]
         times.extend(fence.deadline for fence in self._fences)
+        if self.engine.metadata.held and not self.engine.is_scanning:
+            times.append(max(now + (_HOLD_LOOK_S if self.holds else 0.0), min(self.engine.metadata.held.values())))
         if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:
             times.append(max(now, min(self._second_looks.values())))
         return min(times, default=None)
@@ -435,16 +443,23 @@ def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]
         if not any(other.recursive and other is not folder and is_below(folder.path, other.path) for other in project.scan_folders)
     ]
     platforms = [platform.id for platform in project.platforms]
+    if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # few projects have any
+        platforms.append(INTERMEDIATES)
     roots += [
         Root(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=DELETIONS) for name in platforms
     ]
     return [*roots, *(Root(os.fsencode(path), f"{SETTINGS}:{path}", is_recursive=False) for path in settings)]
 
 
+_SETTINGS_NAMES = frozenset(
+    (b"aptui.yaml", b"builders", b"registry", b"project.json", b"engine.json", b"gem.json", b"o3de_manifest.json")
+)
+
+
 def _is_setting(path: bytes) -> bool:
-    """Whether a path next to the configuration is part of it: the file, a builder, or the folder of builders."""
-    name = os.path.basename(path)
-    return name == b"aptui.yaml" or name.endswith(b".py") or name == b"builders"
+    """Whether a path next to the configuration is part of it: a file of it (also one of O3DE's), a builder, or the folder of either."""
+    name = os.path.basename(path).lower()
+    return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES
 
 
 def _stat(path: bytes) -> os.stat_result | None:

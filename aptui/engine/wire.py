@@ -43,7 +43,7 @@ class Setup:
     """The first thing a worker hears. `nonce` (ASCII) starts the marker that it writes to its output after each run.
 
     After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced. `nice` is added to
-    its niceness.
+    its niceness. What calls read below `scan_folders` (absolute paths) it reports.
     """
 
     builders: tuple[Builder, ...]
@@ -52,6 +52,7 @@ class Setup:
     recycle_runs: int = 500
     recycle_rss_bytes: int = 1 << 30
     nice: int = 0
+    scan_folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Imports here are what every order needs; numpy, Pillow and the like come with th
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import fcntl
 import os
@@ -22,6 +23,7 @@ from typing import Any, NoReturn
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder
 from aptui.engine import runner_processes as processes
+from aptui.engine import runner_reads as reads
 from aptui.engine import wire
 from aptui.engine.runner_files import copy_files, hash_files
 from aptui.engine.runner_output import marker
@@ -50,6 +52,7 @@ class Worker:
         while data := self._channel.recv(_RECEIVE_BYTES):
             for kind, payload in self._reader.feed(data):
                 self._perform(kind, wire.decode(kind, payload))
+        self._end_builders()
 
     def _perform(self, kind: wire.Kind, record: Any) -> None:
         match kind:
@@ -73,6 +76,7 @@ class Worker:
         self._setup = setup
         self._builders = {builder.name: builder for builder in setup.builders}
         self._platforms = {platform.id: platform for platform in setup.platforms}
+        reads.watch(setup.scan_folders)
         if setup.nice:
             os.nice(setup.nice)
         self._send(wire.Kind.READY, wire.Note())
@@ -103,9 +107,9 @@ class Worker:
     def _load(self, builder: Builder) -> Any:
         instance = self._instances.get(builder.name)
         if instance is None:
-            from aptui.engine.runner_load import load_class
+            from aptui.engine.runner_load import load_builder
 
-            instance = self._instances[builder.name] = load_class(builder.origin)()
+            instance = self._instances[builder.name] = load_builder(builder)
         return instance
 
     @staticmethod
@@ -125,7 +129,15 @@ class Worker:
         reason = self._wish_to_retire()
         if reason:
             self._send(wire.Kind.RETIRE, wire.Note(reason))
+            self._end_builders()
             _leave(0)
+
+    def _end_builders(self) -> None:
+        for instance in self._instances.values():
+            shutdown = getattr(instance, "shutdown", None)
+            if callable(shutdown):
+                with contextlib.suppress(Exception):  # nobody is left to be told
+                    shutdown()
 
     def _wish_to_retire(self) -> str:
         if self._runs >= self._setup.recycle_runs:

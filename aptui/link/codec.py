@@ -9,7 +9,7 @@ protocol are read leniently too, or nobody could say that the protocols differ.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -144,10 +144,16 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
 
 def _refuse_huge(name: str, verb: Verb, number: int) -> None:
     for field in fields(verb):
-        value = getattr(verb, field.name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, int) and abs(item) > _LAST_NUMBER:
-                raise Nonsense(f"verb '{name}': '{field.name}': a number beyond 64 bits", number=number)
+        if _is_huge(getattr(verb, field.name)):
+            raise Nonsense(f"verb '{name}': '{field.name}': a number beyond 64 bits", number=number)
+
+
+def _is_huge(value: object) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_is_huge, value))
+    if is_dataclass(value):
+        return any(_is_huge(getattr(value, field.name)) for field in fields(value))
+    return isinstance(value, int) and abs(value) > _LAST_NUMBER
 
 
 def _short(text: str) -> str:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from aptui.core.peers import GatewayReport, PeerOrder
+from aptui.core.relocation import Relocate
+
 PROTOCOL = 1
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
 
@@ -86,7 +89,7 @@ class ReloadConfig:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Answered with {connections: […], workers: […]} (core/health.py)."""
+    """Answered with {connections: […], workers: […], gateway} (core/health.py; core/peers.py, null = no gateway runs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,75 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanMissing:
+    """Search products for missing dependencies: those that patterns (`store.missing.chosen`) and ids name, all without any.
+
+    Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files, done, read,
+    flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]} at the end.
+    """
+
+    patterns: tuple[str, ...] = ()
+    product_ids: tuple[int, ...] = ()
+    max_matches: int = 800
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClearMissing:
+    """Forget what was found missing in these products. Answered with {count}."""
+
+    patterns: tuple[str, ...] = ()
+    product_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Answer when everything that changed on the disk before this was said is known here: looked at, read, its jobs planned and saved.
+
+    They need not have run, as after `settle`. Answered with {epoch, seq, is_whole}; `is_whole` false: that took longer than `limit_s`, or
+    the watcher is silent.
+    """
+
+    limit_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Answered with {state, is_scanning, is_ready, pending, critical, analyses, failed}.
+
+    `pending` and `critical` are {platform: jobs that are owed}, `analyses` sources whose jobs are not known yet; `is_ready`: the first scan
+    is over, and no source of it is without jobs. Counting is spread: what is answered may be half a second old.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCatalog:
+    """Write the catalogs of all platforms. Answered with {} when they are on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """A person wants to see a source, or this product (a name) of it, in the editor. Answered with {}; `ShowAsked` tells whoever listens."""
+
+    source: str = ""
+    product: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPeers:
+    """The gateway tells of its connections; whoever says so is the gateway from then on, until it leaves. Answered with {}."""
+
+    report: GatewayReport
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPeers:
+    """Have the gateway do something about its connections. Answered with {} when it was passed on; what comes of it is news."""
+
+    order: PeerOrder
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """Stop the engine cleanly; with `is_when_idle`, as soon as nothing is owed. Answered with {} before it goes."""
 
@@ -167,7 +239,8 @@ class Shutdown:
 
 Verb = (
     Hello | Ping | Subscribe | Reprocess | Cancel | Escalate | Rescan | SetOption | ReloadConfig | Connections | Disconnect
-    | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Shutdown
+    | RestartWorker | Status | Settle | Pause | RunNext | Resume | Drain | Hold | Release | Relocate | Shutdown
+    | ScanMissing | ClearMissing | Fence | Readiness | SaveCatalog | Show | ReportPeers | OrderPeers
 )  # fmt: skip
 
 VERBS: dict[str, type[Verb]] = {
@@ -191,7 +264,16 @@ VERBS: dict[str, type[Verb]] = {
     "drain": Drain,
     "hold": Hold,
     "release": Release,
+    "scan_missing": ScanMissing,
+    "clear_missing": ClearMissing,
+    "relocate": Relocate,
+    "report_peers": ReportPeers,
+    "peer_order": OrderPeers,
     "shutdown": Shutdown,
+    "fence": Fence,
+    "readiness": Readiness,
+    "save_catalog": SaveCatalog,
+    "show": Show,
 }
 """{name on the wire: record}."""
 

@@ -12,17 +12,20 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aptui.core import fingerprint, rows
+from aptui.core import fingerprint, identity, rows
 from aptui.core.errors import InternalError
 from aptui.core.model import (
     ANALYSIS_KEY,
+    COMMON_PLATFORM,
     Digest,
     EdgeKind,
     FileFact,
     Job,
     JobState,
+    LinkKind,
     PathKey,
     Product,
+    ProductLink,
     RelPath,
     RunKey,
     Source,
@@ -43,7 +46,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _STATES = {state.value: state for state in JobState}
 
 _SOURCES_SQL = """
-SELECT o.path_key, s.SourceName, s.ScanFolderPK, s.SourceGuid, s.SourceID
+SELECT o.path_key, s.SourceName, s.ScanFolderPK, s.SourceGuid, s.SourceID, o.identity
 FROM json_each(?) k JOIN aptui_sources o ON o.path_key = k.value JOIN Sources s ON s.SourceID = o.source_id"""
 _JOBS_SQL = """
 SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount, j.LastLogFile,
@@ -55,9 +58,16 @@ SELECT a.source_id, a.builder, a.state, a.fingerprint, a.error, a.warnings, a.er
     a.plans
 FROM json_each(?) k JOIN aptui_analyses a ON a.source_id = k.value"""
 _PRODUCTS_SQL = """
-SELECT p.JobPK, p.ProductName, p.SubID, p.AssetType, p.Flags, o.digest, p.Hash, o.size
+SELECT p.ProductID, p.JobPK, p.ProductName, p.SubID, p.AssetType, p.Flags, o.digest, p.Hash, o.size
 FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_products o ON o.product_id = p.ProductID
 ORDER BY p.JobPK, p.ProductID"""
+_LINKS_SQL = """
+SELECT l.product_id, l.kind, l.path, l.flags, l.source_guid, l.sub_id, l.is_exclusion
+FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_product_links l ON l.product_id = p.ProductID
+ORDER BY l.product_id, l.at"""
+_LEGACY_SUB_IDS_SQL = """
+SELECT l.ProductPK, l.SubID FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN LegacySubIDs l ON l.ProductPK = p.ProductID
+ORDER BY l.ProductPK, l.SubID"""
 _UNFINISHED_SQL = """
 SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
     SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID WHERE j.Status <> 4 AND a.state <> 'cancelled'
@@ -86,10 +96,12 @@ class DatabaseArchive:
     Args:
         path: a database that `schema.prepare` has seen.
         ranks: {scan folder id: its place among the scan folders}; the lowest wins a path.
+        metadata_types: extensions of files that do not override each other (`core.paths.merge_folder`).
     """
 
-    def __init__(self, path: Path, ranks: Mapping[int, int]) -> None:
+    def __init__(self, path: Path, ranks: Mapping[int, int], metadata_types: tuple[str, ...] = ()) -> None:
         self._path = path
+        self._metadata_types = metadata_types
         self._ranks = dict(ranks)
         self._folders: OrderedDict[str, dict[PathKey, FileFact]] = OrderedDict()
         try:
@@ -117,8 +129,10 @@ class DatabaseArchive:
 
     def _sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         sources: dict[int, Source] = {}
-        for key, rel, scan_folder, uuid, source_id in self._ask(_SOURCES_SQL, keys):
-            sources[source_id] = Source(PathKey(key), RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)
+        for key, rel, scan_folder, uuid, source_id, named in self._ask(_SOURCES_SQL, keys):
+            source = Source(PathKey(key), RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)
+            source.identity = identity.unpack(named)
+            sources[source_id] = source
         if not sources:
             return {}
         ids = list(sources)
@@ -152,14 +166,35 @@ class DatabaseArchive:
             job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
             job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
             source.jobs[builder, platform, key] = jobs[job_id] = job
-        for job_id, name, sub_id, kind, flags, digest, hash64, size in self._ask(_PRODUCTS_SQL, list(jobs)):
-            jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), unsigned(hash64), size),)
+        links, legacy = self._links_of(list(jobs))
+        for product_id, job_id, name, sub_id, kind, flags, digest, hash64, size in self._ask(_PRODUCTS_SQL, list(jobs)):
+            declared = tuple(links.get(product_id, ())), tuple(legacy.get(product_id, ()))
+            jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), unsigned(hash64), size, *declared),)
 
-    def key_of(self, uuid: SourceUuid) -> PathKey | None:
-        """Return the key of the stored source with this UUID."""
-        sql = "SELECT o.path_key FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID WHERE s.SourceGuid = ? LIMIT 1"
-        row = self._database.execute(sql, (uuid,)).fetchone()
-        return PathKey(row[0]) if row else None
+    def _links_of(self, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
+        """Return {product id: its links} and {product id: its legacy sub ids}; most projects have none of either."""
+        links: dict[int, list[ProductLink]] = {}
+        legacy: dict[int, list[int]] = {}
+        if self._has_rows("aptui_product_links"):
+            for product_id, kind, path, flags, uuid, sub_id, is_exclusion in self._ask(_LINKS_SQL, job_ids):
+                link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
+                links.setdefault(product_id, []).append(link)
+        if self._has_rows("LegacySubIDs"):
+            for product_id, sub_id in self._ask(_LEGACY_SUB_IDS_SQL, job_ids):
+                legacy.setdefault(product_id, []).append(sub_id)
+        return links, legacy
+
+    def _has_rows(self, table: str) -> bool:
+        return self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+    def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
+        """Return the keys of the stored sources that answer to this UUID: first the one that has it, then by scan folder and age."""
+        sql = """SELECT o.path_key FROM (
+                SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = ?1
+                UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = ?1) f
+            JOIN Sources s ON s.SourceID = f.SourceID JOIN aptui_sources o ON o.source_id = f.SourceID
+            ORDER BY f.is_legacy, s.ScanFolderPK, f.created_ms, o.path_key"""
+        return [PathKey(key) for (key,) in self._database.execute(sql, (uuid,))]
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
         """Return {job id: key of its source}."""
@@ -258,7 +293,7 @@ class DatabaseArchive:
     @_checked
     def _merge(self, parts: list[tuple[int, bytes]]) -> dict[PathKey, FileFact]:
         ranked = sorted((self._ranks[part], part, data) for part, data in parts if part in self._ranks)
-        return merge_folder([unpack_files(data, part) for _, part, data in ranked])[0]
+        return merge_folder([unpack_files(data, part) for _, part, data in ranked], self._metadata_types)[0]
 
     # -------------------------------------------------------------------------------------------------- edges and products
 
@@ -286,6 +321,24 @@ class DatabaseArchive:
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         start = len(SETTINGS_STATE)
         return dict(self._database.execute(sql, (start + 1, SETTINGS_STATE, f"{SETTINGS_STATE[:-1]};")).fetchall())
+
+    def has_intermediates(self) -> bool:
+        """Return whether any job made an intermediate."""
+        sql = f"SELECT 1 FROM Products WHERE ProductName > '{COMMON_PLATFORM}/' AND ProductName < '{COMMON_PLATFORM}0' LIMIT 1"
+        return self._database.execute(sql).fetchone() is not None
+
+    def departed(self) -> dict[bytes, tuple[str, bytes]]:
+        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file (`core.identity.DEPARTED_STATE`)."""
+        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
+        prefix = identity.DEPARTED_STATE
+        found = self._database.execute(sql, (len(prefix) + 1, prefix, f"{prefix[:-1]};")).fetchall()
+        texts = [(uuid, *text.split(" ", 1)) for uuid, text in found]
+        return {bytes.fromhex(digest): (rel, bytes.fromhex(uuid)) for uuid, digest, rel in texts}
+
+    def has_identities(self) -> bool:
+        """Return whether any source has a `.meta` file."""
+        sql = "SELECT 1 FROM aptui_sources WHERE identity <> '' LIMIT 1"
+        return self._database.execute(sql).fetchone() is not None
 
     def has_edges(self) -> bool:
         """Return whether any source depends on anything."""

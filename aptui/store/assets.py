@@ -30,8 +30,10 @@ LEFT JOIN Sources s ON s.SourceGuid = d.DependencySourceGuid
 LEFT JOIN Jobs j ON j.SourcePK = s.SourceID AND j.Platform = d.Platform
 LEFT JOIN Products p ON p.JobPK = j.JobID AND +p.SubID = d.DependencySubID
 WHERE d.ProductPK = ? AND d.UnresolvedPath = '' ORDER BY d.ProductDependencyID, p.ProductID"""
-_IN_SQL = f"""{_LINKS} FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK
-WHERE d.DependencySourceGuid = ? AND d.DependencySubID = ? AND d.Platform = ? ORDER BY p.ProductName"""
+_IN_SQL = """SELECT p.ProductID, p.ProductName, s.SourceGuid, p.SubID, d.DependencyFlags
+FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK
+JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
+WHERE d.DependencySourceGuid = ? AND d.DependencySubID = ? AND d.Platform = ? AND d.UnresolvedPath = '' ORDER BY p.ProductName"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class MissingDependency:
 class ProductDetails:
     """A product and what is cheap to know of it; dependencies that lead on are asked for by `product_links` and `product_dependents`.
 
-    `scanned_s` is when it was last scanned for missing dependencies, 0 = never.
+    `scanned_s` is when it was last scanned for missing dependencies, 0 = never; `scan_says` how that ended, beside what was found.
     """
 
     product: ProductRow
@@ -101,6 +103,7 @@ class ProductDetails:
     unmet: tuple[str, ...]
     missing: tuple[MissingDependency, ...]
     scanned_s: int
+    scan_says: str = ""
 
 
 def asset_id_text(uuid: bytes, sub_id: int) -> str:
@@ -138,9 +141,7 @@ def source_details(reader: Reader, source_id: int) -> SourceDetails | None:
     sql = f"{_PRODUCTS_SQL} JOIN Jobs j ON j.JobID = p.JobPK WHERE j.SourcePK = ? ORDER BY p.ProductName, p.ProductID"
     products = [ProductRow(*row) for row in reader.ask(sql, (source_id,))]
     intermediates = tuple((row, _source_of_product(reader, row)) for row in products if row.flags & INTERMEDIATE_FLAG)
-    (analysis_ms,) = reader.ask(
-        "SELECT COALESCE(SUM(duration_ms), 0) FROM aptui_analyses WHERE source_id = ?", (source_id,)
-    ).fetchone()
+    analysis_ms = analysis_durations(reader, [source_id]).get(source_id, 0)
     return SourceDetails(
         source, tuple(row for row in products if not row.flags & INTERMEDIATE_FLAG), _out(reader, source), _incoming(reader, source),
         intermediates, tuple(reader.jobs_of(source_id)), analysis_ms, _made_from(reader, source),
@@ -151,7 +152,10 @@ def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
     """Return {source id: how long its last analyses took, ms}, for the rows on the screen."""
     marks = ", ".join("?" * len(ids))
     sql = f"SELECT source_id, SUM(duration_ms) FROM aptui_analyses WHERE source_id IN ({marks}) GROUP BY source_id"
-    return dict(reader.ask(sql, tuple(ids)).fetchall())
+    # O3DE's own databases have `CreateJobs,<path>,<builder>` in Stats; "-" is what comes after ",".
+    theirs = f"""SELECT s.SourceID, SUM(t.StatValue) FROM Sources s JOIN Stats t ON t.StatName > 'CreateJobs,' || s.SourceName || ','
+        AND t.StatName < 'CreateJobs,' || s.SourceName || '-' WHERE s.SourceID IN ({marks}) GROUP BY s.SourceID"""
+    return dict(reader.ask(theirs, tuple(ids)).fetchall()) | dict(reader.ask(sql, tuple(ids)).fetchall())
 
 
 def _out(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
@@ -168,7 +172,8 @@ def _incoming(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
     sql = """SELECT s.SourceName, d.TypeOfDependency, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
         WHERE d.DependsOnSource IN (?1, ?2, ?3, ?4)
         UNION SELECT s.SourceName, 4, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
-        WHERE d.TypeOfDependency IN (4, 5, 6, 7) AND ?1 GLOB lower(d.DependsOnSource)
+        WHERE d.TypeOfDependency IN (4, 5, 6, 7)
+        AND (?1 GLOB lower(d.DependsOnSource) OR (d.DependsOnSource LIKE '%|%%' ESCAPE '|' AND ?1 LIKE d.DependsOnSource))
         UNION SELECT s.SourceName, 1, s.SourceID FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id
         WHERE e.target IN (?1, ?2) AND s.SourceGuid NOT IN (SELECT SourceGuid FROM SourceDependency)
         ORDER BY 1, 2"""
@@ -229,11 +234,12 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
     source = source_by_id(reader, job.source_id) if job else None
     counts = "SELECT COUNT(*) FROM ProductDependencies WHERE ProductPK = ? AND UnresolvedPath = ''"
     unmet = "SELECT UnresolvedPath FROM ProductDependencies WHERE ProductPK = ? AND UnresolvedPath <> '' ORDER BY 1"
-    missing = _missing(reader, product_id)
+    missing = _missing(reader, product_id, job.platform if job else "")
+    hits = tuple(item for item in missing if item.asset_id)
     return ProductDetails(
         product, asset_id_text(source.uuid, product.sub_id) if source else "", job, source,
         reader.ask(counts, (product_id,)).fetchone()[0], tuple(path for (path,) in reader.ask(unmet, (product_id,))),
-        tuple(item for item in missing if item.text), max((item.scanned_s for item in missing), default=0),
+        hits, max((item.scanned_s for item in missing), default=0), next((item.text for item in missing if not item.asset_id), ""),
     )  # fmt: skip
 
 
@@ -264,10 +270,20 @@ def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[Product
     ]
 
 
-def _missing(reader: Reader, product_id: int) -> list[MissingDependency]:
+def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:
+    """Return the rows of its last scans, the newest first; those that only say how a scan ended have no asset id."""
     sql = """SELECT MissingDependencyString, DependencySourceGuid, DependencySubId, ScanTimeSecondsSinceEpoch
-        FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, 1"""
-    return [
-        MissingDependency(text, asset_id_text(uuid, sub_id), next(iter(product_ids(reader, uuid, sub_id)), 0), scanned_s)
-        for text, uuid, sub_id, scanned_s in reader.ask(sql, (product_id,)).fetchall()
-    ]
+        FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, MissingProductDependencyId"""
+    found = []
+    for text, uuid, sub_id, scanned_s in reader.ask(sql, (product_id,)).fetchall():
+        target = _product_for(reader, uuid, sub_id, platform) if any(uuid) else 0
+        found.append(MissingDependency(text, asset_id_text(uuid, sub_id) if any(uuid) else "", target, scanned_s))
+    return found
+
+
+def _product_for(reader: Reader, uuid: bytes, sub_id: int, platform: str) -> int:
+    """Return the product with this asset id, of that platform if there is one; 0 = there is none."""
+    sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+        WHERE s.SourceGuid = ? AND p.SubID = ? ORDER BY j.Platform <> ?, p.ProductID LIMIT 1"""
+    row = reader.ask(sql, (uuid, sub_id, platform)).fetchone()
+    return int(row[0]) if row else 0

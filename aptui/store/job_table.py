@@ -17,7 +17,7 @@ import numpy.typing as npt
 from aptui.core.messages import JobChanged
 from aptui.store.filter import STATUS_CODES
 from aptui.store.packed import Packed, read_packed
-from aptui.store.reader import SHOWN, Reader
+from aptui.store.reader import ERROR_SQL, SHOWN, Reader
 from aptui.store.schema import uuid_text
 from aptui.store.statements import job_stat_sql
 from aptui.store.texts import Codes, Mask, Pool, Texts
@@ -44,8 +44,8 @@ _JOBS = Packed(
     ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", "COALESCE(o.reason, '')"),
 )  # fmt: skip
 # What went wrong is asked of those alone that are not completed: there is an index of them.
-_ERRORS_SQL = """SELECT j.JobID, o.error, o.failure_cause FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
-WHERE j.Status <> 4 AND (o.error <> '' OR o.failure_cause <> '')"""
+_ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
+WHERE j.Status <> 4 AND ({ERROR_SQL} <> '' OR o.failure_cause <> '')"""
 _ANALYSES_SQL = """SELECT source_id, builder, warnings, errors, completed_ms, duration_ms, reason, error
 FROM aptui_analyses WHERE state = 'failed' ORDER BY source_id, builder"""
 _FOREIGN_DURATIONS_SQL = f"""

@@ -37,7 +37,8 @@ _PREFIXES = (
     (re.compile(r"W:|(?i:warn:|warning:)"), LogLevel.WARNING),
     (re.compile(r"E:|(?i:err:|error:)"), LogLevel.ERROR),
 )
-_SPAN = re.compile(r'<span\s+severity="(err|warn)"\s*>(.*?)</span>', re.IGNORECASE | re.DOTALL)
+# O3DE prints to windows that show rich text; a line that was cut has lost the end of its span.
+_SPAN = re.compile(r'<span\s+severity="(err|warn)"\s*>(.*?)(?:</span>|$)', re.IGNORECASE | re.DOTALL)
 _COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
 _SHORT = re.compile(r"[WES]: ")
 _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
@@ -192,7 +193,7 @@ def _cleaned(level: int, window: str, message: str) -> tuple[int, str]:
         match = prefix.match(message)
         if match:
             rest = _COMPILER_TIME.sub("", message[match.end() :], count=1).removeprefix(" ")
-            return said, _without_window(rest, window)
+            return said, _SPAN.sub(r"\2", _without_window(rest, window))
     span = _SPAN.search(message)
     if span:
         said = LogLevel.ERROR if span[1].lower() == "err" else LogLevel.WARNING

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from aptui.core.paths import from_text
 from aptui.store import joblog
 from aptui.store.reader import Reader
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +25,30 @@ class RunLog:
     note: str = ""
 
 
+def place_of(log_dir: Path, name: str) -> str:
+    """Return where a log lies whose name the database has, as text.
+
+    O3DE writes absolute names; where such a log is gone, the database may have come from another place or machine, and its logs with it.
+    """
+    if not _ABSOLUTE.match(name):
+        return f"{log_dir}/{name}"
+    _, found, rest = name.replace("\\", "/").partition("/JobLogs/")
+    return f"{log_dir}/JobLogs/{rest}" if found and not os.path.isfile(_native(name)) else name
+
+
 def path_of(log_dir: Path, name: str) -> Path:
-    """Return where a log lies whose name the database has."""
-    return Path(log_dir, os.fsdecode(from_text(name)))
+    """Return the path of a log whose name the database has."""
+    return Path(_native(place_of(log_dir, name)))
+
+
+def _native(text: str) -> str:
+    return os.fsdecode(from_text(text))
+
+
+def log_folder(cache_dir: Path) -> Path:
+    """Return where the logs of a cache lie whose configuration nobody knows: where ours, or else O3DE's, lie unless told otherwise."""
+    ours, theirs = cache_dir / ".aptui", cache_dir.parent / "user" / "log"
+    return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
 
 
 def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:

@@ -15,8 +15,9 @@ from typing import Any
 from aptui.core import fingerprint
 from aptui.core.errors import UserError
 from aptui.core.model import FileFact, JobState
+from aptui.store import foreign
 from aptui.store.packing import unpack_files
-from aptui.store.schema import O3DE_VERSION, host_error, uuid_text
+from aptui.store.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, uuid_text
 from aptui.store.statements import job_stat_sql
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
@@ -32,14 +33,21 @@ SHOWN = {
 }
 """{state of the machine: what people see of it}."""
 
+_OLDEST_READ = 36
+"""Oldest version of O3DE's whose tables have all that is asked here."""
+_NOT_ASKED = frozenset({"FailureCauseSourcePK", "FailureCauseFingerprint"})
+"""Columns of version 39 that no question needs."""
+_TOO_LONG, _MISSING = "the path of the source is too long for the job", "the source or the job is missing"
 _STATE_SQL = (
     "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
 )
+ERROR_SQL = f"COALESCE(o.error, CASE j.Status WHEN 3 THEN '{_TOO_LONG}' WHEN 5 THEN '{_MISSING}' ELSE '' END)"
+"""What a job says is wrong; of O3DE's own, what their status means."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE(o.reason, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
-    COALESCE(o.error, ''), j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, '')
+    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, '')
 FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 LEFT JOIN aptui_jobs o ON o.job_id = j.JobID"""
 _ANALYSES_SQL = """
@@ -119,7 +127,10 @@ class ProductRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run of a job's history; `outcome` is `core.messages.Outcome`."""
+    """One run of a job's history; `outcome` is `core.messages.Outcome`.
+
+    `version` is the builder's, `products` one digest over what it made (b"" for nothing), `step` as `core.history` packs it.
+    """
 
     run_key: int
     completed_ms: int
@@ -129,6 +140,9 @@ class RunRow:
     error: str
     log_file: str
     fingerprint: int
+    version: str
+    products: bytes
+    step: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +241,8 @@ class Reader:
 
     def runs_of(self, job_id: int) -> list[RunRow]:
         """Return the last runs of a job, the newest first."""
-        sql = """SELECT run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint FROM aptui_runs
-            WHERE job_id = ? ORDER BY run_key DESC"""
+        sql = """SELECT run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, version, products, step
+            FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC"""
         return [RunRow(*row) for row in self._database.execute(sql, (job_id,))]
 
     def inputs_of(self, job_id: int) -> tuple[tuple[str, str, str], ...]:
@@ -318,7 +332,7 @@ class Reader:
 
 
 def open_reader(path: Path) -> Reader:
-    """Open an asset database for reading: ours, or one of version 40 that O3DE wrote.
+    """Open an asset database for reading: ours, or a private copy of one that O3DE wrote (versions 36 to 40).
 
     Raises:
         UserError: there is none, or it is of another version.
@@ -328,8 +342,11 @@ def open_reader(path: Path) -> Reader:
         raise UserError(f"there is no asset database '{path}'", hint="start the engine once, or name another file")
     with ExitStack() as stack:
         try:
-            database = stack.enter_context(closing(_connect(path)))
-            _adapt(path, database)
+            is_ours = foreign.writer_of(path) is foreign.Writer.APTUI
+            database = stack.enter_context(closing(_connect(path) if is_ours else _connect_copy(path)))
+            _check_version(path, database, is_ours=is_ours)
+            if not is_ours:
+                _adapt(path, database)
             database.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
             raise host_error(path, error) from error
@@ -351,17 +368,35 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _adapt(path: Path, database: sqlite3.Connection) -> None:
-    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    version = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()[0] if "dbinfo" in tables else None
-    if version != O3DE_VERSION:
-        said = "is no asset database" if version is None else f"has version {version}, not {O3DE_VERSION}"
-        raise UserError(f"'{path}' {said}")
-    if "aptui_state" not in tables:
-        from aptui.store.tables import own_tables_sql
+def _connect_copy(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(foreign.private_copy(path), isolation_level=None, check_same_thread=False, timeout=5)
 
-        for statement in own_tables_sql():
-            database.execute(statement)
+
+def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -> None:
+    known = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dbinfo'").fetchone()
+    version = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()[0] if known else None
+    if version is None:
+        raise UserError(f"'{path}' is no asset database")
+    if not (O3DE_VERSION if is_ours else _OLDEST_READ) <= version <= O3DE_VERSION:
+        readable = f"{O3DE_VERSION}" if is_ours else f"{_OLDEST_READ} to {O3DE_VERSION}"
+        raise UserError(f"'{path}' has version {version}, not {readable}")
+    if is_ours:
+        own = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
+        if own is not None and own[0] != str(OWN_VERSION):
+            raise UserError(f"'{path}' was made by another version of aptui", hint="'aptui batch' makes it anew from the sources")
+
+
+def _adapt(path: Path, database: sqlite3.Connection) -> None:
+    """Give a database of O3DE's the tables of ours, empty; refuse one that has not all we ask for."""
+    from aptui.store.tables import O3DE_TABLES, column_names, own_tables_sql
+
+    for table, wanted in map(column_names, O3DE_TABLES):
+        there = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
+        lacking = [name for name in wanted if name not in there and name not in _NOT_ASKED]
+        if lacking:
+            raise UserError(f"'{path}' cannot be read: its table {table!r} has no column {lacking[0]!r}")
+    for statement in own_tables_sql():
+        database.execute(statement)
 
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aptui.store.reader import EdgeRow, JobRow, Reader, RunRow
+from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES
+from aptui.store.reader import EdgeRow, JobRow, Reader, RunRow, SourceRow
 
+_STAGES_MOST = 50
 JOB_EDGE, WILDCARD_EDGE = 2, 4
 """Bits of `TypeOfDependency` (spec/surface.md §4)."""
 
@@ -30,6 +32,21 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
             return "somebody cancelled it; it rests until its source changes or somebody asks for it"
         case _:
             return f"it last ran because: {reason}"
+
+
+def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str]]:
+    """Return the jobs that an intermediate comes from, each with why it is as it is: the one that made it, what made its source, and so on."""
+    found: list[tuple[JobRow, str]] = []
+    sql = "SELECT JobPK FROM Products WHERE ProductName = ? ORDER BY ProductID DESC LIMIT 1"
+    while source is not None and source.scan_folder == INTERMEDIATES and len(found) < _STAGES_MOST:
+        made = database.ask(sql, (f"{COMMON_PLATFORM}/{source.source.lower()}",)).fetchone()
+        row = database.job(made[0]) if made else None
+        if row is None:
+            break
+        edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder]
+        found.append((row, sentence(row, database.runs_of(row.job_id), edges, database)))
+        source = database.source(row.source)
+    return found
 
 
 def unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aptui.core.errors import HostError, UserError
+from aptui.store import foreign
 
 O3DE_VERSION = 40
 """Version of O3DE's tables that we read and write (spec/surface.md §4)."""
-OWN_VERSION = 1
+OWN_VERSION = 2
 """Version of the tables that begin with `aptui_`."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
@@ -49,7 +50,7 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
     database and before there is a new one: what it does is done even if this process dies.
 
     Raises:
-        UserError: the database was written by a newer version.
+        UserError: the database was written by O3DE, or by a newer version.
         HostError: the file cannot be opened or created.
     """
     try:
@@ -115,14 +116,40 @@ def _obstacle(path: Path) -> str | None:
         return ""
     if _mark_of_damage(path).exists():
         return "is damaged"
-    database = sqlite3.connect(path, timeout=5)
-    with contextlib.closing(database):
-        try:
+    try:
+        refuse_foreign(path)
+        with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
             return _judge(path, database)
-        except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-                return f"is damaged ({error})"
-            raise
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            return f"is damaged ({error})"
+        raise
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise UserError when O3DE wrote the database at `path`, without a change to it or beside it."""
+    found = foreign.Writer.SOMEBODY
+    with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is `prepare`'s business
+        found = foreign.writer_of(path)
+    if found is foreign.Writer.O3DE:
+        raise UserError(
+            f"'{path}' was written by O3DE's Asset Processor",
+            hint="name another cache folder, or take this one over with '--adopt-cache', which sets aside what is there",
+        )
+
+
+def set_aside_foreign(path: Path) -> Path | None:
+    """Rename a database that O3DE wrote to `<name>.<n>.old`, with all that is part of it; return where it is now, None where there is none.
+
+    Raises:
+        HostError: it cannot be read or renamed.
+    """
+    try:
+        return _renamed(path) if foreign.writer_of(path) is foreign.Writer.O3DE else None
+    except sqlite3.Error as error:
+        raise host_error(path, error) from error
+    except OSError as error:
+        raise HostError(f"the asset database '{path}' cannot be set aside: {error.strerror}") from error
 
 
 def _judge(path: Path, database: sqlite3.Connection) -> str | None:
@@ -139,8 +166,6 @@ def _judge(path: Path, database: sqlite3.Connection) -> str | None:
         )
     if version < O3DE_VERSION:
         return f"has the old version {version}"
-    if "aptui_state" not in tables:
-        return "was written by O3DE's Asset Processor"
     own = _number(database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone())
     if own > OWN_VERSION:
         raise UserError(
@@ -157,14 +182,18 @@ def _number(row: tuple[object, ...] | None) -> int:
 
 
 def _set_aside(path: Path, obstacle: str) -> str:
+    return f"the asset database {obstacle}; it was set aside as '{_renamed(path)}' and everything is made anew"
+
+
+def _renamed(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.{number}.old")).exists():
         number += 1
     # The write-ahead log belongs to the file and keeps its suffix, so that SQLite can open what was set aside.
-    for suffix in ("-wal", "-shm", ""):
+    for suffix in ("-wal", "-journal", "-shm", ""):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    return f"the asset database {obstacle}; it was set aside as '{aside}' and everything is made anew"
+    return aside
 
 
 def _create(path: Path) -> None:

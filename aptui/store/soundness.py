@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aptui.core.paths import from_text, to_text
+from aptui.core.paths import cache_path, from_text, to_text
 from aptui.store.reader import ProductRow, Reader
 
 _BITE = 500
@@ -70,7 +70,7 @@ def _finding(product: ProductRow, reader: Reader, root: bytes) -> Finding | None
 
 def _problem(root: bytes, name: str, recorded: bytes) -> str:
     try:
-        with open(root + b"/" + from_text(name), "rb") as file:
+        with open(root + b"/" + from_text(cache_path(name)), "rb") as file:
             found = hashlib.file_digest(file, "sha256").digest()
     except OSError:
         return "missing"
@@ -84,7 +84,7 @@ def strays(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> It
     """
     watched = {name for (name,) in reader.ask("SELECT name FROM aptui_cache_folders")}
     tops = sorted({*platforms, *(name.partition("/")[0] for name in watched)})
-    folders = [top for top in reversed(tops) if os.path.isdir(cache_dir / os.fsdecode(from_text(top)))]
+    folders = [top for top in reversed(tops) if os.path.isdir(cache_dir / os.fsdecode(from_text(cache_path(top))))]
     root = os.fsencode(cache_dir)
     while folders:
         folder = folders.pop()
@@ -98,7 +98,7 @@ def _look_into(folder: str, root: bytes, reader: Reader, *, is_watched: bool) ->
     found: list[Stray] = []
     known = {name for (name,) in reader.ask(_NAMES_SQL, (folder,))}
     try:
-        with os.scandir(root + b"/" + from_text(folder)) as entries:
+        with os.scandir(root + b"/" + from_text(cache_path(folder))) as entries:
             for entry in entries:
                 name = f"{folder}/{to_text(entry.name)}"
                 if entry.is_dir(follow_symlinks=False):
@@ -116,9 +116,9 @@ def still_strays(found: Sequence[Stray], reader: Reader, cache_dir: Path) -> lis
     return [
         stray
         for stray in found
-        if os.path.lexists(root + b"/" + from_text(stray.name))
+        if os.path.lexists(root + b"/" + from_text(cache_path(stray.name)))
         and (
-            os.path.islink(root + b"/" + from_text(stray.name))
+            os.path.islink(root + b"/" + from_text(cache_path(stray.name)))
             or reader.ask("SELECT 1 FROM Products WHERE ProductName = ?", (stray.name,)).fetchone() is None
         )
     ]
@@ -129,7 +129,7 @@ def mark_for_a_look(found: Sequence[Stray], cache_dir: Path) -> int:
     root, folders = os.fsencode(cache_dir), {stray.name.rpartition("/")[0] for stray in found if stray.is_watched}
     for folder in folders:
         try:
-            os.utime(root + b"/" + from_text(folder))
+            os.utime(root + b"/" + from_text(cache_path(folder)))
         except OSError:
             continue  # it went away, and with it what was found there
     return len(folders)

@@ -101,8 +101,10 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_conflict": (("DELETE FROM aptui_conflicts WHERE job_id = ?", None),),
     "put_source": (
         (_upsert("Sources", "SourceID, ScanFolderPK, SourceName, SourceGuid", "SourceID"), itemgetter(slice(0, 4))),
-        (_replace("aptui_sources", 3), itemgetter(0, 4, 5)),
+        (_replace("aptui_sources", 4), itemgetter(0, 4, 5, 6)),
     ),
+    "drop_legacy": (("DELETE FROM aptui_legacy WHERE source_id = ?", None),),
+    "put_legacy": ((_replace("aptui_legacy", 3), None),),
     "put_analysis": ((_replace("aptui_analyses", 12), None),),
     "put_job": (
         (_upsert("Jobs", _JOB_COLUMNS, "JobID"), itemgetter(slice(0, _JOB_WIDTH))),
@@ -120,6 +122,24 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         ),
         (_replace("aptui_products", 3), itemgetter(0, 7, 8)),
     ),
+    "put_link": ((_replace("aptui_product_links", 10), itemgetter(0, *range(2, 11))),),
+    "put_legacy_sub_id": (("INSERT INTO LegacySubIDs(ProductPK, SubID) VALUES (?, ?)", itemgetter(0, 2)),),
+    "drop_missing": (("DELETE FROM MissingProductDependencies WHERE ProductPK = ?", None),),
+    "put_missing": (
+        (
+            """INSERT INTO MissingProductDependencies(ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint,
+            DependencySourceGuid, DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch)
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ?1 AND ProductName = ?10)""",
+            None,
+        ),
+    ),
+    "put_missing_scan": (
+        (
+            """INSERT OR REPLACE INTO aptui_missing_scans SELECT ?1, ?2, ?3, ?4
+            WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ?1 AND ProductName = ?5)""",
+            None,
+        ),
+    ),
     "put_edge": (
         (
             """INSERT INTO SourceDependency(SourceGuid, BuilderGuid, DependsOnSource, TypeOfDependency, SubIds, FromAssetId)
@@ -129,7 +149,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         (_replace("aptui_edges", 4), _lower_target),
     ),
     "put_run": (
-        (_replace("aptui_runs", 9), None),
+        (_replace("aptui_runs", 12), None),
         (
             f"""DELETE FROM aptui_runs WHERE job_id = ?1 AND run_key <=
             (SELECT run_key FROM aptui_runs WHERE job_id = ?1 ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})""",

@@ -236,14 +236,28 @@ class State(_Table):
 
 
 class OwnSources(_Table):
-    """`path_key` is in lower case beyond ASCII, where NOCASE does not reach."""
+    """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s."""
 
     source_id = IntegerField(primary_key=True)
     path_key = TextField()
     digest = BlobField()
+    identity = TextField()
 
     class Meta:
         table_name = "aptui_sources"
+
+
+class LegacyUuids(_Table):
+    """UUIDs that a source answers to beside its own: earlier ones, those of its path, and one it claims in vain."""
+
+    uuid = BlobField()
+    source_id = IntegerField()
+    created_ms = IntegerField()
+
+    class Meta:
+        table_name = "aptui_legacy"
+        primary_key = CompositeKey("uuid", "source_id")
+        without_rowid = True
 
 
 class OwnJobs(_Table):
@@ -312,8 +326,44 @@ class OwnProducts(_Table):
         table_name = "aptui_products"
 
 
+class ProductLinks(_Table):
+    """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
+
+    `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a path with `*` can
+    match anything, null for one without; `source_guid` and `sub_id` are those of a dependency by asset id.
+    """
+
+    product_id = IntegerField()
+    at = IntegerField()
+    kind = IntegerField()
+    platform = TextField()
+    path = TextField()
+    prefix = TextField(null=True)
+    is_exclusion = IntegerField()
+    source_guid = BlobField()
+    sub_id = IntegerField()
+    flags = IntegerField()
+
+    class Meta:
+        table_name = "aptui_product_links"
+        primary_key = CompositeKey("product_id", "at")
+        without_rowid = True
+
+
+class MissingScans(_Table):
+    """Names that were read of a product when it was last scanned for missing dependencies (`engine.missing`)."""
+
+    product_id = IntegerField(primary_key=True)
+    digest = BlobField()
+    terms = TextField()
+    names = BlobField()
+
+    class Meta:
+        table_name = "aptui_missing_scans"
+
+
 class Runs(_Table):
-    """The last runs of each job."""
+    """The last runs of each job; `products` is one digest over what it made, `step` leads back to the run before (`core.history`)."""
 
     job_id = IntegerField()
     run_key = IntegerField()
@@ -324,6 +374,9 @@ class Runs(_Table):
     error = TextField()
     log_file = TextField()
     fingerprint = IntegerField()
+    version = TextField()
+    products = BlobField()
+    step = TextField()
 
     class Meta:
         table_name = "aptui_runs"
@@ -384,6 +437,23 @@ class CacheFolders(_Table):
         without_rowid = True
 
 
+class Changes(_Table):
+    """The last changes of sources and products, in order (`store.changes`)."""
+
+    seq = IntegerField(primary_key=True)
+    kind = IntegerField()
+    uuid = BlobField()
+    sub_id = IntegerField()
+    name = TextField()
+    asset_type = BlobField()
+    digest = BlobField()
+    size = IntegerField()
+    is_removed = IntegerField()
+
+    class Meta:
+        table_name = "aptui_changes"
+
+
 O3DE_TABLES: tuple[type[Model], ...] = (
     DbInfo,
     ScanFolders,
@@ -401,15 +471,19 @@ O3DE_TABLES: tuple[type[Model], ...] = (
 OWN_TABLES: tuple[type[Model], ...] = (
     State,
     OwnSources,
+    LegacyUuids,
     OwnJobs,
     Analyses,
     Edges,
     OwnProducts,
+    ProductLinks,
+    MissingScans,
     Runs,
     Conflicts,
     Folders,
     Intents,
     CacheFolders,
+    Changes,
 )
 
 _INDEXES = """
@@ -436,8 +510,15 @@ ScanFolders_Files ON Files(ScanFolderPK)
 aptui_jobs_unfinished ON Jobs(Status) WHERE Status <> 4
 aptui_jobs_logged ON Jobs(WarningCount, ErrorCount) WHERE WarningCount > 0 OR ErrorCount > 0
 aptui_sources_path_key ON aptui_sources(path_key)
+aptui_sources_identity ON aptui_sources(source_id) WHERE identity <> ''
+aptui_legacy_source ON aptui_legacy(source_id)
 aptui_analyses_unfinished ON aptui_analyses(state) WHERE state <> 'completed' OR fingerprint IS NULL
 aptui_edges_source ON aptui_edges(source_id, builder)
+aptui_product_links_path ON aptui_product_links(path, kind, platform) WHERE prefix IS NULL AND is_exclusion = 0
+aptui_product_links_prefix ON aptui_product_links(prefix, kind, platform, path) WHERE prefix IS NOT NULL AND is_exclusion = 0
+aptui_product_links_asset ON aptui_product_links(source_guid) WHERE kind = 2
+aptui_product_links_exclusion ON aptui_product_links(product_id) WHERE is_exclusion = 1
+aptui_dependencies_target ON ProductDependencies(DependencySourceGuid, DependencySubID, ProductPK) WHERE UnresolvedPath = ''
 aptui_conflicts_job ON aptui_conflicts(job_id)
 aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
 """
@@ -446,12 +527,15 @@ _UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON Files(ScanFolderPK, Fil
 # What goes with a row of O3DE's, whoever deletes it: (table, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
+    ("Sources", "SourceID", "aptui_legacy", "source_id"),
     ("Sources", "SourceID", "aptui_analyses", "source_id"),
     ("Sources", "SourceID", "aptui_edges", "source_id"),
     ("Jobs", "JobID", "aptui_jobs", "job_id"),
     ("Jobs", "JobID", "aptui_runs", "job_id"),
     ("Jobs", "JobID", "aptui_conflicts", "job_id"),
     ("Products", "ProductID", "aptui_products", "product_id"),
+    ("Products", "ProductID", "aptui_product_links", "product_id"),
+    ("Products", "ProductID", "aptui_missing_scans", "product_id"),
     ("ScanFolders", "ScanFolderID", "aptui_folders", "scan_folder_id"),
 )
 
@@ -464,6 +548,12 @@ def creation_sql() -> Iterator[str]:
     yield _UNIQUE_INDEX
     for table, key, own, column in _COMPANIONS:
         yield f"CREATE TRIGGER {own}_go AFTER DELETE ON {table} BEGIN DELETE FROM {own} WHERE {column} = OLD.{key}; END"
+
+
+def column_names(model: type[Model]) -> tuple[str, list[str]]:
+    """Return a table's name and those of its columns."""
+    meta = model._meta  # noqa: SLF001  # peewee calls it public
+    return meta.table_name, [field.column_name for field in meta.sorted_fields]
 
 
 def own_tables_sql() -> Iterator[str]:

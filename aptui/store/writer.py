@@ -26,6 +26,9 @@ from typing import NamedTuple, TypeVar, cast
 
 from aptui.core.errors import HostError, InternalError, KnownError
 from aptui.core.messages import Rows
+from aptui.store.catalog_mark import CatalogMark
+from aptui.store.changes import ChangeLog
+from aptui.store.product_links import ProductLinks
 from aptui.store.schema import host_error
 from aptui.store.statements import STATEMENTS, Parameters, reshaped
 
@@ -149,6 +152,21 @@ class Writer:
         """Delete a scan folder's row with everything that hangs on it."""
         self._ask(lambda: self._drop_scan_folder(scan_folder_id))
 
+    def take_preloaders(self) -> set[int] | None:
+        """Return the products of which what they load before themselves may have changed since the last call; None = of any."""
+        return self._ask(self._links.take_preloaders)
+
+    def product_changes(self) -> tuple[int, frozenset[str] | None]:
+        """Return how many transactions have changed products, those that were asked before now included, and which since the last mark.
+
+        None = too many to say.
+        """
+        return self._ask(lambda: (self._mark.changes, None if self._mark.names is None else frozenset(self._mark.names)))
+
+    def mark_catalogs(self, changes: int, text: str) -> bool:
+        """Set the mark that catalogs are up to date, unless products have changed since there were `changes`; return whether it is set."""
+        return self._ask(lambda: self._mark_catalogs(changes, text))
+
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database and cut it to nothing, as far as readers allow."""
         self._ask(lambda: self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
@@ -246,12 +264,23 @@ class Writer:
 
     def _try_transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None) -> None:
         self._begin(durable=durable)
+        self._links.begin()
+        self._mark.begin()
+        self._changes.begin()
         try:
             for rows in batches:
+                self._links.watch(rows)
+                self._mark.watch(rows)
+                self._changes.watch(rows)
                 self._apply(rows)
+            self._links.project()
+            self._mark.settle(self._links.owners)
+            self._changes.settle()
             if then is not None:
                 then()
             self._database.execute("COMMIT")
+            self._mark.committed()
+            self._changes.committed()
         except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
@@ -307,11 +336,18 @@ class Writer:
             database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             database.execute("PRAGMA temp_store = MEMORY")
+            self._links, self._mark, self._changes = ProductLinks(database), CatalogMark(database), ChangeLog(database)
             stat = self._path.stat()
         except sqlite3.Error as error:
             raise host_error(self._path, error) from error
         self._identity = (stat.st_dev, stat.st_ino)
         return database
+
+    def _mark_catalogs(self, changes: int, text: str) -> bool:
+        if self._mark.changes != changes:
+            return False
+        self._transact([], durable=False, then=lambda: self._mark.put(text))
+        return True
 
     # ---------------------------------------------------------------------------------------------------- scan folders
 

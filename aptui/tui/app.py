@@ -41,6 +41,7 @@ from aptui.tui.session import SessionState, is_older
 from aptui.tui.stage import Stage
 from aptui.tui.start import run
 from aptui.tui.state import Memory
+from aptui.tui.strangers import Strangers
 from aptui.tui.wardrobe import Wardrobe
 
 if TYPE_CHECKING:
@@ -192,10 +193,11 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         from aptui.tui.feed import Feed  # numpy comes after the first paint
 
         names = {builder.uuid: builder.name for builder in self.config.project.builders} if self.config else {}
-        own = self.all_builders if self.config and (self.config.project_dir / "builders").is_dir() else None
+        own = self.all_builders if self.config and self.config.has_builders_to_find else None
         more = (lambda: {builder.uuid: builder.name for builder in own()}) if own else None
         self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", names, more_builders=more, wake=self.wake)
         self.session.listeners.append(self.feed)
+        self.session.listeners.append(Strangers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
 
     def _hints_changed(self) -> None:
         if not self.screen_stack:

@@ -168,7 +168,7 @@ class AssetTree:
         return prefix + pl.Series(self.names)  # type: ignore[arg-type]
 
 
-_FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE MissingDependencyString <> ''"
+_FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE DependencySourceGuid <> zeroblob(16)"
 _ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a WHERE a.source_id = s.SourceID)"
 
 

@@ -24,12 +24,14 @@ from aptui.core.messages import (
     ConnectionsChanged,
     HealthChanged,
     JobChanged,
+    MissingScan,
     Notice,
     ProductsChanged,
     Progress,
     Said,
     SourcesChanged,
 )
+from aptui.core.peers import GatewayReport
 from aptui.store.job_table import AnalysisKeys, JobTable, Moment, read_job_table
 from aptui.store.reader import open_reader
 
@@ -57,6 +59,8 @@ class Batch:
         table: all jobs, read anew; None = as they were.
         running: ids of the jobs that ran when we subscribed; None = as they were.
         are_assets_stale: sources or products changed, so trees are not what the database says.
+        gateway: what it tells of itself, where `connections` are there; None = none runs.
+        missing_scans: how far searches for missing dependencies have come.
         error: why the database cannot be read, "" = it can.
     """
 
@@ -68,6 +72,8 @@ class Batch:
     progress: Progress | None = None
     health: Health | None = None
     connections: tuple[Connection, ...] | None = None
+    gateway: GatewayReport | None = None
+    missing_scans: tuple[MissingScan, ...] = ()
     is_connected: bool = False
     error: str = ""
 
@@ -75,7 +81,7 @@ class Batch:
         """Whether there is anything to draw."""
         return bool(
             self.table is not None or self.running is not None or self.jobs or self.are_assets_stale or self.said or self.progress
-            or self.health or self.connections is not None or self.error
+            or self.health or self.connections is not None or self.missing_scans or self.error
         )  # fmt: skip
 
 
@@ -95,6 +101,8 @@ class _Pending:
     progress: Progress | None = None
     health: Health | None = None
     connections: tuple[Connection, ...] | None = None
+    gateway: GatewayReport | None = None
+    missing_scans: dict[tuple[str, bool], MissingScan] = field(default_factory=dict)
     error: str = ""
 
 
@@ -176,7 +184,11 @@ class Feed:
                 case HealthChanged():
                     pending.health = notice.health
                 case ConnectionsChanged():
-                    pending.connections = notice.connections
+                    pending.connections, pending.gateway = notice.connections, notice.gateway
+                case MissingScan():
+                    pending.missing_scans.pop((notice.name, notice.is_over), None)
+                    pending.missing_scans[notice.name, notice.is_over] = notice
+                    pending.are_assets_stale |= notice.is_over
                 case Said():
                     pending.said = [*pending.said[1 - _SAID_KEPT :], notice]
             is_new_epoch = epoch > self._subscribed[0]
@@ -293,7 +305,7 @@ class Feed:
                 self._remember(pending.jobs)
             return Batch(
                 pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said), pending.progress,
-                pending.health, pending.connections, self._is_connected, pending.error,
+                pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected, pending.error,
             )  # fmt: skip
 
     def _remember(self, jobs: dict[JobKey, _Heard]) -> None:

@@ -20,6 +20,7 @@ from aptui.core.errors import HostError, KnownError, UserError
 if TYPE_CHECKING:
     from aptui.core.health import Connection, Health
     from aptui.core.messages import Notice, Progress
+    from aptui.core.peers import GatewayReport
     from aptui.link.client import Client
     from aptui.link.port import Answer, Verb
 
@@ -102,6 +103,10 @@ class Session(Protocol):
     def connections(self) -> tuple[Connection, ...]:
         """Who is connected, as far as the engine said."""
 
+    @property
+    def gateway(self) -> GatewayReport | None:
+        """What the gateway tells of itself, None = none runs."""
+
     def open(self) -> None:
         """Begin; listeners were added before."""
 
@@ -129,6 +134,7 @@ class NoSession:
     latest_progress: Progress | None = None
     latest_health: Health | None = None
     connections: tuple[Connection, ...] = ()
+    gateway: GatewayReport | None = None
 
     def __init__(self, project_name: str, cache_dir: Path) -> None:
         self.project_name, self.cache_dir = project_name, cache_dir
@@ -183,6 +189,7 @@ class LinkSession:
         self.latest_progress: Progress | None = None
         self.latest_health: Health | None = None
         self.connections: tuple[Connection, ...] = ()
+        self.gateway: GatewayReport | None = None
         self._places, self._connect, self._back_off_s = places, connect or _connect, back_off_s
         self._client: Client | None = None
         self._is_closing = False
@@ -329,12 +336,12 @@ class LinkSession:
             case HealthChanged():
                 self.latest_health = notice.health
             case ConnectionsChanged():
-                self.connections = notice.connections
+                self.connections, self.gateway = notice.connections, notice.gateway
         for listener in self.listeners:
             listener.take(epoch, seq, notice)
 
     def _lose(self) -> None:
-        self.connections = ()
+        self.connections, self.gateway = (), None
         for listener in self.listeners:
             listener.lost()
         if not self._is_closing:

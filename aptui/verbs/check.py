@@ -1,4 +1,7 @@
-"""`verify`: every product's bytes against the digest that the database has, and with `--repair` what is wrong made again."""
+"""`verify`: every product's bytes against the digest that the database has, and with `--repair` what is wrong made again.
+
+What `--rebuild` does is in `rebuild`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from dataclasses import asdict
 from aptui import printing
 from aptui.batch import INTERRUPTED, Wish, load_config, run
 from aptui.config import Config
+from aptui.core.errors import UserError
 from aptui.core.paths import key_of
 from aptui.store.soundness import Finding, examined
 from aptui.verbs.opening import opened
+from aptui.verbs.share import share
 
 DAMAGED = 1
 
@@ -19,12 +24,26 @@ DAMAGED = 1
 def verify_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `verify`."""
     parser.add_argument("--repair", action="store_true", help="run the jobs of what is damaged or missing again")
+    parser.add_argument(
+        "--rebuild",
+        type=share,
+        metavar="SHARE",
+        help="instead, run 5%% (or so many) of the completed jobs twice more, in private, and compare what they make",
+    )
+    parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same jobs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def verify(arguments: Namespace) -> int:
     """Compare all products; exit 1 when something is wrong (and was not repaired)."""
     config = load_config(arguments)
+    if arguments.rebuild:
+        from aptui.verbs.rebuild import rebuild
+
+        if arguments.repair:
+            raise UserError("'--repair' is of no use with '--rebuild'", hint="a builder that differs has to be mended")
+        with opened(arguments, config) as project:
+            return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     checked, unknown, findings = _look(arguments, config)
     code = DAMAGED if findings else 0
     repaired = False

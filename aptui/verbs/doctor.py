@@ -84,7 +84,9 @@ def _checks(arguments: Namespace) -> Iterator[Check]:
         yield Check("configuration", "fail", str(error).replace("\n", " | "), "mend it; what follows needs it")
         return
     yield Check(
-        "configuration", "warn" if config.warnings else "ok", "; ".join(config.warnings) or str(config.project_dir / "aptui.yaml")
+        "configuration",
+        "warn" if config.warnings else "ok",
+        "; ".join(config.warnings) or str(config.project_dir / ("project.json" if config.foreign else "aptui.yaml")),
     )
     for look in _PROJECT_CHECKS:
         yield look(config)
@@ -176,6 +178,19 @@ def _builders(config: Config) -> Check:
     return Check("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
 
 
+def _tracing(config: Config) -> Check:
+    """Say whether commands that are to be traced can be."""
+    tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
+    if not tracing:
+        return Check("tracing", "ok", "no builder has trace_reads")
+    from aptui.engine.runner_trace import fault
+
+    said = f"what the commands of {', '.join(tracing)} read"
+    if why := fault():
+        return Check("tracing", "warn", f"{said} is not known: {why}", "install strace, or take 'trace_reads' out")
+    return Check("tracing", "ok", f"strace tells {said}")
+
+
 def _scan_folders(config: Config) -> Check:
     missing = [folder.path for folder in config.project.scan_folders if not os.path.isdir(folder.path)]
     if missing:
@@ -231,6 +246,23 @@ def _engine(config: Config) -> Check:
     return Check("engine", "ok", f"process {process} holds the cache" if process else "none runs" if process == 0 else "unknown")
 
 
+def _gateway(config: Config) -> Check:
+    """Say whether editors, games and devices are heard, where that is wanted."""
+    from importlib.util import find_spec
+
+    from aptui.link import gateways
+
+    found = gateways.found(config.cache_dir)
+    if not config.serve.is_enabled and found is None:
+        return Check("gateway", "ok", "off: 'serve.enabled' is false")
+    if find_spec("aiohttp") is None:
+        return Check("gateway", "warn", "aiohttp is not installed", "pip install 'aptui[serve]'")
+    is_well = found is not None and found.is_alive
+    return Check(
+        "gateway", "ok" if is_well else "warn", gateways.words(found), "" if is_well else "'aptui gateway' says what is wrong"
+    )
+
+
 def _database(config: Config) -> Check:
     path = config.cache_dir / DATABASE
     if not path.is_file():
@@ -258,7 +290,7 @@ def _leftovers(config: Config) -> Check:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], Check], ...] = (
-    _builders, _scan_folders, _watches, _cache, _disk, _host, _engine, _database, _leftovers,
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _database, _leftovers,
 )  # fmt: skip
 
 

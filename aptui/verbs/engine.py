@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__, printing
-from aptui.batch import INTERRUPTED, load_config, project_dir
+from aptui.batch import INTERRUPTED, adopt_argument, adopt_cache, load_config, project_dir
 from aptui.config import Config
 from aptui.core.errors import HostError, UserError
 from aptui.link import places, port
@@ -65,6 +65,7 @@ def serve_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--detached", action="store_true", help="nobody sits at a terminal: SIGHUP reads the configuration again")
+    adopt_argument(parser)
 
 
 def serve(arguments: Namespace) -> int:
@@ -72,14 +73,32 @@ def serve(arguments: Namespace) -> int:
     from aptui import daemon
 
     arguments.project = str(project_dir(arguments))
+    config = load_config(arguments)
+    adopt_cache(arguments, config)
     daemon.serve(
-        load_config(arguments),
+        config,
         lambda: load_config(arguments),
-        skips_start_scan=arguments.skip_start_scan,
+        skips_start_scan=arguments.skip_start_scan or _skips_start_scan(config),
         is_detached=arguments.detached,
         say=lambda text: printing.say(printing.line(text)),
+        gateway_options=_same_configuration(arguments),
     )
     return 0
+
+
+def _same_configuration(arguments: Namespace) -> list[str]:
+    """Return the options that make another process read the same configuration."""
+    return [f"--set={text}" for text in arguments.set] + ([f"--platforms={arguments.platforms}"] if arguments.platforms else [])
+
+
+def _skips_start_scan(config: Config) -> bool:
+    """Whether the person's settings in an O3DE project say so."""
+    if not config.foreign:
+        return False
+    from aptui.o3de.facts import facts_of
+
+    facts = facts_of(config)
+    return facts is not None and facts.user.skips_start_scan
 
 
 def start_arguments(parser: ArgumentParser) -> None:
@@ -95,6 +114,7 @@ def start(arguments: Namespace) -> int:
     config = load_config(arguments)
     pid, verb = _running(config), "runs already"
     if not pid:
+        adopt_cache(arguments, config)
         options = ["--skip-start-scan"] * arguments.skip_start_scan + [f"--set={text}" for text in arguments.set]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
         options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []

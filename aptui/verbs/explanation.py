@@ -22,6 +22,7 @@ from aptui.core.errors import UserError
 from aptui.core.graph import companion_key
 from aptui.core.model import Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
 from aptui.core.paths import key_of
+from aptui.core.patterns import matches
 from aptui.core.settings import FILE_NAME, SKIP, Settings, Value, chosen, is_settings
 from aptui.verbs.naming import Named, as_text, meanings
 from aptui.verbs.opening import all_builders, os_path
@@ -72,7 +73,7 @@ def explain(arguments: Namespace) -> dict[str, Any]:
         "builders": list(
             _adjusted(key, folder, given)
             if word in ("folder", "settings")
-            else (*_matching(named.rel, folder, given), *_switched_off(named.rel, given))
+            else (*_matching(named.rel, folder, given), *_switched_off(named.rel, folder, given))
         ),
     }
 
@@ -156,7 +157,7 @@ def _placed(text: str, given: Given) -> str:
 def _matching(rel: str, folder: ScanFolder, given: Given) -> Iterator[dict[str, Any]]:
     """Yield what is known of each builder that wants the path."""
     for builder in given.builders if not is_settings(rel) else ():
-        pattern = next((item for item in builder.patterns if re.fullmatch(item.regex, rel, re.IGNORECASE)), None)
+        pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
         if pattern is not None:
             node = given.nodes.get(builder.name)
             yield {
@@ -185,14 +186,14 @@ def _class_of(builder: Builder) -> str:
     return f"'{name}' in '{path}'" if colon and builder.origin.startswith("file:") else f"'{builder.origin.removeprefix('entry:')}'"
 
 
-def _switched_off(rel: str, given: Given) -> Iterator[dict[str, Any]]:
+def _switched_off(rel: str, folder: ScanFolder, given: Given) -> Iterator[dict[str, Any]]:
     """Yield builders that match but work for no enabled platform: the compiled configuration has no trace of them."""
     known = {builder.name for builder in given.builders}
     for name, node in given.nodes.items():
         listed = node.get("patterns") or node.get("copy")
         for item in listed.value if listed and name not in known else ():
             pattern = pattern_of(item)
-            if re.fullmatch(pattern.regex, rel, re.IGNORECASE):
+            if matches(pattern, rel, folder.path):
                 platforms = [_switched(node, item.id, item.tags) for item in given.config.project.platforms]
                 kind = next(form for form in ("copy", "command", "uses") if form in node.value)
                 yield {

@@ -52,12 +52,12 @@ def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opene
 
 
 def builder_names(config: Config) -> dict[bytes, str]:
-    """Return {uuid: name} of all builders, those in the project's `builders/` folder among them.
+    """Return {uuid: name} of all builders, those in the project's `builders/` folder and those of scripts among them.
 
-    Their classes are only looked at where there is such a folder: that can mean to start a process.
+    Their code is only looked at where there is any: that can mean to start a process.
     """
     names = {builder.uuid: builder.name for builder in config.project.builders}
-    if (config.project_dir / "builders").is_dir():
+    if config.has_builders_to_find:
         names.update({builder.uuid: builder.name for builder in all_builders(config)})
     return names
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aptui import config as configuration
 from aptui import printing
-from aptui.batch import INTERRUPTED, JOBS_FAILED, Wish, load_config, run
+from aptui.batch import INTERRUPTED, JOBS_FAILED, Wish, load_config, project_dir, run
 from aptui.batch_summary import Summary
 from aptui.store.reader import open_reader
 from aptui.verbs.opening import DATABASE
@@ -24,10 +24,19 @@ def init_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else"
     )
+    parser.add_argument("--from-o3de", action="store_true", help="say what the settings of the O3DE project there say")
 
 
 def init(arguments: Namespace) -> int:
     """Write an `aptui.yaml`."""
+    if arguments.from_o3de:
+        from aptui.o3de.yaml_file import write_equal
+
+        written, doubts = write_equal(Path(arguments.folder or arguments.project or "."))
+        for doubt in doubts:
+            printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
+        printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")
+        return 0
     file = configuration.init(Path(arguments.folder or arguments.project or "."), copy_patterns=arguments.copy)
     printing.say(f"wrote {printing.line(str(file))}; look it over, then: aptui batch --project {printing.line(str(file.parent))}")
     return 0
@@ -42,6 +51,7 @@ def demo_arguments(parser: ArgumentParser) -> None:
         "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} unless said"
     )
     parser.add_argument("--batch", action="store_true", help="process it without the screen, also on a terminal")
+    parser.add_argument("--web", action="store_true", help="show it in a browser: its products, redrawn whenever a source is saved")
 
 
 def demo(arguments: Namespace) -> int:
@@ -52,8 +62,12 @@ def demo(arguments: Namespace) -> int:
     from aptui import demo as demo_project
 
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
-    demo_project.write_project(folder)
+    demo_project.write_project(folder, has_page=arguments.web)
     config = configuration.load(folder)
+    if arguments.web:
+        from aptui.verbs.web import show_demo
+
+        return show_demo(config)
     if not arguments.batch and printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout):
         _show_demo(config)
     summary = run(config, Wish())
@@ -104,10 +118,30 @@ def config_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `config`."""
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--explain", metavar="KEY", help="tell which lines set a key, and what they overrode")
+
+
+def _explain(arguments: Namespace) -> int:
+    """Tell what every layer says about one key: the one in force first, then what it overrode."""
+    said = configuration.explain(project_dir(arguments), arguments.explain, arguments.set)
+    if arguments.json:
+        printing.say_json([{"where": each.where, "value": each.text} for each in reversed(said)])
+        return 0
+    last = said[-1]
+    printing.say(f"{printing.line(arguments.explain)} is {_told(last.text)}")
+    for before, each in zip(["set by", *["which overrode"] * len(said)], reversed(said), strict=False):
+        printing.say(f"  {before:<15} {printing.line(each.where)}  {_told(each.text)}")
+    return 0
+
+
+def _told(text: str | None) -> str:
+    return "removed" if text is None else printing.line(text)
 
 
 def config(arguments: Namespace) -> int:
     """Show what the configuration comes to, and which files say so."""
+    if arguments.explain:
+        return _explain(arguments)
     found = load_config(arguments)
     project = found.project
     if arguments.json:

@@ -140,11 +140,17 @@ def log_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
     parser.add_argument("--raw", action="store_true", help="the file as it is; only into a pipe or a file")
     parser.add_argument("--run", type=int, metavar="N", help="an earlier run: 1 is the last one, 2 the one before, …")
+    parser.add_argument("--history", action="store_true", help="list the runs of all jobs that JOB names, instead of a log")
+    parser.add_argument("--compare", type=int, nargs=2, metavar=("N", "N"), help="show what two runs differ in, instead of a log")
     parser.add_argument("--json", action="store_true", help="print a JSON list of lines")
 
 
 def log(arguments: Namespace) -> int:
-    """Show the log of a job's run."""
+    """Show the log of a job's run, or its runs."""
+    if arguments.history or arguments.compare:
+        from aptui.verbs import history
+
+        return history.compare(arguments) if arguments.compare else history.history(arguments)
     if arguments.raw and printing.is_terminal(sys.stdout):
         raise UserError("--raw is not for a terminal: a log may hold what commands it", hint="send it into a file or a pipe")
     with opened(arguments) as project:
@@ -193,7 +199,9 @@ def _without_log(row: JobRow, arguments: Namespace) -> int:
         printing.say_json_list(())
         return 0
     name = printing.line(f"{row.source}@{row.platform}:{row.job_key}")
-    printing.complain(f"aptui: {name} logged nothing" if row.completed_ms else f"aptui: {name} did not run yet")
+    origin = row.reason.rpartition("its result is ")[2] if "its result is " in row.reason else ""
+    ran = f"{name} logged nothing" + (f"; its result is {printing.line(origin)}" if origin else "")
+    printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} did not run yet")
     if row.error:
         printing.say(f"error: {printing.line(row.error)}")
     return 0
@@ -220,18 +228,21 @@ def status_arguments(parser: ArgumentParser) -> None:
 
 def status(arguments: Namespace) -> int:
     """Show totals."""
+    from aptui.link import gateways
     from aptui.store import health
 
     with opened(arguments) as project:
         totals = project.database.totals()
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
         config = project.config
-    engine = engine_process(config)
+    engine, gateway = engine_process(config), gateways.found(config.cache_dir)
     if arguments.json:
         printing.say_json(
             {
                 "project": str(config.project_dir),
                 "engine_pid": engine,
+                "gateway": gateway.url if gateway is not None and gateway.is_alive else "",
+                "gateway_problem": gateway.problem if gateway is not None else "",
                 "sources": totals.sources,
                 "jobs": totals.jobs,
                 "warnings": totals.warnings,
@@ -246,6 +257,8 @@ def status(arguments: Namespace) -> int:
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
     printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}")
     printing.say(f"engine     {state}")
+    if gateway is not None or config.serve.is_enabled:
+        printing.say(f"gateway    {printing.line(gateways.words(gateway))}")
     printing.say(f"sources    {totals.sources:,}")
     printing.say(f"products   {totals.products:,}, {printing.size(product_bytes)}, in {printing.line(os.fspath(config.cache_dir))}")
     printing.say(f"last job   {printing.when(last_ms) or 'never'}")

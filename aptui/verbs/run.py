@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import selectors
 import sys
 import tempfile
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,16 +13,14 @@ from aptui import printing
 from aptui.batch import JOBS_FAILED, engine_arguments, load_config, run_and_report, wish_of
 from aptui.config import Config
 from aptui.core.errors import HostError, UserError
-from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.messages import Outcome, RunResult
 from aptui.core.model import Builder, BuilderKind, Job, PathKey
 from aptui.core.paths import is_below, key_of
 from aptui.core.settings import Settings
 from aptui.store.reader import JobRow, Reader
+from aptui.verbs.alone import Manner, Workers, order_for
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
-from aptui.verbs.opening import DATABASE, all_builders, opened, os_path
-
-_POLL_S = 0.1
-_GRACE_S = 1.0
+from aptui.verbs.opening import DATABASE, all_builders, opened
 
 # --------------------------------------------------------------------------------------------------------------- reprocess
 
@@ -104,10 +100,7 @@ def rerun(arguments: Namespace) -> int:
     printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
     printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")
     sys.stdout.flush()
-    result = (
-        _copy(source.root, row, folder) if builder.kind is BuilderKind.COPY else _process(config, source.root, row, builder, folder)
-    )
-    return _tell(result, folder)
+    return _tell(_result(config, source.root, row, builder, folder), folder)
 
 
 def _origin(builder: Builder) -> str:
@@ -123,68 +116,14 @@ def _kept_folder(config: Config) -> str:
         raise HostError(f"no folder can be made in '{config.temp_dir}': {error.strerror}") from error
 
 
-def _copy(root: str, row: JobRow, folder: str) -> RunResult:
-    from aptui.engine.runner_files import copy_files
-
-    order = CopyOrder(row.run_key, f"{root}/{row.source}", f"{folder}/{os.path.basename(row.source)}")
-    return copy_files([order])[0]
-
-
-def _process(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
+def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
+    """Run the job as the engine would: in a worker with its limits, its output captured and bounded."""
     job, texts = _stored(config, row)
-    path = os_path(f"{root}/{row.source}")
-    try:
-        facts = os.stat(path)
-    except OSError as error:
-        raise UserError(f"the source '{path}' cannot be read: {error.strerror}") from error
-    order = ProcessOrder(
-        run_key=row.run_key,
-        builder=builder.name,
-        root=root,
-        rel=row.source,
-        source_uuid=job.source.uuid,
-        platform=row.platform,
-        job_key=row.job_key,
-        params=job.plan.params if job.plan else "{}",
-        additional_fingerprint=job.plan.additional_fingerprint if job.plan else "",
-        priority=job.priority,
-        is_critical=job.is_critical,
-        expected=(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino),
-        source_digest=b"",
-        staging=folder,
-        limit_s=builder.process_limit_s,
-        memory_limit_bytes=builder.memory_limit_bytes,
-        debug_output=True,
-        keeps_temp=True,
-        settings=Settings(replace(config.project, builders=all_builders(config)), texts)
-        .adjustment(key_of(row.source), builder)
-        .order,
-    )
-    return _in_a_worker(config, builder, order)
-
-
-def _in_a_worker(config: Config, builder: Builder, order: ProcessOrder) -> RunResult:
-    """Run one order as the engine would: in a worker with its limits, its output captured and bounded."""
-    from aptui.engine.pool import Pool
-
-    results: list[RunResult] = []
-    with selectors.DefaultSelector() as selector:
-        pool = Pool(
-            (builder,),
-            config.project.platforms,
-            1,
-            selector,
-            lambda found: results.extend(item for item in found if isinstance(item, RunResult)),
-        )
-        try:
-            pool.send([order])
-            while not results:
-                for key, mask in selector.select(_POLL_S):
-                    key.data(mask)
-                pool.poll(time.monotonic())
-        finally:
-            pool.close(_GRACE_S)
-    return results[0]
+    adjusted = Settings(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
+    staging = f"{folder}/{os.path.basename(row.source)}" if builder.kind is BuilderKind.COPY else folder
+    manner = Manner(adjusted.order, debug_output=True, keeps_temp=True)
+    with Workers(config, (builder,), 1) as workers:
+        return workers.run([order_for(job, root, builder, staging, row.run_key, manner)])[row.run_key]
 
 
 def _stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:

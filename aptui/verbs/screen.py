@@ -19,9 +19,11 @@ DATABASE = "assetdb.sqlite"
 
 def tui(arguments: Namespace) -> int:
     """Open the screen over the project's engine, which is started if none runs."""
-    from aptui.batch import load_config
+    from aptui.batch import adopt_cache, load_config
 
-    return show(load_config(arguments), arguments, is_read_only=arguments.read_only)
+    config = load_config(arguments)
+    adopt_cache(arguments, config)
+    return show(config, arguments, is_read_only=arguments.read_only)
 
 
 def show(config: Config, arguments: Namespace, *, is_read_only: bool = False) -> int:
@@ -32,7 +34,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False) ->
     def start() -> None:
         from aptui import daemon
 
-        daemon.start(config.project_dir, config.cache_dir)
+        daemon.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     where = Places(config.name, config.cache_dir, places.socket_path(config.cache_dir), None if is_read_only else start)
     return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
@@ -47,6 +49,7 @@ def open_arguments(parser: ArgumentParser) -> None:
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     """Show a cache without an engine."""
+    from aptui.store.reader import open_reader
     from aptui.tui.session import NoSession
 
     path = Path(os.path.abspath(arguments.database))
@@ -55,6 +58,7 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
         raise UserError(f"there is no '{path}'", hint=f"name a folder that has an '{DATABASE}', or the file")
     if path.name != DATABASE:
         raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
+    open_reader(path).close()  # whoever cannot read it says so before there is a screen
     return _run(None, NoSession(path.parent.name, path.parent), arguments)
 
 

@@ -6,7 +6,8 @@ import os
 import re
 from typing import Any
 
-from aptui.config import Config, data_dir
+from aptui.config import Config, tree
+from aptui.core.errors import KnownError
 from aptui.core.model import Builder, Pattern
 from aptui.core.patterns import PatternSet, ignore_matcher
 from aptui.core.settings import is_settings
@@ -37,7 +38,8 @@ def explain(named: Named, project: Opened) -> dict[str, Any]:
     if rule:
         return {**answer, "is": "ignored", "said": f"it is ignored by {rule}"}
     builders = all_builders(project.config)
-    wanting = [builders[index] for index in PatternSet([builder.patterns for builder in builders]).builders_for(named.rel)]
+    patterns = PatternSet([builder.patterns for builder in builders])
+    wanting = [builders[index] for index in patterns.builders_for(named.rel, named.root)]
     if not wanting:
         near = _near(named.rel, builders)
         return {**answer, "is": "unwanted", "said": "no builder wants it: it matches no pattern of any", "near": near}
@@ -80,17 +82,14 @@ def _rule(paths: list[str], config: Config) -> str:
     """Read the layers again to find the rule; the compiled configuration has only what they come to together."""
     from aptui import config_schema as yaml
 
-    shipped = data_dir() / "config"
-    for file, _digest in config.layers or ((str(shipped / "defaults.yaml"), ""),):
-        try:
-            with open(file, "rb") as stream:
-                rules = yaml.read_yaml(stream.read(), file).get("ignore")
-            for node in rules.value if rules is not None else ():
-                if any(re.fullmatch(yaml.ignore_regex(node), path, re.IGNORECASE) for path in paths):
-                    shown = node.value if isinstance(node.value, str) else node.plain()
-                    return f"{shown!r} ({node.where})"
-        except (OSError, ValueError, AttributeError):
-            continue
+    try:
+        rules = tree(config.project_dir).get("ignore")
+    except KnownError:  # it was changed since
+        return ""
+    for node in rules.value if rules is not None else ():
+        if any(re.fullmatch(yaml.ignore_regex(node), path, re.IGNORECASE) for path in paths):
+            shown = node.value if isinstance(node.value, str) else node.plain()
+            return f"{shown!r} ({node.where})"
     return ""
 
 

@@ -11,7 +11,7 @@ from aptui import printing
 from aptui.batch_summary import log_path
 from aptui.core.fingerprint import MISSING
 from aptui.store.reader import JobRow, RunRow, SourceRow
-from aptui.store.reasons import edge_type, sentence
+from aptui.store.reasons import edge_type, makers, sentence
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
 from aptui.verbs.opening import Opened, opened
 from aptui.verbs.read import job_json
@@ -55,6 +55,7 @@ def explain(word: str, project: Opened) -> dict[str, Any]:
     if source is None:
         find_job(word, config, database)  # raises: the file has jobs, but none of that name
     answer = _source_answer(source, word, project)
+    answer["made_by"] = [{**job_json(row, project), "said": said} for row, said in makers(source, database)]
     if not rows:
         answer["said"] = "it is a source without jobs: its analysis said that there is nothing to do, or has not run"
     answer["jobs"] = [_job_answer(row, source, project) for row in rows]
@@ -129,6 +130,9 @@ def _told(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield printing.line(answer["path"]), "bold"
     if "said" in answer:
         yield f"  {printing.line(answer['said'])}", ""
+    for job in answer.get("made_by", ()):
+        maker = f"{job['source']}, {job['platform']}: {job['job_key']}"
+        yield f"  made by {printing.line(maker)}: {printing.line(job['said'])}", ""
     for near in answer.get("near", ()):
         yield f"  came near: {printing.line(near)}", ""
     for job in answer["jobs"]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import corpus, live
+from tests.bench import corpus, graph, hub, links, live, serve
 from tests.bench.measure import Cost, aptui, median, run, say, settle, spread
 
 ROWS: dict[str, Callable[[Bench], None]] = {}
@@ -234,6 +234,10 @@ def full_scan(bench: Bench) -> None:
 
 
 ROWS.update(live.ROWS)
+ROWS.update(serve.ROWS)
+ROWS.update(links.ROWS)
+ROWS.update(graph.ROWS)
+ROWS.update(hub.ROWS)
 
 
 def main() -> None:

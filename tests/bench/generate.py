@@ -102,7 +102,7 @@ def _values(table: str, columns: str, count: int) -> str:
 
 
 _SOURCE = _values("Sources", "(SourceID, ScanFolderPK, SourceName, SourceGuid)", 4)
-_OWN_SOURCE = _values("aptui_sources", "", 3)
+_OWN_SOURCE = _values("aptui_sources", "", 4)
 _ANALYSIS = _values("aptui_analyses", "", 12)
 _EDGE = _values("aptui_edges", "", 4)
 _DEPENDENCY = _values("SourceDependency", "(SourceGuid, BuilderGuid, DependsOnSource, TypeOfDependency, SubIds, FromAssetId)", 6)
@@ -113,7 +113,7 @@ _JOB = _values(
     16,
 )
 _OWN_JOB = _values("aptui_jobs", "", 11)
-_RUN = _values("aptui_runs", "", 9)
+_RUN = _values("aptui_runs", "", 12)
 _STAT = _values("Stats", "", 3)
 _PRODUCT = _values("Products", "(ProductID, JobPK, ProductName, SubID, AssetType, LegacyGuid, Hash, Flags)", 8)
 _OWN_PRODUCT = _values("aptui_products", "", 3)
@@ -139,7 +139,7 @@ def _source(source: int, jobs: int, rng: random.Random) -> Iterator[tuple[str, R
     source_id, (path, builder) = source + 1, _path(source)
     uuid, guid, digest = path_uuid(path), _GUIDS[builder], source_id.to_bytes(4) * 8
     yield _SOURCE, (source_id, 1 + (source % 5 == 4), path, uuid)
-    yield _OWN_SOURCE, (source_id, path.lower(), digest)
+    yield _OWN_SOURCE, (source_id, path.lower(), digest, "")
     fails = rng.random() < 0.0005
     state, error = ("failed", "create_jobs raised ValueError: no such preset") if fails else ("completed", "")
     took_ms = int(rng.lognormvariate(1.5, 1))
@@ -182,9 +182,9 @@ def _job(
     if state == "waiting":
         return
     outcome = {"failed": Outcome.FAILED, "cancelled": Outcome.CANCELLED}.get(state, Outcome.SUCCEEDED)
-    yield _RUN, (job_id, job_id, completed_ms, duration_ms, int(outcome), reason, error, log, job_id * 31)
+    yield _RUN, (job_id, job_id, completed_ms, duration_ms, int(outcome), reason, error, log, job_id * 31, "4", bytes(16), "")
     if job_id % 8 == 0:
-        yield _RUN, (job_id, job_id - 1, completed_ms - 90_000, duration_ms, 0, "new source", "", "", job_id)
+        yield _RUN, (job_id, job_id - 1, completed_ms - 90_000, duration_ms, 0, "new source", "", "", job_id, "3", bytes(16), "0")
     place = "assets" if source % 5 != 4 else "engine"
     yield _STAT, (f"ProcessJob,{place},{path},{key},{platform},{{{guid.hex()}}}", duration_ms, completed_ms)
     if state == "completed":

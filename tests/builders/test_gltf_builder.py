@@ -9,7 +9,7 @@ from gltf_sample import Sample, data_uri, glb, picture, read_glb
 from aptui.builders.gltf_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, GltfBuilder
 from aptui.builders.gltf_check import Checker
 from aptui.builders.gltf_file import BrokenError, file_uris, packed, parsed
-from aptui.sdk import Result
+from aptui.sdk import LoadBehavior, Result
 
 BUILDER = GltfBuilder
 
@@ -92,6 +92,17 @@ def test_a_copy_is_the_source_and_leaves_its_files_alone(bench, sample):
 
     assert [(each.path, each.asset_type) for each in response.products] == [("rock.gltf", GLTF_ASSET_TYPE)]
     assert (bench.products_dir / "rock.gltf").read_text() == json.dumps(sample.tree)
+
+
+def test_a_product_depends_on_the_files_that_it_still_names(bench, sample):
+    source = sample.write(bench, "art/rock.gltf")
+    needs = {
+        output: [(each.path, each.load) for each in bench.process(source, **params).products[0].path_dependencies]
+        for output, params in (("copy", {"output": "copy"}), ("images", {"embed_images": False}), ("one", {}))
+    }
+
+    numbers, image = ("art/rock.bin", LoadBehavior.PRE_LOAD), ("art/rock face.png", LoadBehavior.QUEUE_LOAD)
+    assert needs == {"copy": [numbers, image], "images": [image], "one": []}
 
 
 def test_a_glb_is_copied_unless_it_is_to_be_packed(bench, sample):

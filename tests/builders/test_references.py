@@ -1,6 +1,7 @@
 import pytest
 
-from aptui.builders.references import UnusableError, declared, placed, read
+from aptui.builders.references import UnusableError, declared, needed, placed, read
+from aptui.sdk import LoadBehavior, PathDependency, PathDependencyKind
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,14 @@ def test_dependencies_are_declared_once_and_in_full_when_they_climb_out():
         "a",
         "/game/shared/x",
         "..x",
+    ]
+
+
+def test_what_a_product_needs_is_told_by_its_source_and_never_taken_for_an_exclusion():
+    found = needed("/game/assets", ["a", "!b", "../c", "a"], LoadBehavior.PRE_LOAD)
+
+    assert found == [
+        PathDependency(path, PathDependencyKind.SOURCE_FILE, LoadBehavior.PRE_LOAD) for path in ("a", "./!b", "/game/c")
     ]
 
 

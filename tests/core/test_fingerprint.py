@@ -17,6 +17,7 @@ from aptui.core.model import (
     PathKey,
     Platform,
     Product,
+    ProductFlag,
     RelPath,
     Source,
     SourceUuid,
@@ -122,7 +123,8 @@ def test_products_count_by_content_and_flags_in_any_order() -> None:
 
     assert fingerprint.product_entries(making(TWO, ONE), ()) == base
     assert fingerprint.product_entries(making(ONE, replace(TWO, digest=sha("x"))), ()) != base
-    assert fingerprint.product_entries(making(ONE, replace(TWO, flags=5)), ()) != base
+    assert fingerprint.product_entries(making(ONE, replace(TWO, flags=2)), ()) != base
+    assert fingerprint.product_entries(making(ONE, replace(TWO, flags=TWO.flags | ProductFlag.CACHED)), ()) == base
     assert fingerprint.product_entries(making(ONE), ()) != base
 
 

@@ -8,7 +8,7 @@ from fakes import Setup, glob
 
 from aptui.core.graph import Graph
 from aptui.core.memory import Memory
-from aptui.core.model import Companion, RelPath, Source
+from aptui.core.model import Companion, PathKey, RelPath, Source
 
 
 def graph_of(setup: Setup) -> Graph:
@@ -42,6 +42,15 @@ def test_a_source_has_the_companions_of_every_rule_that_matches_it() -> None:
 )
 def test_a_companion_knows_whose_it_may_be(rel: str, owners: list[str]) -> None:
     assert graph_of(Setup(companions=COMPANIONS)).owners_of(RelPath(rel)) == owners
+
+
+def test_one_file_may_be_the_companion_of_many() -> None:
+    graph = graph_of(Setup(companions=(Companion(glob("*.s"), "", file="Lists/All.xml"), *COMPANIONS)))
+
+    assert graph.companions_of(RelPath("sub/a.s")) == ["lists/all.xml"]
+    assert graph.owners_of(RelPath("Lists/All.xml")) == []
+    assert [graph.is_shared(PathKey(key)) for key in ("lists/all.xml", "all.xml")] == [True, False]
+    assert [graph.shares(PathKey("lists/all.xml"), rel) for rel in ("b.S", "b.fbx")] == [True, False]
 
 
 def test_without_companions_nobody_is_asked() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.core.model import Pattern, PatternKind
-from aptui.core.patterns import PatternSet, ignore_matcher, literal_prefix, wildcard, wildcard_regex
+from aptui.core.patterns import PatternSet, ignore_matcher, is_like, literal_prefix, matches, wildcard, wildcard_regex
 
 
 def glob(text: str) -> Pattern:
@@ -44,6 +45,7 @@ def regex(text: str) -> Pattern:
 )
 def test_a_wildcard_matches_the_whole_path_across_folders(pattern: str, path: str, expected: bool) -> None:  # a table
     assert bool(wildcard(pattern).fullmatch(path)) is expected
+    assert is_like(pattern.lower(), path.lower()) is expected
 
 
 @given(st.text("ab/", max_size=8), st.text("ab*?", max_size=6))
@@ -51,6 +53,11 @@ def test_wildcards_agree_with_the_plain_translation(path: str, pattern: str) -> 
     plain = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
     assert bool(wildcard(pattern).fullmatch(path)) == bool(re.fullmatch(plain, path))
+
+
+@given(st.text("ab/", max_size=8), st.text("ab/*?", max_size=6))
+def test_asking_once_says_what_asking_often_does(path: str, pattern: str) -> None:
+    assert is_like(pattern, path) == bool(wildcard(pattern).fullmatch(path))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +95,16 @@ def test_groups_references_and_flags_of_one_pattern_do_not_disturb_another() -> 
     assert patterns.builders_for("ef") == (2,)
     assert patterns.builders_for("h") == (3,)
     assert patterns.builders_for("a") == ()
+
+
+def test_absolute_patterns_are_asked_with_the_scan_folder_in_front() -> None:
+    absolute = replace(regex(r".*/game/a\.x"), is_absolute=True)
+    patterns = PatternSet([[absolute], [glob("*.x")], [regex("a.x")], [absolute, glob("b.x")]])
+
+    assert patterns.builders_for("a.x", "/disk/Game") == (0, 1, 2, 3)
+    assert patterns.builders_for("a.x", "/disk/other") == (1, 2)
+    assert patterns.builders_for("b.x", "/disk/game") == (1, 3)
+    assert [matches(absolute, "A.x", root) for root in ("/disk/game", "/disk")] == [True, False]
 
 
 @given(

@@ -255,9 +255,9 @@ def test_another_order_of_scan_folders_makes_another_file_win() -> None:
 
 def test_a_new_kind_of_companion_counts_for_the_sources_that_have_one() -> None:
     world = world_of()
-    world.write("b.s.meta", "1")
+    world.write("b.s.note", "1")
     world.settle()
-    world.configure(companions=(Companion(glob("*.s"), "meta"),))
+    world.configure(companions=(Companion(glob("*.s"), "note"),))
 
     world.settle(restart=True)
 

@@ -8,7 +8,7 @@ import pytest
 from fake_world import World
 from fakes import Setup, scripter, sha
 
-from aptui.core.messages import KillRuns, Outcome, ProcessOrder, RunResult, StartRuns
+from aptui.core.messages import Asked, KillRuns, Outcome, ProcessOrder, RunResult, StartRuns
 from aptui.core.model import PathKey
 from aptui.core.paths import path_uuid
 
@@ -84,6 +84,24 @@ def test_a_changed_chain_runs_end_first_and_each_job_once(world: World, word: st
     world.settle()
 
     assert runs_of(world) == ["c.s", "b.s", "a.s"]
+
+
+def test_what_is_escalated_takes_along_everything_it_depends_on(world: World) -> None:
+    files = {"a.s": "", "b.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"}
+    for name, text in files.items():
+        world.write(name, text)
+    world.duration_ms, world.slots = 1_000, 100
+    world.held = {f"{name}:analyse" for name in files}
+    world.settle()
+    world.slots = 0
+    world.held.clear()
+    world.run()
+    world._post(Asked(world._next(), "escalate", (PathKey("z.s"),), (), 200))
+
+    world.slots = 1
+    world.run()
+
+    assert runs_of(world) == ["x.s", "y.s", "z.s", "a.s", "b.s"]
 
 
 def test_a_job_that_was_about_to_start_waits_when_its_dependency_is_planned_anew(world: World) -> None:

@@ -568,11 +568,11 @@ def test_a_case_clash_is_known_again_after_a_restart(world: World) -> None:
 # ------------------------------------------------------------------------------------------------------------- companions
 
 
-META = Companion(glob("*.s"), "meta")
+NOTE = Companion(glob("*.s"), "note")
 INFO = Companion(glob("*.S"), "info", replaces="s")
 
 
-@pytest.mark.parametrize(("companion", "name"), [(META, "a.s.meta"), (META, "A.S.META"), (INFO, "a.info"), (INFO, "a.INFO")])
+@pytest.mark.parametrize(("companion", "name"), [(NOTE, "a.s.note"), (NOTE, "A.S.NOTE"), (INFO, "a.info"), (INFO, "a.INFO")])
 def test_a_change_of_a_companion_runs_its_source_again(companion: Companion, name: str) -> None:
     world = World(Setup(companions=(companion,)))
     world.write("a.s")
@@ -593,13 +593,32 @@ def test_a_change_of_a_companion_runs_its_source_again(companion: Companion, nam
     assert world.job("a.s@linux:main").reason == f"companion '{name.lower()}' is gone"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_change_of_a_shared_companion_runs_all_that_share_it(restarts: bool) -> None:
+    world = World(Setup(companions=(Companion(glob("*.s"), "", file="all.xml"),)))
+    for name in ("a.s", "sub/b.s", "c.txt"):
+        world.write(name)
+    world.settle()
+
+    for text in ("1", "2", ""):
+        world.forget_runs()
+        if restarts:
+            world.restart()
+        if text:
+            world.write("all.xml", text)
+        else:
+            world.delete("all.xml")
+        world.settle()
+        assert world.ran() == ["a.s@linux:main", "sub/b.s@linux:main"]
+
+
 def test_a_companion_of_an_included_file_counts_too() -> None:
-    world = World(Setup(companions=(META,)))
+    world = World(Setup(companions=(NOTE,)))
     world.write("a.s", "include b.s")
     world.write("b.s")
     world.settle()
     world.forget_runs()
-    world.write("b.s.meta", "1")
+    world.write("b.s.note", "1")
 
     world.settle()
 
@@ -607,11 +626,11 @@ def test_a_companion_of_an_included_file_counts_too() -> None:
 
 
 def test_a_companion_of_a_copied_file_counts_too() -> None:
-    world = World(Setup(companions=(Companion(glob("*.txt"), "meta"),)))
+    world = World(Setup(companions=(Companion(glob("*.txt"), "note"),)))
     world.write("a.txt", "x")
     world.settle()
     world.forget_runs()
-    world.write("a.txt.meta", "1")
+    world.write("a.txt.note", "1")
 
     world.settle()
 

@@ -340,16 +340,6 @@ def test_outcomes_without_a_word_get_one(world: World) -> None:
     assert world.job("a.s@linux:main").error == "it failed without saying why"
 
 
-def test_an_intermediate_is_refused_with_its_reason(world: World) -> None:
-    world.write("a.s", "INTERMEDIATE")
-
-    world.settle()
-
-    assert "intermediates are not supported yet" in world.job("a.s@linux:main").error
-    assert world.cache == {}
-    assert not world.staging
-
-
 def test_a_job_for_a_platform_that_is_not_made_here_is_left_out_with_a_warning(world: World) -> None:
     world.write("a.s", "job two phone")
 

@@ -372,3 +372,21 @@ def test_jobs_of_a_platform_that_the_project_lost_go_although_settings_are_broke
 
     assert "'server' is neither a platform nor a tag" in world.job("two/e.s:analyse").error
     assert not any(name.startswith("server/") for name in world.cache)
+
+
+def test_an_analysis_that_was_asked_under_other_settings_is_asked_again() -> None:
+    world = World()
+    world.write(".aptui.yaml", '{"script": {"params": {"job": "two"}}}')
+    world.write("a.s", "x")
+    world.settle()
+    world.delete(".aptui.yaml")
+    world.ask("reprocess", keys=("a.s",))
+    world.held.add("a.s:analyse")
+    world.run()
+    world.scan(is_full=True)
+    world.run_scan_only()
+    world.held.clear()
+
+    world.run()
+
+    assert set(world.statuses()) == {"a.s@linux:main"}

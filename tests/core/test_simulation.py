@@ -5,18 +5,36 @@ from __future__ import annotations
 import random
 import re
 
-from fake_world import World, name_of
-from fakes import Setup, copier, glob, scripter, sha
+from fake_world import Script, World, name_of
+from fakes import MADE, Setup, copier, glob, meta, meta_uuid, scripter, sha
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from aptui.core.messages import Outcome
-from aptui.core.model import ANALYSIS_KEY, Companion, Job, JobState
+from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, Companion, Job, JobState, RelPath
+from aptui.core.paths import key_of, path_uuid
 from aptui.core.settings import file_key, is_settings
 
-RELS = ("a.s", "b.s", "sub/c.s", "sub/d.s", "sub/D.s", "e.txt", "sub/f.txt", "a.s.meta")
-NAMES = ("a.s", "b.s", "sub/c.s", "sub/d.s", "e.txt", "sub/f.txt", "gone.s")
+RELS = ("a.s", "b.s", "sub/c.s", "sub/d.s", "sub/D.s", "e.txt", "sub/f.txt", "a.s.note", "m.s")
+NAMES = ("a.s", "b.s", "sub/c.s", "sub/d.s", "e.txt", "sub/f.txt", "gone.s", "m.s", "sub/n.s", "m.txt")
+MADE_NAMES = ("m.s", "m.s", "sub/n.s", "sub/n.s", "m.txt", "a.s", "sub/d.s", "e.txt")
+METAS = ("a.s.meta", "b.s.meta", "sub/c.s.meta", "sub/D.s.meta", "e.txt.meta", "sub/f.txt.meta", "m.s.meta")
+UUIDS = (meta_uuid("one"), meta_uuid("two"), path_uuid("m.s"), path_uuid("a.s"))
+IDENTITIES = st.one_of(
+    st.tuples(
+        st.sampled_from(("one", "one", "two", "three")),
+        st.sampled_from((*NAMES[:6], "m.s")),
+        st.lists(st.sampled_from(("one", "two", "three")), max_size=1),
+    ).map(lambda said: meta(said[0], said[1], *said[2])),
+    st.sampled_from(("", "damaged")),
+)
+STAGE_TEXTS = st.one_of(
+    st.sampled_from(("x", "y", "FAIL", "extra 1", "FAIL ANALYSIS", "make same.bin", "glob sub/*", "include a.s", "after b.s:main")),
+    st.tuples(
+        st.sampled_from(("stage", "stage+")), st.sampled_from(MADE_NAMES), st.sampled_from(("x", "stage m.s=x", "stage+ sub/n.s=y"))
+    ).map(lambda parts: f"{parts[0]} {parts[1]}={parts[2]}"),
+)
 LINES = st.one_of(
     st.sampled_from(
         (
@@ -33,11 +51,17 @@ LINES = st.one_of(
         )
     ),
     st.sampled_from(NAMES).flatmap(lambda name: st.sampled_from((f"include {name}", f"read {name}", f"jobs-from {name}"))),
-    st.sampled_from(("glob sub/*", "glob *.txt", "glob *")),
+    st.sampled_from(("glob sub/*", "glob *.txt", "glob *", "glob m*", *(f"uuid {uuid.hex()}" for uuid in UUIDS))),
+    st.tuples(st.sampled_from(("stage", "stage+")), st.sampled_from(MADE_NAMES), STAGE_TEXTS).map(
+        lambda parts: f"{parts[0]} {parts[1]}={parts[2]}"
+    ),
     st.tuples(
         st.sampled_from(("after", "after", "print", "once", "only")), st.sampled_from(NAMES), st.sampled_from(("main", "two"))
     ).map(lambda parts: f"{parts[0]} {parts[1]}:{parts[2]}"),
     st.sampled_from(("after b.s:main#1", "after sub/c.s:main#0", "after e.txt:data", "print sub/f.txt:data")),
+    st.sampled_from(
+        ("after m.s:main", "print sub/n.s:main", "after m.txt:data", "only a.s:chain@common", "after b.s:chain@common")
+    ),
     st.sampled_from(("x", "y")),
 )
 TEXTS = st.lists(LINES, max_size=3, unique=True).map("\n".join)
@@ -81,29 +105,49 @@ class Simulation(RuleBasedStateMachine):
     def write(self, rel: str, text: str, folder: str) -> None:
         self.world.write(rel, text, folder)
 
+    @rule(rel=st.sampled_from(METAS), text=IDENTITIES, folder=st.sampled_from(("game", "game", "shared")))
+    def identify(self, rel: str, text: str, folder: str) -> None:
+        self.world.write(rel, text, folder)
+
     @rule(place=st.sampled_from(SETTINGS), says=ADJUSTMENTS, folder=st.sampled_from(("game", "game", "shared")))
     def adjust(self, place: str, says: str, folder: str) -> None:
         self.world.write(file_key(place), says, folder)
 
+    def places(self) -> list[tuple[str, str]]:
+        """Return (scan folder, path) of every file that people have made."""
+        return [(folder, rel) for folder, files in self.world.disk.files.items() if folder != MADE for rel in files]
+
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
-        places = [(folder, rel) for folder, files in self.world.disk.files.items() for rel in files]
+        places = self.places()
         if places:
             folder, rel = data.draw(st.sampled_from(places))
             self.world.delete(rel, folder)
 
-    @rule(data=st.data(), to=st.sampled_from(RELS), into=st.sampled_from(("game", "shared")))
-    def move(self, data: st.DataObject, to: str, into: str) -> None:
-        places = [(folder, rel) for folder, files in self.world.disk.files.items() for rel in files]
+    @rule(
+        data=st.data(),
+        to=st.sampled_from(RELS),
+        into=st.sampled_from(("game", "shared")),
+        is_copy=st.booleans(),
+        has_identity=st.booleans(),
+    )
+    def move(self, data: st.DataObject, to: str, into: str, is_copy: bool, has_identity: bool) -> None:
+        places = self.places()
         if places:
             folder, rel = data.draw(st.sampled_from(places))
-            text = self.world.disk.files[folder][rel].text
-            self.world.delete(rel, folder)
-            self.world.write(to, text, into)
+            files = self.world.disk.files[folder]
+            moved = [(rel, to)]
+            if has_identity and f"{rel}.meta" in files:
+                moved.append((f"{rel}.meta", f"{to}.meta"))
+            for name, other in moved:
+                text = files[name].text
+                if not is_copy:
+                    self.world.delete(name, folder)
+                self.world.write(other, text, into)
 
     @rule(data=st.data())
     def touch(self, data: st.DataObject) -> None:
-        places = [(folder, rel) for folder, files in self.world.disk.files.items() for rel in files]
+        places = self.places()
         if places:
             folder, rel = data.draw(st.sampled_from(places))
             self.world.touch(rel, folder)
@@ -115,9 +159,17 @@ class Simulation(RuleBasedStateMachine):
         resting=st.booleans(),
         folders=st.sampled_from((("game",), ("game", "shared"), ("shared", "game"))),
         has_companion=st.booleans(),
+        metadata_types=st.sampled_from(((), (), (".s",), (".txt",))),
     )
     def configure(
-        self, builders: str, version: str, platforms: tuple[str, ...], resting: bool, folders: tuple[str, ...], has_companion: bool
+        self,
+        builders: str,
+        version: str,
+        platforms: tuple[str, ...],
+        resting: bool,
+        folders: tuple[str, ...],
+        has_companion: bool,
+        metadata_types: tuple[str, ...],
     ) -> None:
         copy, script = copier(platforms=platforms), scripter(version=version, platforms=platforms)
         other = copier("other", "*.s", platforms=platforms)
@@ -134,14 +186,15 @@ class Simulation(RuleBasedStateMachine):
             platforms=platforms,
             resting=("server",) if resting and "server" not in platforms else (),
             folders=folders,
-            companions=(Companion(glob("*.s"), "meta"),) if has_companion else (),
+            companions=(Companion(glob("*.s"), "note"),) if has_companion else (),
+            metadata_types=metadata_types,
         )
         self.needs_restart = True
 
     @rule(data=st.data())
     def lose_a_product(self, data: st.DataObject) -> None:
         if self.world.cache:
-            del self.world.cache[data.draw(st.sampled_from(sorted(self.world.cache)))]
+            self.world.lose(data.draw(st.sampled_from(sorted(self.world.cache))))
 
     @rule(rel=st.sampled_from(RELS), fates=st.lists(st.sampled_from(list(Outcome)[1:5]), min_size=1, max_size=3))
     def misfortune(self, rel: str, fates: list[Outcome]) -> None:
@@ -216,10 +269,11 @@ class Simulation(RuleBasedStateMachine):
         jobs, wanted = world.live_jobs(), clean.live_jobs()
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = {name for name, job in jobs.items() if not job.is_analysis and analysis_failed(job)}
-        assert jobs.keys() - resting - orphaned == wanted.keys(), "other jobs than a clean build has"
         excused = excused_jobs(jobs) | excused_jobs(wanted) | world.misled_jobs()
+        chained = excused_chains(world, clean, excused)
+        assert jobs.keys() - resting - orphaned - chained == wanted.keys() - chained, "other jobs than a clean build has"
         for name, job in wanted.items():
-            if jobs[name].state is JobState.CANCELLED or name in excused:
+            if name in chained or name in excused or jobs[name].state is JobState.CANCELLED:
                 continue
             if is_conflict(jobs[name]) and any(keeps_products(other) for other in jobs.values()):
                 continue
@@ -299,6 +353,43 @@ def excused_jobs(jobs: dict[str, Job]) -> set[str]:
                 todo.extend(edges[other])
     bad |= {name for name in jobs if name in reached[name]}
     return {name for name in jobs if name in reached[name] or reached[name] & bad}
+
+
+def excused_chains(world: World, clean: World, excused: set[str]) -> set[str]:
+    """Return the jobs of sources that may be there in one world alone, or be others, and the jobs that are made of those.
+
+    What a job keeps that failed or was cancelled stays a source of other builders, and so does what is made of it; one that lost a product
+    to another keeps the rest. What an excused job makes may be something else in a clean build.
+    """
+    jobs, wanted = world.live_jobs(), clean.live_jobs()
+    suspects = {name for name, job in jobs.items() if keeps_products(job) or is_conflict(job)} | excused
+    needs = {
+        (id(each), name): needs_of(each, job) for each, found in ((world, jobs), (clean, wanted)) for name, job in found.items()
+    }
+    chained: set[str] = set()
+    while True:
+        made = {key for found in (jobs, wanted) for name in (suspects | chained) & found.keys() for key in made_by(found[name])}
+        sources = {f"job {found[name].source.key}" for found in (jobs, wanted) for name in chained & found.keys()}
+        more = {name for (_world, name), keys in needs.items() if keys & (made | sources)}
+        if more <= chained:
+            return chained
+        chained |= more
+
+
+def made_by(job: Job) -> set[str]:
+    """Return the keys of the intermediates that a job made."""
+    prefix = f"{COMMON_PLATFORM}/"
+    return {product.name.removeprefix(prefix) for product in job.products if product.name.startswith(prefix)}
+
+
+def needs_of(world: World, job: Job) -> set[str]:
+    """Return the keys of all files that a job is made of, and of the sources whose jobs it depends on, with `job` before them."""
+    text = world.text(job.source.rel) or ""
+    script = Script.parse(text)
+    keys = {key_of(rel) for rel, _text in world._closure(job.source.rel, script)}
+    for _kind, path, *_rest in script.dependencies:
+        keys |= {key_of(RelPath(path)), f"job {key_of(RelPath(path))}"}
+    return {*keys, *map(key_of, script.reads), *script.includes, *script.jobs_from, key_of(job.source.rel)}
 
 
 Simulation.TestCase.settings = settings(

@@ -30,11 +30,23 @@ class Report:
         return "\n  ".join([text, *self.violations[:20]])
 
 
-def random_kills(folder: Path, count: int, seed: int, *, is_family: bool = True, mutant: str = "", say: Say = print) -> Report:
-    """K1 and K2: kill at random times during 12 changes of 60 sources; restart; every second time the changes were taken back."""
+def random_kills(
+    folder: Path,
+    count: int,
+    seed: int,
+    *,
+    is_family: bool = True,
+    mutant: str = "",
+    say: Say = print,
+    kind: Callable[..., World] = World,
+) -> Report:
+    """K1 and K2: kill at random times during 12 changes of 60 sources; restart; every second time the changes were taken back.
+
+    With `kind` it is the same for a world with chains and identities.
+    """
     say(f"seed {seed}")
-    report = Report("K1" if is_family else "K2")
-    world = World(folder / "project", seed=seed)
+    report = Report(("K1" if is_family else "K2") + ("" if kind is World else "-chains"))
+    world = kind(folder / "project", seed=seed)
     dice = random.Random(seed)
     ran_s = _build(world)
     for number in range(count):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from . import hosts, kills
+from . import chained, hosts, kills
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs")
 
@@ -21,6 +21,13 @@ def no_configuration_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_random_kills_of_engine_and_workers_settle_as_a_clean_build(tmp_path: Path) -> None:
     report = kills.random_kills(tmp_path, count=10, seed=101)
+
+    assert report.faults > 0
+    assert not report.violations
+
+
+def test_random_kills_amid_chains_and_identities_settle_as_a_clean_build(tmp_path: Path) -> None:
+    report = kills.random_kills(tmp_path, count=4, seed=505, kind=chained.ChainedWorld)
 
     assert report.faults > 0
     assert not report.violations

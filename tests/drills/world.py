@@ -22,8 +22,11 @@ class World(Project):
     Every product that was ever right is remembered, so that one that is half written or of mixed versions shows at any time.
     """
 
+    settings = SETTINGS
+    endings: tuple[str, ...] = (".txt", ".up")
+
     def __init__(self, root: Path, *, sources: int = 60, commands: int = 10, seed: int = 0) -> None:
-        super().__init__(root, SETTINGS, workers=2)
+        super().__init__(root, self.settings, workers=2)
         (root / "shared").mkdir(exist_ok=True)
         self.random = random.Random(seed)
         self.sources: dict[str, bytes] = {}
@@ -73,7 +76,7 @@ class World(Project):
                 self.put("shared/" + rel.partition("/")[2])
             else:
                 self._version += 1
-                self.put(f"assets/n{self._version % 4}/n{self._version}{self.random.choice(['.txt', '.up'])}")
+                self.put(f"assets/n{self._version % 4}/n{self._version}{self.random.choice(self.endings)}")
 
     def remember(self) -> dict[str, bytes]:
         """Return the present sources, for `go_back`."""

@@ -26,7 +26,9 @@ def test_every_verb_comes_out_as_it_went_in(name: str) -> None:
     assert codec.decode_request(line[:-1]) == (3, verb)
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize(
+    "name", [name for name in VERBS if name not in {"report_peers", "peer_order"}]
+)  # all they hold is a record
 def test_defaults_may_be_left_out(name: str) -> None:
     needed = {"hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1}, "cancel": {"job_ids": [4]}, "hold": {"why": ""}}
     needed |= {"set_option": {"name": "verbose", "value": True}, "disconnect": {"number": 1}, "restart_worker": {"number": 1}}
@@ -104,6 +106,12 @@ def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
         (b'{"id":3,"verb":"cancel","job_ids":[1.5]}', 3, "verb 'cancel': 'job_ids[0]': expected 'int', got 'float'", ""),
         (b'{"id":3,"verb":"cancel"}', 3, "verb 'cancel': object missing required field 'job_ids'", ""),
         (b'{"id":3,"verb":"cancel","job_ids":[9223372036854775808]}', 3, "verb 'cancel': 'job_ids': a number beyond 64 bits", ""),
+        (
+            b'{"id":3,"verb":"peer_order","order":{"deed":"disconnect","number":9223372036854775808}}',
+            3,
+            "verb 'peer_order': 'order': a number beyond 64 bits",
+            "",
+        ),
         (b'{"id":3,"verb":"run_next","job_id":' + b"9" * 5000 + b"}", 3, "verb 'run_next': 'job_id': ", ""),
         (b'{"id":3,"verb":"run_next","job_id":-1e400}', 3, "verb 'run_next': 'job_id': ", ""),
         (b'{"id":3,"verb":"run_next","job_id":NaN}', 0, "JSON is malformed", ""),

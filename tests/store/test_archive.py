@@ -173,13 +173,20 @@ def test_more_keys_than_one_question_takes_are_all_answered(store: Store, monkey
     assert archive.key_of_jobs(list(range(1, 11))) == dict(enumerate(keys, 1))
 
 
+def test_who_has_a_uuid_comes_before_those_who_had_it_and_of_those_the_oldest(store: Store) -> None:
+    store.put(put_source=[source_row(number, f"{number}.png") for number in (1, 2, 3, 4)])
+    store.put(put_legacy=[(uuid_of(3), 1, 20), (uuid_of(3), 2, 10), (uuid_of(3), 4, 20)])
+
+    assert store.archive().keys_of(SourceUuid(uuid_of(3))) == ["3.png", "2.png", "1.png", "4.png"]
+
+
 def test_keys_are_found_by_uuid_and_by_job(store: Store) -> None:
     store.put(put_source=[source_row(), source_row(2, "b.png")], put_job=[job_row(7, 2)])
 
     archive = store.archive()
 
-    assert archive.key_of(SourceUuid(uuid_of(1))) == KEY
-    assert archive.key_of(SourceUuid(uuid_of(9))) is None
+    assert archive.keys_of(SourceUuid(uuid_of(1))) == [KEY]
+    assert archive.keys_of(SourceUuid(uuid_of(9))) == []
     assert archive.key_of_jobs([7, 8]) == {7: "b.png"}
 
 

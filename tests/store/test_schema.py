@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from aptui.core.errors import HostError, UserError
 from aptui.store import schema
 
+from . import o3de_database
+
 
 def change(path: Path, sql: str) -> None:
     with closing(sqlite3.connect(path)) as database, database:
@@ -34,30 +36,33 @@ def test_a_new_database_has_the_version_of_o3de_and_is_in_wal_mode(path: Path) -
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_columns_of_jobs_are_those_of_o3de_in_their_order(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        columns = [row[1] for row in database.execute("PRAGMA table_info(Jobs)")]
+def shape_of(database: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    """Return (column, type, default, is primary key, collation) in order, and what goes with a row of another table."""
+    columns = database.execute(f"PRAGMA table_info({table})").fetchall()
+    shape: list[tuple[object, ...]] = []
+    for _, name, kind, _, default, key in columns:
+        database.execute(f"CREATE INDEX look ON {table}({name})")  # an index without a collation has that of its column
+        collation = database.execute("PRAGMA index_xinfo(look)").fetchone()[4]
+        database.execute("DROP INDEX look")
+        shape.append((name, kind, None if default is None else default.strip("()"), bool(key), collation))
+    owners = database.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+    return [*shape, *((owner[3], owner[2], owner[4], owner[6]) for owner in owners)]
 
-    assert columns == [
-        "JobID",
-        "SourcePK",
-        "JobKey",
-        "Fingerprint",
-        "Platform",
-        "BuilderGuid",
-        "Status",
-        "JobRunKey",
-        "FailureCauseSourcePK",
-        "FailureCauseFingerprint",
-        "FirstFailLogTime",
-        "FirstFailLogFile",
-        "LastFailLogTime",
-        "LastFailLogFile",
-        "LastLogTime",
-        "LastLogFile",
-        "ErrorCount",
-        "WarningCount",
-    ]
+
+@pytest.mark.parametrize("table", o3de_database.TABLES)
+def test_a_table_has_the_columns_types_collations_and_owners_of_o3de_in_their_order(path: Path, tmp_path: Path, table: str) -> None:
+    theirs = o3de_database.make(tmp_path / "theirs.sqlite")
+
+    with closing(sqlite3.connect(path)) as ours, closing(sqlite3.connect(theirs)) as other:
+        assert shape_of(ours, table) == shape_of(other, table)
+
+
+def test_the_indexes_of_o3de_are_there(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL").fetchall()
+
+    made = {name: " ".join(sql.partition(" ON ")[2].split()) for name, sql in rows if not name.startswith("aptui_")}
+    assert made == o3de_database.INDEXES
 
 
 def test_an_up_to_date_database_is_left_alone_and_does_not_import_peewee(path: Path) -> None:
@@ -85,7 +90,6 @@ def test_an_empty_file_is_filled(tmp_path: Path) -> None:
     ("sql", "said"),
     [
         ("UPDATE dbinfo SET version = 39", "old version 39"),
-        ("DROP TABLE aptui_state", "written by O3DE"),
         ("DROP TABLE dbinfo", "no asset database"),
         ("UPDATE aptui_state SET value = '0'", "old schema 0"),
         ("UPDATE aptui_state SET value = 'x'", "old schema -1"),

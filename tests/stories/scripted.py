@@ -1,12 +1,13 @@
 """A builder whose sources say what they depend on, for stories; copied into their `builders/` folder.
 
-Lines: `use PATH`, `glob PATTERN` (declared dependencies), `read PATH` (found while processing), `fingerprint|order|order_once|order_only PATH`
+Lines: `use PATH`, `glob PATTERN`, `uuid UUID` (declared dependencies), `read PATH` (found while processing), `fingerprint|order|order_once|order_only PATH`
 (job dependencies), `need PATH` (declared, and the job fails without it), `fail`, `refuse` (the analysis fails), `# comment`, `text …`.
 The product holds the text lines and the bytes of everything used, in order.
 """
 
 import glob
 import os
+from uuid import UUID
 
 from aptui.sdk import (
     CreateJobsRequest,
@@ -44,6 +45,8 @@ class Scripted:
         for verb, path in lines:
             if verb in ("use", "need"):
                 response.source_dependencies.append(SourceDependency(path))
+            elif verb == "uuid":
+                response.source_dependencies.append(SourceDependency(uuid=UUID(path)))
             elif verb == "glob":
                 response.source_dependencies.append(SourceDependency(path, SourceDependencyKind.WILDCARD))
         for platform in request.platforms:

@@ -90,6 +90,7 @@ class FakeSession:
         self.engine = EngineFacts(4711, "0.1.0", 3, 0, "/run/engine.sock")
         self.latest_progress = self.latest_health = None
         self.connections = ()
+        self.gateway = None
         self.asked, self.done = [], []
         self.refusal = None
 

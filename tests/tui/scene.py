@@ -25,6 +25,7 @@ from unittest.mock import patch
 from aptui import config, demo
 from aptui.core.health import Connection, WorkerInfo
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
+from aptui.core.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.link import codec, port
 from aptui.tui.app import AptuiApp
 from aptui.tui.session import EngineFacts
@@ -35,7 +36,7 @@ from .fake_panes import FakeSession
 from .jobs_room import Hands
 from .record import PLACE, RECORDED
 
-NOW_MS = 1_795_242_120_000
+NOW_MS = 1_795_255_560_000
 """Half a minute after the last job that was recorded."""
 VERSION = "0.1.0"
 SHOWN_PLACE = "/home/ada/games"
@@ -76,6 +77,7 @@ class Engine(FakeSession):
             Connection(1, "tui", "", _PID, NOW_MS - 1_260_000, True, 0),
             Connection(2, "cli", "aptui hold -- git pull", 5120, NOW_MS - 4_000, False, 0),
         )
+        self.gateway = gateway()
         self._notices = notices
         self._seq = _SEQ
 
@@ -85,7 +87,7 @@ class Engine(FakeSession):
             listener.subscribed(_EPOCH, _SEQ, ())
         for notice in self._notices:
             self.tell(notice)
-        self.tell(ConnectionsChanged(0, self.connections))
+        self.tell(ConnectionsChanged(0, self.connections, self.gateway))
 
     def tell(self, notice: Notice) -> None:
         """Say something, and remember the newest of its kind as a session does."""
@@ -116,6 +118,23 @@ class Engine(FakeSession):
             "pid": 4711, "version": VERSION, "project": "lantern", "cache": str(self.cache_dir), "uptime_s": 3725.0,
             "rss_bytes": 36 << 20, "state": "idle", "options": {"debug_output": False}, "epoch": _EPOCH, "seq": self._seq,
         }  # fmt: skip
+
+
+def gateway() -> GatewayReport:
+    """Return what a gateway tells that dials a phone and turned somebody away."""
+    settings = PeerSettings(
+        (Dial("phone", "127.0.0.1"), Dial("tablet", "tablet.local", is_auto=False)), ("192.168.1.0/24",), ("192.168.1.99",)
+    )
+    peers = (
+        Peer(0, "phone", True, PeerState.CONNECTING, "127.0.0.1", DEVICE_PORT, is_enabled=True, trouble="connection refused"),
+        Peer(0, "tablet", True, PeerState.DISCONNECTED, "tablet.local", DEVICE_PORT),
+        Peer(
+            3, "viewer", False, PeerState.CONNECTED, "192.168.1.20", 0, ("linux",), ("read", "escalate"), "artist",
+            since_ms=NOW_MS - 60_000, last_ms=NOW_MS - 4_000, last_request="asset_status", received_bytes=2_345, sent_bytes=1_234_567,
+        ),
+    )  # fmt: skip
+    stranger = TurnedAway("203.0.113.7", "203.0.113.7 is not on the allowed list", 3, NOW_MS - 90_000, NOW_MS - 30_000)
+    return GatewayReport("192.168.1.2", 45_650, settings, peers, (stranger,))
 
 
 class Scene:

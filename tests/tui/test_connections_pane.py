@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from aptui.core.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress
-from aptui.link.port import Connections, Disconnect, RestartWorker, Status
+from aptui.core.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState, TurnedAway
+from aptui.link import peer_file
+from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens import connections
 from aptui.tui.screens.connections_rows import read_answer, read_status, source_of
@@ -327,3 +329,239 @@ def test_the_source_a_worker_is_at(job, source):
 def test_an_answer_of_another_form_says_nothing():
     assert read_answer({"workers": 3}).workers == ()
     assert read_status({"pid": "x"}).pid == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- the gateway
+
+FAR = "198.51.100.7"
+SETTINGS = PeerSettings(
+    (Dial("phone", "192.168.1.20"), Dial("tablet", "tablet.local", 99, is_auto=False)), ("10.0.0.0/8",), ("10.9.0.1",)
+)
+PEERS = (
+    Peer(0, "phone", True, PeerState.CONNECTING, "192.168.1.20", 22229, is_enabled=True, trouble="connection refused"),
+    Peer(0, "tablet", True, PeerState.DISCONNECTED, "tablet.local", 99),
+    Peer(
+        7, "viewer", False, PeerState.CONNECTED, "10.0.0.5", 0, ("linux",), ("read", "escalate"), "artist", False, 1_790_000_000_000,
+        1_790_000_060_000, "asset_status", 1_234_567, 89_000,
+    ),
+)  # fmt: skip
+REPORT = GatewayReport("127.0.0.1", 45650, SETTINGS, PEERS, (TurnedAway(FAR, f"{FAR} is not on the allowed list", 3, 1, 2),))
+
+
+def with_gateway(tmp_path, report=REPORT) -> Engine:
+    session = Engine(tmp_path / "cache")
+    session.gateway = report
+    return session
+
+
+def visit_gateway(tmp_path, do: Callable, *, session=None, size=LARGE):
+    async def main(app, pilot, session):
+        app.copied = []
+        app.copy_text = lambda words, **_: app.copied.append(words)
+        await pilot.press("4")
+        pane = app.pane
+        if session.gateway is None:
+            await pilot.press("t")
+        await until(pilot, lambda: pane.gateway.focused == "peers" and pane.gateway.lists["allowed"].row_count())
+        await pilot.pause()
+        await do(app, pilot, session, pane.gateway)
+
+    return in_shell(tmp_path, main, size=size, session=session or with_gateway(tmp_path), panes=HERE)
+
+
+def order(*given, **named) -> OrderPeers:
+    return OrderPeers(PeerOrder(*given, **named))
+
+
+@pytest.mark.parametrize("size", [LARGE, (80, 24)])
+def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
+    async def look(app, pilot, _session, _page):
+        said = text(app)
+        for part in (
+            "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MB", "89.0 kB",
+            "✓ connected", "– disconnected", "! connecting", "connection refused", "this machine", "10.0.0.0/8", "these alone", "10.9.0.1", FAR,
+        ):  # fmt: skip
+            assert part in said
+        await pilot.press("G")
+        await until(
+            pilot, lambda: "token  artist" in text(app) and "may  read, escalate" in text(app) and "hears of  linux" in text(app)
+        )
+
+    visit_gateway(tmp_path, look, size=size)
+
+
+def test_what_the_gateway_tells_is_drawn_at_once_and_gone_with_it(tmp_path):
+    async def tell(app, pilot, session, _page):
+        session.gateway = replace(REPORT, peers=PEERS[:1], trouble="the disk is full")
+        session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
+        await until(pilot, lambda: "viewer" not in text(app) and "the disk is full" in text(app))
+        session.gateway = None
+        session.say(ConnectionsChanged(0, CLIENTS, None), 2)
+        await until(pilot, lambda: "no gateway runs" in text(app) and "what is changed here holds when there is one" in text(app))
+
+    visit_gateway(tmp_path, tell)
+
+
+def test_a_connection_is_added_when_what_was_typed_can_be(tmp_path):
+    async def add(app, pilot, session, _page):
+        await pilot.press("a", *"phone", "tab", *"1.2.3", "enter")
+        await until(pilot, lambda: "address: expected an address or a host name" in text(app))
+        await pilot.press(*".4", "enter")
+        await until(pilot, lambda: "there is a connection 'phone' already" in text(app))
+        await pilot.press("2", "tab", "tab", *"x9", "enter")
+        await until(pilot, lambda: "port: expected a number" in text(app))
+        await pilot.press("backspace", "backspace", *"70", "tab", "backspace", "backspace", "backspace", *"maybe", "enter")
+        await until(pilot, lambda: "auto: expected yes or no" in text(app))
+        await pilot.press(*["backspace"] * 5, *"no", "enter")
+        await until(pilot, lambda: session.told == [order(Deed.ADD, dial=Dial("phone2", "1.2.3.4", 70, is_auto=False))])
+        await until(pilot, lambda: "connection 'phone2' is added" in text(app))
+
+    visit_gateway(tmp_path, add)
+
+
+def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
+    async def change(app, pilot, session, page):
+        await pilot.press("e", "tab", "tab", *["backspace"] * 5, *"81", "enter")
+        await until(pilot, lambda: session.told == [order(Deed.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
+        await pilot.press("o", "d")
+        assert session.told[1:] == [order(Deed.DISABLE, "phone")]
+        await pilot.press("j", "o", "enter", "escape", "D")
+        await until(pilot, lambda: "remove the connection 'tablet'?" in lines(app)[-1])
+        await pilot.press("y")
+        assert session.told[2:] == [order(Deed.ENABLE, "tablet"), order(Deed.REMOVE, "tablet")]
+        await pilot.press("j", "e", "o", "D", "d")
+        await until(pilot, lambda: "disconnect viewer?" in lines(app)[-1])
+        await pilot.press("y")
+        assert session.told[4:] == [order(Deed.DISCONNECT, number=7)]
+        await pilot.press("y")
+        assert app.copied[0].split("\t")[1:3] == ["viewer", "10.0.0.5"]
+        await until(pilot, lambda: page.focused == "peers")
+
+    visit_gateway(tmp_path, change)
+
+
+def test_entries_are_added_moved_and_taken_off(tmp_path):
+    async def change(app, pilot, session, page):
+        await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
+        await until(pilot, lambda: "is no range of addresses" in text(app))
+        await pilot.press("backspace", "backspace", *"8, tv.local", "enter")
+        assert session.told == [order(Deed.ALLOW, entry="10.0.0.0/8"), order(Deed.ALLOW, entry="tv.local")]
+        await pilot.press("j", "m")
+        assert session.told[2:] == [order(Deed.REJECT, entry="10.0.0.0/8")]
+        await pilot.press("tab", "j", "m")
+        await until(pilot, lambda: page.focused == "rejected")
+        assert session.told[3:] == [order(Deed.ALLOW, entry=FAR)]
+        await pilot.press("k", "D", "y")
+        assert session.told[4:] == [order(Deed.FORGET, entry="10.9.0.1")]
+        await pilot.press("a", *"127.0.0.1", "enter")
+        await until(pilot, lambda: "this machine may always come in" in text(app))
+        await pilot.press("escape")
+
+    visit_gateway(tmp_path, change)
+
+
+def test_the_allowed_list_goes_off_only_after_a_question(tmp_path):
+    async def switch(app, pilot, session, _page):
+        await pilot.press("L")
+        await until(pilot, lambda: "Switch the allowed list off?" in text(app))
+        await pilot.press("enter")
+        assert session.told == []
+        await pilot.press("L", "y")
+        assert session.told == [order(Deed.LIST_OFF)]
+        session.gateway = replace(REPORT, settings=replace(SETTINGS, has_allow_list=False))
+        session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
+        await until(pilot, lambda: "off: everybody" in text(app))
+        await pilot.press("L")
+        assert session.told == [order(Deed.LIST_OFF), order(Deed.LIST_ON)]
+
+    visit_gateway(tmp_path, switch)
+
+
+def test_commands_menu_zoom_and_sort_of_the_gateways_page(tmp_path):
+    async def use(app, pilot, session, page):
+        for name, rest in (("allow", "a.local, b.local"), ("reject", "?"), ("forget", "10.9.0.1")):
+            next(command for command in app.pane.commands() if command.name == name).run(rest)
+        assert [each.order.entry for each in session.told] == ["a.local", "b.local", "10.9.0.1"]
+        await until(pilot, lambda: "'?' is neither a host name nor an address" in text(app))
+        await pilot.press("z")
+        await until(pilot, lambda: "Allowed" not in text(app))
+        await pilot.press("z", "tab", "z")
+        await until(pilot, lambda: "Status" not in text(app) and "Allowed" in text(app))
+        await pilot.press("z", "full_stop", "escape")
+        await pilot.click("#connections-peers", offset=(20, 0))
+        await pilot.click("#connections-peers", offset=(20, 0))
+        await until(pilot, lambda: [row.data.id for row in page.lists["peers"].records] == ["viewer", "tablet", "phone"])
+        await pilot.press("t")
+        await until(pilot, lambda: "Workers" in text(app) and app.pane.table("clients").has_focus)
+        await pilot.press("t", "i")
+        await until(pilot, lambda: "gateway: 1 of 3 connected" in text(app))
+
+    visit_gateway(tmp_path, use)
+
+
+def test_without_a_gateway_the_file_is_changed_that_it_will_read(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.gateway = None
+    file = tmp_path / "cache" / peer_file.PLACE
+
+    async def change(app, pilot, session, page):
+        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+        await pilot.press("a", *"phone", "tab", *"tv.local", "enter")
+        await until(pilot, lambda: "tv.local" in text(app))
+        await pilot.press("o", "tab", "a", *"10.0.0.1", "enter")
+        await until(pilot, lambda: page.lists["allowed"].row_count() == 2)
+        assert peer_file.read(file).settings == PeerSettings((Dial("phone", "tv.local", is_auto=False),), ("10.0.0.1",))
+        assert session.told == []
+        file.write_text("{")
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "was damaged" in text(app))
+
+    visit_gateway(tmp_path, change, session=session)
+
+
+def test_a_screen_that_only_reads_changes_no_lists(tmp_path):
+    session = with_gateway(tmp_path)
+    session.is_read_only = True
+
+    async def press(app, pilot, session, page):
+        await pilot.press("a", "e", "o", "D", "L", "tab", "m")
+        page.list_entry(Deed.ALLOW, "tv.local")
+        await until(pilot, lambda: "the screen only reads" in text(app))
+        assert session.asked == []
+
+    visit_gateway(tmp_path, press, session=session)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (1, 1)])
+def test_hostile_names_do_no_harm(tmp_path, size):
+    peers = tuple(
+        Peer(at, words, False, PeerState.CONNECTED, words, 0, (words,), (), words, last_request=words)
+        for at, words in enumerate(PAYLOADS, 1)
+    )
+    report = GatewayReport(PAYLOADS[0], 1, PeerSettings(), peers, (TurnedAway(PAYLOADS[1], PAYLOADS[2], 1, 1, 2),), PAYLOADS[3])
+
+    async def press(app, pilot, _session, page):
+        await pilot.press("j", "d", "n", "full_stop", "escape", "G")
+        await until(pilot, lambda: page.table("peers").cursor == len(PAYLOADS) - 1)
+        assert all(line.isprintable() for line in lines(app))
+
+    visit_gateway(tmp_path, press, session=with_gateway(tmp_path, report), size=size)
+
+
+def test_an_address_that_is_turned_away_is_told_once_on_any_screen(tmp_path):
+    def away(*addresses: str) -> ConnectionsChanged:
+        latest = 1 << 50
+        return ConnectionsChanged(
+            0, (), replace(REPORT, turned_away=tuple(TurnedAway(each, f"{each} is rejected", 1, 1, latest) for each in addresses))
+        )
+
+    async def come(app, pilot, session):
+        session.say(ConnectionsChanged(0, (), REPORT))
+        session.say(away("10.0.0.1"))
+        session.say(away("10.0.0.1"))
+        await until(pilot, lambda: text(app).count("turned away: 10.0.0.1 is rejected") == 1)
+        assert FAR not in text(app), "that was before the screen was opened"
+        session.say(away("10.0.0.1", *(f"10.0.0.{number}" for number in range(2, 12))))
+        await until(pilot, lambda: "turned away: 7 addresses more" in text(app))
+
+    in_shell(tmp_path, come, size=LARGE, session=Engine(tmp_path / "cache"), panes=HERE)

@@ -21,6 +21,7 @@ from aptui.tui.screens import assets_parts as parts
 from aptui.tui.screens.assets_detail import AssetDetail, ReferenceTree
 from aptui.tui.screens.assets_errands import Errands
 from aptui.tui.screens.assets_lines import TITLES, TreeTabs
+from aptui.tui.screens.assets_missing import MissingTrees, ScanLine
 from aptui.tui.screens.assets_panel import (
     JOB,
     PRODUCT,
@@ -33,7 +34,7 @@ from aptui.tui.screens.assets_panel import (
     read_panel,
 )
 from aptui.tui.screens.assets_parts import AssetsBody, AssetsHead
-from aptui.tui.screens.assets_trees import AssetTrees, Place
+from aptui.tui.screens.assets_trees import Place
 from aptui.tui.screens.assets_verbs import jobs_filter
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.textview import TextView
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _KEPT_PLACES = 200
 
 
-class AssetsPane(AssetTrees):
+class AssetsPane(MissingTrees):
     """The screen; `reveal` is the way in from elsewhere."""
 
     DEFAULT_CSS = parts.CSS
@@ -63,6 +64,10 @@ class AssetsPane(AssetTrees):
         Binding("o", "pager", "open in $PAGER", id="assets.pager", show=False),
         Binding("O", "editor", "open in $EDITOR", id="assets.editor", show=False),
         Binding("F", "folder", "show the folder", id="assets.folder", show=False),
+        Binding("s", "scan_missing", "scan", id="assets.scan_missing", show=False),
+        Binding("S", "clear_missing", "clear the scan", id="assets.clear_missing", show=False),
+        Binding("m", "move", "move", id="assets.move", show=False),
+        Binding("D", "delete", "delete", id="assets.delete", show=False),
         Binding("n", "next_hit(1)", "next hit", id="assets.next_hit", show=False),
         Binding("N", "next_hit(-1)", "hit before", id="assets.previous_hit", show=False),
         Binding("z", "zoom", "zoom", id="assets.zoom", show=False),
@@ -79,6 +84,7 @@ class AssetsPane(AssetTrees):
     def compose(self) -> ComposeResult:
         """Make the parts; the search comes last on the way of Tab."""
         yield AssetsBody(id="assets-body")
+        yield ScanLine()
         yield AssetsHead(self.shell.memory.get("assets.search", ""), self.shell.memory.history("assets.searches")[::-1])
 
     def on_mount(self) -> None:
@@ -126,6 +132,7 @@ class AssetsPane(AssetTrees):
     def on_news(self, batch: Batch) -> None:
         """Note that trees or the asset that is shown are not what they were."""
         self.is_stale |= batch.are_assets_stale
+        self.hear_scans(batch.missing_scans)
         source = self.panel.source if self.panel is not None else ""
         self._is_panel_stale |= batch.are_assets_stale or any(news.notice.source == source for news in batch.jobs)
 
@@ -149,7 +156,13 @@ class AssetsPane(AssetTrees):
             Command(kind.value, f"show the tree of {kind.value}; what follows is searched", partial(self.say_tree, kind))
             for kind in Kind
         ]
-        return [*trees, Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal)]
+        scan = Command(
+            "missing",
+            "scan for missing dependencies: a folder, '*.lua', a product; all without",
+            self.say_missing,
+            needs_engine=True,
+        )
+        return [*trees, Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal), scan]
 
     def status(self) -> str:
         """Return what is in front."""

@@ -6,13 +6,16 @@ Everything here is plain data that compares: a panel that is read again and is t
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from aptui.core.paths import cache_path
 from aptui.store import assets
 from aptui.store.assets import Dependency, ProductDetails, ProductLink, SourceDetails
+from aptui.store.missing import NOTHING
 from aptui.store.reader import JobRow, ProductRow, Reader
 from aptui.store.schema import uuid_text
 from aptui.tui.assets_store import Kind
@@ -123,7 +126,7 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Place
     ]
     return Panel(
         kind, source.source_id, source.source, tuple(facts), tuple(groups), file, source.source, details.uuid, details.uuid,
-        tuple(native(places.cache_dir, row.name) for row in details.products),
+        tuple(native(places.cache_dir, cache_path(row.name)) for row in details.products),
     )  # fmt: skip
 
 
@@ -193,7 +196,7 @@ def short_id(asset_id: str) -> str:
 
 def _of_product(reader: Reader, details: ProductDetails, places: Places) -> Panel:
     product, job, source = details.product, details.job, details.source
-    file = native(places.cache_dir, product.name)
+    file = native(places.cache_dir, cache_path(product.name))
     facts = [("Asset id", details.asset_id)]
     if job is not None:
         facts += [
@@ -214,7 +217,7 @@ def _of_product(reader: Reader, details: ProductDetails, places: Places) -> Pane
         Group("Outgoing dependencies", tuple(_link_ref(link, OUT) for link in assets.product_links(reader, product.product_id))),
         Group("Unmet path dependencies", tuple(Ref("", 0, path, "path", role="warning") for path in details.unmet)),
         Group("Incoming dependencies", incoming),
-        Group("Missing dependencies", _missing_refs(details), "" if details.scanned_s else "not scanned yet"),
+        _missing_group(details),
     ]
     return Panel(
         Kind.PRODUCTS, product.product_id, product.name, tuple(facts), tuple(groups), file, source.source if source else "",
@@ -222,12 +225,24 @@ def _of_product(reader: Reader, details: ProductDetails, places: Places) -> Pane
     )  # fmt: skip
 
 
-def _missing_refs(details: ProductDetails) -> tuple[Ref, ...]:
-    return tuple(
+def _missing_group(details: ProductDetails) -> Group:
+    """Return what a scan found, the newest first, and how it ended; the count says when that was."""
+    refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
-            moment(item.scanned_s)[5:10], "failed")
+            _scan_time(item.scanned_s), "failed")
         for item in details.missing
     )  # fmt: skip
+    if details.scan_says and details.scan_says != NOTHING:
+        refs += (Ref("", 0, details.scan_says, "", _scan_time(details.scanned_s), "warning"),)
+    if not details.scanned_s:
+        return Group("Missing dependencies", refs, "not scanned yet")
+    return Group("Missing dependencies", refs, f"{len(details.missing):,}" if refs else f"none, {_scan_time(details.scanned_s)}")
+
+
+def _scan_time(time_s: int) -> str:
+    """Return a time as narrow as it can be: of today the clock, else the day."""
+    then = moment(time_s)
+    return then[11:19] if then[:10] == moment(time.time())[:10] else then[2:10]
 
 
 def _link_ref(link: ProductLink, direction: str) -> Ref:

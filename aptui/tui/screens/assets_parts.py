@@ -32,6 +32,8 @@ AssetsPane { layers: base; }
 #assets-facts { height: auto; max-height: 10; }
 #assets-references { height: 3fr; min-height: 4; }
 #assets-preview { height: 2fr; min-height: 2; }
+#assets-scan { dock: bottom; height: 1; display: none; }
+#assets-scan.-shown { display: block; }
 AssetsPane.-narrow #assets-detail { border-left: none; display: none; }
 AssetsPane.-narrow #assets-facts { max-height: 5; }
 AssetsPane.-narrow #assets-references { height: 4fr; }

@@ -13,6 +13,7 @@ from aptui.tui.pane import Pane
 from aptui.tui.screens import assets_files
 from aptui.tui.screens.assets_detail import AssetDetail, Facts, ReferenceTree
 from aptui.tui.screens.assets_errands import Errands
+from aptui.tui.screens.assets_moving import Moving
 from aptui.tui.screens.assets_panel import PRODUCT, SOURCE, Panel, Ref, sources_of
 from aptui.tui.screens.assets_why import read_why
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
@@ -50,7 +51,7 @@ class AssetVerbs(Pane):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave out what needs an engine where none can be asked."""
-        return self.shell.can_ask if action == "reprocess" else super().check_action(action, parameters)
+        return self.shell.can_ask if action in {"reprocess", "move", "delete"} else super().check_action(action, parameters)
 
     def with_panel(self, do: Callable[[Panel], object]) -> None:
         """Do something with what the cursor is on, as soon as that was read; never with what it was on before."""
@@ -91,9 +92,16 @@ class AssetVerbs(Pane):
             MenuItem("pager", "open in $PAGER", "o", is_file),
             MenuItem("editor", "open in $EDITOR", "O", is_file),
             MenuItem("folder", "show the folder", "F", bool(panel.file)),
+            MenuItem("move", "move…", "m", self._can_move(panel)),
+            MenuItem("delete", "delete…", "D", self._can_move(panel)),
             MenuItem("copy", "copy…", "y"),
+            *self.more_items(panel),
         ]
         Menu.ask(self.app, items, self._menu_answered, title=panel.path.rpartition("/")[2], place=place)
+
+    def more_items(self, panel: Panel) -> list[MenuItem | None]:  # noqa: ARG002  # for those who have more
+        """Return what else can be done."""
+        return []
 
     def _menu_answered(self, answer: str | None) -> None:
         if answer is not None:
@@ -226,6 +234,19 @@ class AssetVerbs(Pane):
         if panel.is_folder or not panel.source:
             return
         self.errands.want("preview", lambda reader: read_why(reader, panel.source), self.query_one(AssetDetail).show_why)
+
+    # ---------------------------------------------------------------------------------------------------------------- moving
+
+    def _can_move(self, panel: Panel) -> bool:
+        return self.shell.can_ask and panel.kind is Kind.SOURCES and bool(panel.path)
+
+    def action_move(self) -> None:
+        """Ask where the source or the folder under the cursor shall go, show what that comes to, and do it."""
+        self.with_panel(lambda panel: Moving(self.shell).ask_to_move(panel) if self._can_move(panel) else None)
+
+    def action_delete(self) -> None:
+        """Show what deleting the source or the folder under the cursor comes to, ask, and do it."""
+        self.with_panel(lambda panel: Moving(self.shell).ask_to_delete(panel) if self._can_move(panel) else None)
 
     # ---------------------------------------------------------------------------------------------------------- other programs
 

@@ -1,4 +1,4 @@
-"""The Shared cache screen: what this project's cache holds, what is wrong in it and how it is mended; the team's cache has no place yet.
+"""The Shared cache screen: what this project's cache holds, what is wrong in it and how it is mended; a line says what the team shares.
 
 What it holds is read when the screen is shown, and again when assets changed and the engine rests; until then a word says it is older.
 """
@@ -24,6 +24,7 @@ from aptui.tui.safety import shown
 from aptui.tui.screens import cache_contents as held
 from aptui.tui.screens.cache_contents import Contents, Looked, Problem, Share
 from aptui.tui.screens.cache_mending import Mending
+from aptui.tui.screens.cache_sharing import SharedSettings
 from aptui.tui.screens.chore import Chore
 from aptui.tui.screens.jobs_bar import Bar
 from aptui.tui.screens.listing import Listing
@@ -56,8 +57,8 @@ class CachePane(Pane):
     CachePane.-narrow #cache-columns { layout: vertical; }
     CachePane.-narrow #cache-left { height: auto; width: 1fr; }
     CachePane.-narrow #cache-right { height: 1fr; width: 1fr; margin: 0; }
-    #cache-summary { margin: 0 0 1 0; }
-    CachePane.-narrow #cache-summary { margin: 0; }
+    #cache-shared { margin: 0 0 1 0; }
+    CachePane.-narrow #cache-shared { margin: 0; }
     #cache-findings { height: 2; display: none; }
     CachePane.-found #cache-findings { display: block; }
     CachePane.-zoomed #cache-columns { display: none; }
@@ -68,6 +69,7 @@ class CachePane(Pane):
         Binding("D", "delete", "delete them", id="cache.delete"),
         Binding("V", "verify", "verify", id="cache.verify"),
         Binding("U", "unowned", "unowned", id="cache.unowned"),
+        Binding("e", "share", "shared cache", id="cache.share"),
         Binding("y", "copy", "copy", id="cache.copy"),
         Binding("z", "zoom", "zoom", id="cache.zoom"),
         Binding("S", "sort", "sort", show=False, id="cache.sort"),
@@ -92,6 +94,7 @@ class CachePane(Pane):
     def compose(self) -> ComposeResult:
         """Yield summary, tables, and what was found."""
         yield Bar(self._summary, id="cache-summary", rules=False)
+        yield Bar(self._shared_line, id="cache-shared", rules=False)
         with Horizontal(id="cache-columns"):
             with Vertical(id="cache-left"):
                 yield Table(held.PLATFORMS, self._models["platforms"], id="cache-platforms")
@@ -105,6 +108,7 @@ class CachePane(Pane):
         """Sort as it was, and get ready for chores."""
         self._reading = Chore("aptui-cache-contents", self.shell.in_ui)
         self._looking = Chore("aptui-cache-look", self.shell.in_ui)
+        self._shared = SharedSettings(self.shell, self._draw)
         self._mending = Mending(self.shell, self._problems, self._take_gone)
         for name, usual in _SORTS.items():
             column, is_descending = self.shell.memory.get(f"cache.sort.{name}", list(usual))
@@ -115,7 +119,7 @@ class CachePane(Pane):
 
     def on_unmount(self) -> None:
         """Give up what is under way."""
-        for each in (self._reading, self._looking, self._mending):
+        for each in (self._reading, self._looking, self._mending, self._shared):
             each.close()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -127,10 +131,12 @@ class CachePane(Pane):
 
     def activate(self) -> None:
         """Read what the cache holds, if it may have changed."""
+        self._shared.look()
         self._read_if_stale()
 
     def refreshed(self) -> None:
         """Read everything again."""
+        self._shared.look()
         self._is_stale = True
         self._read()
 
@@ -158,6 +164,9 @@ class CachePane(Pane):
             Command("verify", "compare every product with its digest", lambda _rest: self.action_verify()),
             Command("unowned", "list files in the cache that belong to no product", lambda _rest: self.action_unowned()),
         ]
+        if self.shell.config is not None:
+            commands.append(Command("share", "mode, location and patterns of the shared cache", lambda _rest: self.action_share()))
+            commands.append(Command("test", "reach the shared cache", lambda _rest: self._shared.test()))
         if self._kinds("damaged", "missing"):
             commands.append(
                 Command("repair", "run the jobs of all findings again", lambda _: self._mending.ask_to_repair(), None, True)
@@ -177,6 +186,8 @@ class CachePane(Pane):
                 return self._contents is not None and not self._looking.is_busy
             case "cancel":
                 return self._looking.is_busy
+            case "share":
+                return self.shell.config is not None
             case "repair":
                 return self.shell.can_ask and self._kinds("damaged", "missing")
             case "delete":
@@ -247,6 +258,14 @@ class CachePane(Pane):
             if width >= _WIDE_COLUMNS:
                 right.append(Part(f"  {held.bar(known.disk_bytes - known.free_bytes, known.disk_bytes, 16)}", "accent"))
         return left, right
+
+    def _shared_line(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        return self._shared.summary(width)
+
+    def action_share(self) -> None:
+        """Offer mode, location and patterns of the shared cache, a test, and to save or discard what was changed."""
+        self._shared.look()
+        self._shared.open_menu()
 
     # ------------------------------------------------------------------------------------------------------------- looking
 

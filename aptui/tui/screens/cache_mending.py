@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from aptui.core.paths import key_of
+from aptui.core.paths import cache_path, key_of
 from aptui.printing import count
 from aptui.store.soundness import mark_for_a_look
 from aptui.tui.frame.commandline import Choice
@@ -133,7 +133,7 @@ class Mending:
             case "job":
                 self._shell.run_worker(self._show_job(problem.job_id))
             case "product":
-                self._shell.copy_text(native(str(self._shell.session.cache_dir), problem.name))
+                self._shell.copy_text(native(str(self._shell.session.cache_dir), cache_path(problem.name)))
             case "source":
                 self._shell.copy_text(native(problem.source))
 

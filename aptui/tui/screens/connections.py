@@ -1,4 +1,4 @@
-"""The Connections screen: the engine, who is connected to it, its workers, and the roots it watches; clients can be dropped, workers restarted.
+"""The Connections screen: the gateway's connections (`connections_gateway`), and the engine's: clients, workers, watched roots.
 
 Who is connected comes as news. Ages and memory do not: they are asked for while the screen is visible and a worker works, once a second, and
 after news of work that ended. An idle engine is asked nothing.
@@ -15,20 +15,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 
 from aptui.core.health import Connection, WorkerInfo
 from aptui.core.sanitize import sanitize
 from aptui.link.port import Connections, Disconnect, RestartWorker, Status
 from aptui.tui.frame.commandline import Choice
-from aptui.tui.frame.line import Line, Part, Parts, width_of
+from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import brief, clock, shortened
 from aptui.tui.pane import Command, Pane
 from aptui.tui.screens import connections_rows as rows
 from aptui.tui.screens.assets_files import size_text
+from aptui.tui.screens.connections_facts import Fact
+from aptui.tui.screens.connections_gateway import GatewayPage
 from aptui.tui.screens.jobs_bar import Bar
 from aptui.tui.screens.jobs_texts import term
 from aptui.tui.screens.journeys import to_jobs
 from aptui.tui.screens.listed import Listed, ListedRow
+from aptui.tui.screens.tab_line import TabLine
 from aptui.tui.session import SessionState
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
@@ -42,34 +46,9 @@ if TYPE_CHECKING:
 ASK_S = 1.0
 """The engine is asked no more often."""
 _LEAST_ROWS = 2
+_PAGES = ("Gateway", "Engine")
+_GATEWAY, _ENGINE = 0, 1
 _PARTS = (("clients", "Clients", rows.CLIENTS), ("workers", "Workers", rows.WORKERS), ("roots", "Watched roots", rows.ROOTS))
-
-
-class _Fact(Line):
-    """One line of facts about the engine: (key, value, role) each; those at the end go where there is no room."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.facts: list[tuple[str, str, str]] = []
-
-    def show(self, facts: Sequence[tuple[str, str, str]]) -> None:
-        """Show these facts."""
-        self.facts = [fact for fact in facts if fact[1]]
-        self.display = bool(self.facts)
-        self.changed()
-
-    def parts(self, width: int) -> Parts:
-        """Return as many as fit; the first is cut where even that is too long."""
-        parts: list[Part] = []
-        for key, value, role in self.facts:
-            more = [Part("   " if parts else " "), Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value")]
-            if width_of(parts) + width_of(more) > width:
-                if not parts:
-                    more[-1] = Part(shortened(more[-1].text, width - width_of(more[:-1])), role or "value")
-                    parts += more
-                break
-            parts += more
-        return tuple(parts)
 
 
 class ConnectionsPane(Pane):
@@ -77,11 +56,13 @@ class ConnectionsPane(Pane):
 
     DEFAULT_CSS = """
     ConnectionsPane { layout: vertical; }
-    ConnectionsPane Table { height: 3; }
+    #connections-engine { width: 1fr; height: 1fr; }
+    #connections-engine Table { height: 3; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "disconnect", "disconnect", id="connections.disconnect"),
         Binding("r", "restart", "restart worker", id="connections.restart"),
+        Binding("t,greater_than_sign,less_than_sign", "page", "other page", id="connections.page"),
         Binding("y", "copy", "copy", show=False, id="connections.copy"),
         Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
         Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
@@ -98,24 +79,63 @@ class ConnectionsPane(Pane):
         self._asked_s = -ASK_S
         self._answers_owed = 0
         self._counts: list[int] = []
+        self._page = _ENGINE
 
     # ------------------------------------------------------------------------------------------------------------- the parts
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
-        for _ in range(4):
-            yield _Fact()
-        for name, title, columns in _PARTS:
-            yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
-            yield Table(columns, id=f"connections-{name}")
+        yield TabLine(lambda: (_PAGES, self._page), self._words, self.show_page, id="connections-pages")
+        yield GatewayPage(self.shell)
+        with Vertical(id="connections-engine"):
+            for _ in range(4):
+                yield Fact()
+            for name, title, columns in _PARTS:
+                yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
+                yield Table(columns, id=f"connections-{name}")
 
     def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         count = self.lists[name].row_count()
         return (Part(title, "title"),), ((Part(f"{count:,}", "muted"),) if count else ())
 
+    def _words(self) -> Sequence[Part]:
+        return (Part(self.gateway.count_text() if self.gateway.orders.report else "no gateway", "muted"),)
+
+    @property
+    def gateway(self) -> GatewayPage:
+        """The gateway's page."""
+        return self.query_one(GatewayPage)
+
+    @property
+    def _engine(self) -> Vertical:
+        return self.query_one("#connections-engine", Vertical)
+
     def table(self, name: str) -> Table:
-        """Return a table: `clients`, `workers` or `roots`."""
+        """Return a table: `clients`, `workers` or `roots`, or one of the gateway's."""
         return self.query_one(f"#connections-{name}", Table)
+
+    def show_page(self, page: int) -> None:
+        """Show the gateway's page, or the engine's, and let the keys go there."""
+        self._turn_to(page)
+        self.shell.memory.put("connections.page", page)
+        self._put()
+        self.table("peers" if page == _GATEWAY else "clients").focus()
+
+    def _turn_to(self, page: int) -> None:
+        self._page = page
+        for number, part in ((_GATEWAY, self.gateway), (_ENGINE, self._engine)):
+            part.display = part.visible = number == page  # what is not visible gets no focus either
+
+    def action_page(self) -> None:
+        """Show the other page."""
+        self.show_page(1 - self._page)
+
+    def _first_page(self) -> int:
+        """Return the page that was shown last; else the gateway's where there is one, or shall be."""
+        config = self.shell.config
+        has_gateway = self.gateway.orders.report is not None or (config is not None and config.serve.is_enabled)
+        page = self.shell.memory.get("connections.page", _GATEWAY if has_gateway else _ENGINE)
+        return page if page in (_GATEWAY, _ENGINE) else _ENGINE
 
     def on_mount(self) -> None:
         """Show what is known already."""
@@ -124,6 +144,8 @@ class ConnectionsPane(Pane):
             self.table(name).set_model(self.lists[name])
         self._connections, self._progress = session.connections, session.latest_progress
         session.on_state.append(self._turned)
+        self._turn_to(self._first_page())
+        self.gateway.orders.read()
         self._put()
 
     def on_unmount(self) -> None:
@@ -140,6 +162,7 @@ class ConnectionsPane(Pane):
     def activate(self) -> None:
         """Ask how things are."""
         self._is_visible = self._shall_ask = True
+        self.gateway.orders.read()
 
     def deactivate(self) -> None:
         """Ask nothing any more."""
@@ -163,14 +186,17 @@ class ConnectionsPane(Pane):
     def refreshed(self) -> None:
         """Ask again."""
         self._shall_ask, self._asked_s = True, -ASK_S
+        self.gateway.orders.read()
 
     def status(self) -> str:
         """Say how many there are."""
-        return f"{len(self._connections)} clients, {len(self._workers)} workers"
+        gateway = f"gateway: {self.gateway.count_text()}; " if self.gateway.orders.report else ""
+        return f"{gateway}{len(self._connections)} clients, {len(self._workers)} workers"
 
     def commands(self) -> Sequence[Command]:
         """Return what can be said here."""
         return (
+            *self.gateway.commands(),
             Command("disconnect", "drop a client, by its number", self._say_disconnect, lambda: self._numbers("clients"), needs_engine=True),
             Command(
                 "restart-worker", "restart a worker, by its number", self._say_restart, lambda: self._numbers("workers"), needs_engine=True
@@ -249,7 +275,11 @@ class ConnectionsPane(Pane):
 
     def _put(self) -> None:
         session = self.shell.session
-        for fact, facts in zip(self.query(_Fact), self._facts(), strict=True):
+        self.query_one(TabLine).changed()
+        if self._page == _GATEWAY:
+            self.gateway.put()
+            return
+        for fact, facts in zip(self._engine.query(Fact), self._facts(), strict=True):
             fact.show(facts)
         self.lists["clients"].put(rows.client_rows(self._connections))
         self.lists["workers"].put(rows.worker_rows(self._workers))
@@ -258,7 +288,7 @@ class ConnectionsPane(Pane):
             table = self.table(name)
             table.empty_text = self._nothing(name)
             table.refresh_model()
-        for bar in self.query(Bar):
+        for bar in self._engine.query(Bar):
             bar.changed()
         self._share_height()
         counts = [self.lists[name].row_count() for name, _, _ in _PARTS]
@@ -308,10 +338,10 @@ class ConnectionsPane(Pane):
         tables = [self.table(name) for name, _, _ in _PARTS]
         is_attached = self.shell.session.state is SessionState.ATTACHED
         focused = next((table for table in tables if table.has_focus), tables[0])
-        for table, bar in zip(tables, self.query(Bar), strict=True):
+        for table, bar in zip(tables, self._engine.query(Bar), strict=True):
             table.display = bar.display = is_attached and (not self._is_zoomed or table is focused)
         shown = [table for table in tables if table.display]
-        room = self.size.height - sum(1 for fact in self.query(_Fact) if fact.display) - len(shown)
+        room = self.size.height - 1 - sum(1 for fact in self._engine.query(Fact) if fact.display) - len(shown)
         if room <= 0 or not shown:
             return
         heights = [max(1, table.count_rows()) + 1 for table in shown]

@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from aptui.core.sanitize import sanitize
+from aptui.store.logs import log_folder
 from aptui.tui.feed import Batch
 from aptui.tui.frame.line import Part
 from aptui.tui.jobs_store import JobInfo, JobsStore
@@ -18,7 +19,7 @@ from aptui.tui.pane import Command
 from aptui.tui.screens.jobs_bar import Bar
 from aptui.tui.screens.jobs_choices import Choices
 from aptui.tui.screens.jobs_columns import Causes, CausesTable, JobsTable
-from aptui.tui.screens.jobs_deeds import DEEDS, Deeds, log_folder
+from aptui.tui.screens.jobs_deeds import DEEDS, Deeds
 from aptui.tui.screens.jobs_event_log import EventLog
 from aptui.tui.screens.jobs_layout import ThreePanes
 from aptui.tui.screens.jobs_papers import PaperReader, Papers

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aptui.core.errors import KnownError
-from aptui.link.port import Answer, Cancel, Escalate, Reprocess
+from aptui.core.paths import cache_path
+from aptui.link.port import Answer, Cancel, Escalate, Reprocess, Show
 from aptui.store.reader import Reader, open_reader
 from aptui.store.schema import uuid_text
 from aptui.tui.jobs_store import JobInfo
@@ -59,6 +59,7 @@ DEEDS = (
     Deed("cancel", "Cancel", 2, needs_engine=True),
     Deed("escalate", "Escalate", 2, needs_engine=True),
     Deed("why", "Why", 2),
+    Deed("show", "Show in the editor that is connected", 2, needs_engine=True),
 )
 
 
@@ -144,6 +145,10 @@ class Deeds:
         keys = tuple(info.source.lower() for info in infos if info.key < 0)
         ids = tuple(info.key for info in infos if info.key > 0)
         self.shell.ask(Escalate(job_ids=ids, keys=keys), then=partial(self._said, "escalated"))
+
+    def _show(self, infos: Sequence[JobInfo]) -> None:
+        told = f"editors that are connected were told of '{infos[0].source}'"
+        self.shell.ask(Show(source=infos[0].source), then=lambda _answer: self.shell.tell(told))
 
     def _sure(self, infos: Sequence[JobInfo], question: str, yes: str, then: Callable[[bool], None]) -> None:
         if len(infos) < _ASKS_FROM:
@@ -284,7 +289,7 @@ class Deeds:
 
     def _product_paths(self, infos: Sequence[JobInfo], reader: Reader) -> list[str]:
         cache = self.shell.session.cache_dir
-        return [f"{cache}/{product.name}" for info in infos if info.key > 0 for product in reader.products_of(info.key)]
+        return [f"{cache}/{cache_path(product.name)}" for info in infos if info.key > 0 for product in reader.products_of(info.key)]
 
     def _copy_paths(self, paths: Sequence[str]) -> None:
         r"""Copy paths as the bytes they are on the disk; a name with control characters is made safe instead."""
@@ -339,8 +344,3 @@ def _uuids(reader: Reader, infos: Sequence[JobInfo]) -> list[str]:
 
 def _editor() -> list[str]:
     return shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "") or ["vi"]
-
-
-def log_folder(cache_dir: Path) -> Path:
-    """Return where the logs of a cache lie whose configuration nobody knows: where they lie unless told otherwise."""
-    return cache_dir / ".aptui" / "logs"

@@ -17,6 +17,7 @@ from pathlib import Path
 from aptui.core.errors import HostError, KnownError
 from aptui.core.paths import from_text
 from aptui.store import joblog
+from aptui.store.logs import place_of
 from aptui.store.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.jobs_store import JobInfo
 from aptui.tui.widgets.lines import LogLine
@@ -151,7 +152,7 @@ class PaperReader:
             return Papers(wish.info, nothing=error.what)
         at = next((at for at, run in enumerate(runs) if run.run_key == wish.run_key), 0)
         log = runs[at].log_file if runs else row.log if row else ""
-        return self._with_log(Papers(wish.info, row, runs, at, f"{self._log_dir}/{log}" if log else ""))
+        return self._with_log(Papers(wish.info, row, runs, at, place_of(self._log_dir, log) if log else ""))
 
     def _with_log(self, papers: Papers) -> Papers:
         records, nothing = [], ""

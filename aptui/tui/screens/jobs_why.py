@@ -9,7 +9,7 @@ from pathlib import Path
 from aptui.core.fingerprint import MISSING
 from aptui.core.sanitize import sanitize
 from aptui.store.reader import JobRow, Reader, RunRow, open_reader
-from aptui.store.reasons import edge_type, sentence
+from aptui.store.reasons import edge_type, makers, sentence
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.jobs_store import JobInfo, duration_text
 from aptui.tui.safety import glyph
@@ -50,6 +50,8 @@ def _told(row: JobRow, info: JobInfo, reader: Reader) -> Iterator[Parts]:
         )
     if runs and runs[0].fingerprint:
         yield from _pairs("Fingerprint", [f"{runs[0].fingerprint:016x}"], "value")
+    stages = makers(reader.source(row.source), reader)
+    yield from _pairs("Made by", [f"{job.source}, {job.platform}: {job.job_key}: {said}" for job, said in stages], "path")
     products = [product.name for product in reader.products_of(row.job_id)] if row.job_id else []
     yield from _pairs("Products" if row.status == "completed" else "Last products", products[:_MOST], "path")
     yield from _pairs("Depends on", [f"{edge.target}  ({edge_type(edge)})" for edge in edges[:_MOST]], "value")

@@ -15,11 +15,10 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from aptui.store import joblog
-from aptui.store.logs import engine_logs
+from aptui.store.logs import engine_logs, log_folder
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Command, Pane
 from aptui.tui.screens.assets_files import editor, pager, run_in_front, size_text
-from aptui.tui.screens.jobs_deeds import log_folder
 from aptui.tui.screens.jobs_texts import details, log_text
 from aptui.tui.screens.logs_lines import LogReader, LogView, Piece, RecordLines, drawn
 from aptui.tui.screens.logs_tabs import STANDARD, LogTab, mistake_in, tab_of, tabs_of, values_of
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from aptui.tui.feed import Batch
 
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
-"""Logs of ours, and of O3DE's own tools where a database of theirs is looked at."""
+"""Logs of ours, and of O3DE's own tools beside them."""
 _DETAIL_ROWS = 7
 
 
@@ -188,7 +187,7 @@ class LogsPane(Pane):
         shown = self.path if self._file else None
         config = self.shell.config
         folder = config.log_dir if config else log_folder(self.shell.session.cache_dir)
-        self._files = [path for base in _BASES[: 1 if config else None] for path in engine_logs(folder, base)]
+        self._files = [path for base in _BASES for path in engine_logs(folder, base)]
         self._file = self._files.index(shown) if shown in self._files else 0
         if not self._files:
             self.pane.empty_text = f"no log yet in '{folder}'" + (

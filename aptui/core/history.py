@@ -1,0 +1,106 @@
+"""What each kept run of a job was made of and made: packed as the step from one run to the next, since most of it never changes.
+
+The newest committed run needs no packing: its manifest and its products are those of the job. Every other one is found by going back. A
+run that was committed carries what turns its own state into the one before it (`BEGINNING` where there was none); a run that failed carries
+what turns the committed state of its time into what it would have been made of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aptui.core import fingerprint
+from aptui.core.fingerprint import Manifest
+from aptui.core.model import Product, ProductFlag
+
+BEGINNING = "0"
+"""The step of a first run: there was nothing before it."""
+_DIGEST_HEX = 32
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+Made = tuple[str, str, int]
+"""A product of some run: name, the first 128 bits of its digest in hex, size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a run was made of, and what it made."""
+
+    inputs: Manifest = ()
+    products: tuple[Made, ...] = ()
+
+
+def made(products: Iterable[Product]) -> tuple[Made, ...]:
+    """Return products as the history keeps them."""
+    return tuple((product.name, product.digest.hex()[:_DIGEST_HEX], product.size) for product in products)
+
+
+def moment(inputs: Manifest, products: Sequence[Product]) -> Moment:
+    """Return the state of a job."""
+    return Moment(inputs, made(products))
+
+
+def digest(products: Sequence[Product]) -> bytes:
+    """Return 16 bytes over names, sub ids, flags and digests of products, b"" for none."""
+    if not products:
+        return b""
+    lines = sorted(
+        f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}" for product in products
+    )
+    return bytes.fromhex(fingerprint.short("\n".join(lines).encode("utf-8", "surrogatepass")))
+
+
+def committed_step(before: Moment, now: Moment) -> str:
+    """Return the step that a run carries which was committed."""
+    return step(now, before) if before.inputs else BEGINNING
+
+
+def step(known: Moment, wanted: Moment) -> str:
+    """Return what turns `known` into `wanted`, "" when they are equal."""
+    if known == wanted:
+        return ""
+    old, new = set(known.inputs), {entry[:2] for entry in wanted.inputs}
+    made_before, names = set(known.products), {product[0] for product in wanted.products}
+    parts = [
+        [entry for entry in wanted.inputs if entry not in old],
+        [entry[:2] for entry in known.inputs if entry[:2] not in new],
+        [product for product in wanted.products if product not in made_before],
+        [product[0] for product in known.products if product[0] not in names],
+    ]
+    return _encode(parts)
+
+
+def turned(known: Moment, text: str) -> Moment:
+    """Return the moment that `step` was made for."""
+    if not text:
+        return known
+    if text == BEGINNING:
+        return Moment()
+    entries, gone, products, gone_names = json.loads(text)
+    inputs = {entry[:2]: entry for entry in known.inputs}
+    for kind, name in gone:
+        inputs.pop((kind, name), None)
+    inputs.update(((kind, name), (kind, name, value)) for kind, name, value in entries)
+    kept = {product[0]: product for product in known.products}
+    for name in gone_names:
+        kept.pop(name, None)
+    kept.update((name, (name, value, size)) for name, value, size in products)
+    return Moment(tuple(inputs.values()), tuple(kept.values()))
+
+
+def moments(now: Moment, runs: Iterable[tuple[bool, str]]) -> list[Moment]:
+    """Return what each run was made of and made.
+
+    Args:
+        now: the state of the job.
+        runs: (whether it was committed, its step), the newest first.
+    """
+    found = []
+    for is_committed, text in runs:
+        if is_committed:
+            found.append(now)
+            now = turned(now, text)
+        else:
+            found.append(Moment(turned(now, text).inputs))
+    return found

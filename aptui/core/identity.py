@@ -1,0 +1,87 @@
+"""Who a source is: its UUID, from its `.meta` file or from its path (spec/engine.md §1). Files are read elsewhere."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+from aptui.core.model import SHADOW, Digest, Identity, PathKey, RelPath, Source, SourceUuid
+from aptui.core.paths import from_text, name_uuid, path_uuid
+
+META_SUFFIX = ".meta"
+"""What the name of an identity file has after that of its source."""
+
+
+DEPARTED_STATE = "departed:"
+"""Keys in `aptui_state` of sources that went without their identity file: prefix + UUID (hex) → "SHA-256 (hex) relative path", "" = back."""
+
+
+def meta_key(key: PathKey) -> PathKey:
+    """Return the key of the identity file of the source `key`."""
+    path, shadow, part = key.partition(SHADOW)
+    return PathKey(f"{path}{META_SUFFIX}{shadow}{part}")
+
+
+def owner_of(key: PathKey) -> PathKey | None:
+    """Return the key of the source whose identity file `key` is, None when it is none."""
+    return PathKey(key[: -len(META_SUFFIX)]) if key.endswith(META_SUFFIX) else None
+
+
+def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
+    """Return the UUIDs that stand for a path: of it in lower case, and as it is written if that differs."""
+    plain = path_uuid(rel)
+    return (plain,) if rel == rel.lower() else (plain, SourceUuid(name_uuid(from_text(rel))))
+
+
+def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
+    """Return the UUIDs that a source answers to beside its own: those it had, those of its path, and one it claims in vain."""
+    named = source.identity
+    claimed = () if named is None or named.problem else (named.uuid, *named.legacy)
+    others = (*claimed, *(() if source.is_shadow else path_uuids(source.rel)))
+    return tuple(dict.fromkeys(uuid for uuid in others if uuid != source.uuid))
+
+
+def intermediate_uuid(source: SourceUuid, builder: bytes, sub_id: int) -> SourceUuid:
+    """Return the UUID of an intermediate whose producer is not known by its path alone."""
+    return SourceUuid(name_uuid(f"{braced(source)}:{braced(builder)}:{sub_id}".encode()))
+
+
+def shadow_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
+    """Return the UUID of a shadow without an identity file: its path alone is that of another source too."""
+    return SourceUuid(name_uuid(from_text(f"{scan_folder}:{rel}".lower())))
+
+
+def contested_uuid(key: PathKey) -> SourceUuid:
+    """Return the UUID that stands for a source which may not have the one it claims."""
+    return SourceUuid(name_uuid(from_text(f"contested:{key}")))
+
+
+def pack(identity: Identity | None) -> str:
+    """Return the form that rests in the database, "" for none."""
+    if identity is None:
+        return ""
+    legacy = [uuid.hex() for uuid in identity.legacy]
+    return json.dumps(
+        [identity.uuid.hex(), legacy, identity.original, identity.created_ms, identity.digest.hex(), identity.problem],
+        separators=(",", ":"),
+    )
+
+
+def unpack(text: str) -> Identity | None:
+    """Return what `pack` packed."""
+    if not text:
+        return None
+    uuid, legacy, original, created_ms, digest, problem = json.loads(text)
+    return Identity(
+        SourceUuid(bytes.fromhex(uuid)),
+        tuple(SourceUuid(bytes.fromhex(item)) for item in legacy),
+        original,
+        created_ms,
+        Digest(bytes.fromhex(digest)),
+        problem,
+    )
+
+
+def braced(uuid: bytes) -> str:
+    """Return 16 big-endian bytes as `{UPPER-CASE}` with braces."""
+    return f"{{{str(UUID(bytes=uuid)).upper()}}}"

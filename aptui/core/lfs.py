@@ -1,0 +1,19 @@
+"""Git LFS pointers: the few lines that stand where a large file should be, and the digest of that file, which they name."""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_POINTER_BYTES = 1024
+"""A pointer is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
+NOT_HERE = "not here (LFS): git lfs pull"
+_FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
+_OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
+
+
+def pointed(data: bytes) -> bytes:
+    """Return the SHA-256 of the file that `data`, all bytes of a file, stands for; b"" when it is no pointer."""
+    if len(data) >= LONGEST_POINTER_BYTES or not data.startswith(_FIRST_LINES):
+        return b""
+    oid = _OID.search(data)
+    return bytes.fromhex(oid[1].decode()) if oid else b""

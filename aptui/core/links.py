@@ -1,0 +1,68 @@
+"""What a product declares that it needs at run time, brought into one form; whom it means is `store.product_links`' question.
+
+The rules are those of spec/engine.md §8, "Path product deps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aptui.core.model import LinkKind, ProductLink
+from aptui.core.paths import is_below, normalize
+
+IMAGE_EXTENSIONS = (".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg", ".tga", ".png")
+"""A product named so is meant as a source: what an artist made is an image, whatever a builder makes of it."""
+EXCLUSION = "!"
+"""What begins a path that takes away."""
+LOAD_MASK = 0xF
+"""The bits of a dependency's flags that say when the runtime loads it."""
+PRE_LOAD = 0
+"""What these bits are when it is loaded before the product is ready."""
+
+
+def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductLink:
+    """Return the link that `path` means, as it was written by the builder.
+
+    Args:
+        path: relative to the scan folders, or to the folder of the platform; a source's may be absolute.
+        kind: SOURCE_FILE or PRODUCT_FILE.
+        flags: as they are stored.
+        root: absolute path of a scan folder, below which sources are told by their relative path.
+
+    Raises:
+        ValueError: it names nothing, or what cannot be a source or a product; the text says why.
+    """
+    is_exclusion = path.startswith(EXCLUSION)
+    found: str = normalize(path.removeprefix(EXCLUSION))
+    if root and is_below(found, root):
+        found = found[len(root) + 1 :]
+    if not found:
+        raise ValueError("is empty")
+    if found == ".." or found.startswith("../"):
+        raise ValueError("climbs out of its folder")
+    if found.startswith(":"):  # the sign of an exclusion in O3DE's tables
+        raise ValueError("begins with ':'")
+    if kind is LinkKind.PRODUCT_FILE and found.lower().endswith(IMAGE_EXTENSIONS):
+        kind = LinkKind.SOURCE_FILE
+    if kind is LinkKind.PRODUCT_FILE and found.startswith("/"):
+        raise ValueError("is absolute; a product is named relative to the folder of its platform")
+    return ProductLink(kind, found.lower(), flags, is_exclusion=is_exclusion)
+
+
+def settled(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
+    """Return links without what is said twice, and the paths that are both wanted and excluded, which are left out altogether.
+
+    Of two links to one thing the first counts, whatever the flags of the other are.
+    """
+    found: dict[tuple[object, ...], ProductLink] = {}
+    for link in links:
+        found.setdefault((link.kind, link.path, link.source_uuid, link.sub_id, link.is_exclusion), link)
+    excluded = {(link.kind, link.path) for link in found.values() if link.is_exclusion}
+    both = {(link.kind, link.path) for link in found.values() if not link.is_exclusion} & excluded
+    left = tuple(link for link in found.values() if (link.kind, link.path) not in both)
+    return left, tuple(sorted({path for _kind, path in both}))
+
+
+def is_wildcard(path: str) -> bool:
+    """Whether a path stands for all that it matches."""
+    return "*" in path

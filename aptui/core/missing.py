@@ -1,0 +1,304 @@
+"""What in a file's bytes looks like the name of an asset: asset ids, UUIDs, paths. Whether there is such an asset is not known here.
+
+Files are binary as often as text, hundreds of megabytes long, and sometimes one line. So nothing here is tried from every position: bytes are
+translated to classes at once, the signs that every name has (a dot, eight hex digits in a row) are found by `bytes.find`, and only around
+them is looked closer. Each byte is looked at a bounded number of times, whatever the file says.
+
+The forms are those of spec/engine.md §9. Three differ on purpose: bytes above 127 are letters of a name
+(UTF-8), a folder may have a dot, and between quotes a name may have anything.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+LINE_LIMIT = 800
+"""So many paths, and so many ids, are taken of one line; 0 = all."""
+SCANNER, VERSION = "aptui lines", "1"
+"""What `MissingProductDependencies.ScannerId` and `ScannerVersion` hold; the version is raised when other names would be found."""
+NAMES_MAX = 200_000
+"""So many names are taken of one file."""
+_TAIL = 1 << 16
+_PATH_MAX = 1024
+_QUOTED_MAX = 256
+_QUOTES = frozenset((b'"', b"'"))
+_SEEN_MAX = 50_000
+"""So many runs are remembered, so that one that comes again costs nothing."""
+_SUB_ID_MAX = (1 << 32) - 1
+
+
+def _classes(members: bytes, sign: bytes) -> bytes:
+    return bytes(sign[0] if byte in members else 0x20 for byte in range(256))
+
+
+_WORD = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" + bytes(range(128, 256))
+_PATHS = _classes(_WORD + b"\\/.-", b"p")
+_HEX = _classes(b"0123456789abcdefABCDEF", b"x")
+_EIGHT = b"x" * 8
+_HEX_RUN = re.compile(rb"x+")
+_UUID = rb"([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})"
+_SUB_ID = rb"(?:[^\w\r\n]?[-:][\[({]?([0-9]{1,10})(?![0-9A-Za-z_]))?"
+_ID = re.compile(rb"(?<![0-9A-Za-z_])" + _UUID + rb"(?![0-9A-Za-z_])" + _SUB_ID)
+_UP = re.compile(rb"(?:\.{1,2}[\\/]+)*")
+_PIECE = re.compile(rb"[^.]*+\.[^\\/]*+")
+_BREAK = re.compile(rb"[\r\n]")
+_SLASHES = re.compile(r"[\\/]+")
+
+
+@dataclass(slots=True)
+class Names:
+    """What was found, each name once with the text it was first found as.
+
+    Keys of `paths` are in lower case, with single forward slashes and without one in front. `is_partial` = there is more than was taken.
+    """
+
+    assets: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    uuids: dict[bytes, str] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    is_partial: bool = False
+
+    def __len__(self) -> int:
+        """Return how many names there are."""
+        return len(self.assets) + len(self.uuids) + len(self.paths)
+
+
+class Scan:
+    """One file being scanned: `feed` its bytes in pieces of any size, then `finish`.
+
+    Args:
+        extensions: those that assets have, in lower case; a path that ends in another one is no name of an asset.
+        line_limit: see `LINE_LIMIT`.
+    """
+
+    def __init__(self, extensions: Collection[str], line_limit: int = LINE_LIMIT) -> None:
+        self._extensions = frozenset(extension.encode() for extension in extensions)
+        self._limit = max(0, line_limit)
+        self._names = Names()
+        self._rest = b""
+        self._seen: set[bytes] = set()
+        self._path_count = self._id_count = 0
+        """How many were taken of the line that has begun."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the file."""
+        data = self._rest + data
+        end = _safe_end(data)
+        self._rest = data[end:]
+        self._take(data[:end])
+
+    def finish(self) -> Names:
+        """Return what was found, after the last bytes."""
+        self._take(self._rest)
+        self._rest = b""
+        return self._names
+
+    # -------------------------------------------------------------------------------------------------------------- lines
+
+    def _take(self, block: bytes) -> None:
+        """Take whole lines at once; a line that goes on beyond the block is taken name by name, so that they can be counted."""
+        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        if not self._limit:
+            self._take_freely(block)
+            return
+        begin = 0
+        if end and (self._path_count or self._id_count):
+            found = _BREAK.search(block)
+            begin = found.end() if found else 0
+            self._take_counted(block[:begin])
+        if end:
+            self._take_lines(block[begin:end])
+            self._path_count = self._id_count = 0
+        self._take_counted(block[end:])
+
+    def _take_lines(self, block: bytes) -> None:
+        if block.count(b".") > self._limit or block.translate(_HEX).count(_EIGHT) > self._limit:
+            sparse = []
+            for line in block.splitlines():
+                if line.count(b".") <= self._limit and len(line) <= 32 * self._limit:
+                    sparse.append(line)
+                else:
+                    self._path_count = self._id_count = 0
+                    self._take_counted(line)
+            block = b"\n".join(sparse)
+        self._take_freely(block)
+
+    def _take_freely(self, block: bytes) -> None:
+        for begin, end in _dotted(block):
+            self._add_path(block, begin, end)
+        for found in _ids(block):
+            self._add_id(found)
+
+    def _take_counted(self, line: bytes) -> None:
+        for begin, end in _dotted(line):
+            if self._path_count == self._limit:
+                self._names.is_partial = True
+                break
+            self._path_count += 1
+            self._add_path(line, begin, end)
+        for found in _ids(line):
+            if self._id_count == self._limit:
+                self._names.is_partial = True
+                break
+            self._id_count += 1
+            self._add_id(found)
+
+    # -------------------------------------------------------------------------------------------------------------- names
+
+    def _add_id(self, found: re.Match[bytes]) -> None:
+        if self._is_full():
+            return
+        uuid, text = bytes.fromhex(b"".join(found.groups()[:5]).decode()), found[0].decode("latin-1")
+        if found[6] is None:
+            self._names.uuids.setdefault(uuid, text)
+        elif int(found[6]) <= _SUB_ID_MAX:
+            self._names.assets.setdefault((uuid, int(found[6])), text)
+
+    def _add_path(self, block: bytes, begin: int, end: int) -> None:
+        """Take a run of letters of paths: all of it, and where a slash follows a dot, the pieces too (a literal line feed: two names)."""
+        token = block[begin:end]
+        if block[end : end + 1] in _QUOTES:
+            self._add_quoted(block, begin, end)
+        if token in self._seen:
+            return
+        if len(self._seen) >= _SEEN_MAX:
+            self._seen.clear()
+        self._seen.add(token)
+        if len(token) <= _PATH_MAX:
+            self._add_name(token)
+        up = _UP.match(token)
+        begin = up.end() if up else 0
+        dot = token.find(b".", begin)
+        if 0 <= dot < max(token.rfind(b"/"), token.rfind(b"\\")):
+            last = token.rfind(b".")
+            for piece in _PIECE.finditer(token, begin, last + 1 + _until_slash(token[last + 1 : last + 1 + _PATH_MAX])):
+                if len(piece[0]) <= _PATH_MAX:
+                    self._add_name(piece[0])
+
+    def _add_quoted(self, block: bytes, begin: int, end: int) -> None:
+        """Take all that stands between quotes of which the run is the end: `"Crystal Sunset (new).png"`."""
+        quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
+        if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):
+            self._add_name(block[quote + 1 : end])
+
+    def _add_name(self, token: bytes) -> None:
+        token = token.rstrip(b".-\\/")
+        if token.rpartition(b".")[2].lower() not in self._extensions or self._is_full():
+            return
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            return
+        key = plain_path(text)
+        if key:
+            self._names.paths.setdefault(key, text)
+
+    def _is_full(self) -> bool:
+        self._names.is_partial = self._names.is_partial or len(self._names) >= NAMES_MAX
+        return len(self._names) >= NAMES_MAX
+
+
+def plain_path(text: str) -> str:
+    """Return a path as keys of `Names.paths` have it; one that climbs keeps its `..` in front."""
+    path = _SLASHES.sub("/", text).lower().lstrip("/")
+    while path.startswith("./"):
+        path = path[2:]
+    return path
+
+
+def joined(folder: str, path: str) -> str:
+    """Return what a relative path means in a folder ("" = the top), "" when it climbs out of everything."""
+    parts = folder.split("/") if folder else []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return ""
+            parts.pop()
+        elif part not in {"", "."}:
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _dotted(block: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where each run of letters of paths that has a dot begins and ends."""
+    classes = block.translate(_PATHS)
+    dot = block.find(b".")
+    while dot >= 0:
+        end = classes.find(b" ", dot)
+        if end < 0:
+            end = len(block)
+        yield classes.rfind(b" ", 0, dot) + 1, end
+        dot = block.find(b".", end)
+
+
+def _ids(block: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield each UUID that stands alone, with the sub id that may follow it."""
+    classes = block.translate(_HEX)
+    at = classes.find(_EIGHT)
+    while at >= 0:
+        found = _ID.match(block, at)
+        if found:
+            yield found
+            end = found.end()
+        else:
+            run = _HEX_RUN.match(classes, at)
+            end = run.end() if run else at + 1
+        at = classes.find(_EIGHT, end)
+
+
+def _until_slash(text: bytes) -> int:
+    ends = [end for end in (text.find(b"/"), text.find(b"\\")) if end >= 0]
+    return min(ends, default=len(text))
+
+
+def _safe_end(data: bytes) -> int:
+    """Return up to where `data` can be looked at without what follows: after a line, a word, anything that is in no path."""
+    window = data[-_TAIL:]
+    end = max(window.rfind(b"\n"), window.rfind(b"\r"))
+    if end < 0 and len(data) > _TAIL:
+        end = max(window.rfind(sign) for sign in (b" ", b"\t", b",", b";", b"\0"))
+        end = end if end >= 0 else window.translate(_PATHS).rfind(b" ")
+        end = end if end >= 0 else _TAIL - _PATH_MAX
+    return len(data) - len(window) + end + 1 if end >= 0 else 0
+
+
+# ------------------------------------------------------------------------------------------------------------ specialists
+
+
+@dataclass(frozen=True, slots=True)
+class Specialist:
+    """Makes files of a certain kind readable as bytes with names in them.
+
+    Args:
+        name: what `ScannerId` says.
+        extensions: of the files it is for, in lower case with the dot.
+        heads: or what their bytes begin with.
+        translator: gives for each file a function that is called with its bytes, piece by piece, and whether that was the last.
+    """
+
+    name: str
+    extensions: frozenset[str]
+    heads: tuple[bytes, ...]
+    translator: Callable[[], Callable[[bytes, bool], bytes]]
+
+
+def _from_utf16() -> Callable[[bytes, bool], bytes]:
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    return lambda data, is_last: decoder.decode(data, is_last).encode("utf-8", "replace")
+
+
+SPECIALISTS: list[Specialist] = [
+    Specialist("aptui lines (UTF-16)", frozenset(), (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _from_utf16)
+]
+"""Who is asked before the lines are looked at; the first that fits has the file."""
+
+
+def specialist(path: str, head: bytes) -> Specialist | None:
+    """Return who is for a file, by its extension or by what it begins with."""
+    name = path.rpartition("/")[2].lower()
+    extension = name[name.rfind(".") :] if "." in name else ""
+    return next(
+        (each for each in SPECIALISTS if extension in each.extensions or (each.heads and head.startswith(each.heads))), None
+    )

@@ -1,0 +1,134 @@
+"""Connections of the gateway: who is connected, whom it dials, who may come in, and what people order about them. Records; no rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+DEVICE_PORT = 22_229
+"""Where devices listen unless said otherwise, as in O3DE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """A device or editor that the gateway dials; `is_auto`: again and again while it is not connected."""
+
+    id: str
+    address: str
+    port: int = DEVICE_PORT
+    is_auto: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """What people say about connections: whom to dial, and the lists, whose entries are canonical (`core.addresses`).
+
+    Args:
+        has_allow_list: whether only `allowed` may come in. `rejected` never may, and this machine always.
+    """
+
+    connections: tuple[Dial, ...] = ()
+    allowed: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    has_allow_list: bool = True
+
+    def dial(self, name: str) -> Dial | None:
+        """Return the connection with this id."""
+        return next((each for each in self.connections if each.id == name), None)
+
+
+class PeerState(StrEnum):
+    """How a connection is."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A connection of the gateway.
+
+    Args:
+        number: of its session; 0 = not connected.
+        id: that of the connection people made, or what a client calls itself.
+        is_dialled: people made it; others came by themselves and vanish when they go.
+        identity: the name of its token.
+        is_enabled: it is dialled while it is not connected.
+        last_ms: when it last asked for something, `last_request` what; 0 = it has not.
+        trouble: why it is not connected.
+    """
+
+    number: int
+    id: str
+    is_dialled: bool
+    state: PeerState
+    address: str
+    port: int
+    platforms: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    identity: str = ""
+    is_enabled: bool = False
+    since_ms: int = 0
+    last_ms: int = 0
+    last_request: str = ""
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """An address that was not let in: `why`, how often, since when and when last."""
+
+    address: str
+    why: str
+    count: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayReport:
+    """What a gateway tells of itself: where it listens, its connections, its lists; `trouble` "" or what is wrong with them."""
+
+    address: str
+    port: int
+    settings: PeerSettings
+    peers: tuple[Peer, ...] = ()
+    turned_away: tuple[TurnedAway, ...] = ()
+    trouble: str = ""
+
+
+class Deed(StrEnum):
+    """What people have done about connections."""
+
+    ADD = "add"
+    EDIT = "edit"
+    REMOVE = "remove"
+    ENABLE = "enable"
+    DISABLE = "disable"
+    DISCONNECT = "disconnect"
+    ALLOW = "allow"
+    REJECT = "reject"
+    FORGET = "forget"
+    LIST_ON = "list_on"
+    LIST_OFF = "list_off"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOrder:
+    """One deed.
+
+    Args:
+        id: the connection that is edited, removed, enabled or disabled.
+        dial: what it becomes, for `add` and `edit`.
+        number: the session that is disconnected.
+        entry: what is allowed, rejected (each moves it from the other list) or forgotten.
+    """
+
+    deed: Deed
+    id: str = ""
+    dial: Dial | None = None
+    number: int = 0
+    entry: str = ""

@@ -1,0 +1,197 @@
+"""Moving and deleting sources: what is asked for, and what came, or would come, of it. Plain records that travel; who makes them is `engine.relocate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Relocate:
+    """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `Report`.
+
+    `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may hold `*` and `?`
+    (spec/surface.md §3.3). Without a destination, `is_delete` said, they are deleted.
+    """
+
+    source: str = ""
+    destination: str = ""
+    is_delete: bool = False
+    is_confirmed: bool = False
+    updates_references: bool = False
+    allows_broken: bool = False
+    leaves_empty_folders: bool = False
+    excludes_metadata: bool = False
+    uses_scm: bool = False
+
+
+class Deed(StrEnum):
+    """How far a file is."""
+
+    PLANNED = "planned"
+    DONE = "done"
+    FAILED = "failed"
+    LEFT = "left"
+    """Nobody tried: something before it failed."""
+
+
+class Fate(StrEnum):
+    """What becomes of a dependency on a file that moves or goes."""
+
+    BREAKS = "breaks"
+    HOLDS = "holds"
+    """It names the file in a way that stays true, or goes with it."""
+    MENDED = "mended"
+    """The dependant's text is made to name the new place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependant:
+    """A source that depends on a file that moves or goes.
+
+    Args:
+        path: its relative path; `file`: its absolute one, both as they were.
+        kind: "source", "job" or "product".
+        type_bits: of the row (spec/surface.md §4): `TypeOfDependency`, or `UnresolvedDependencyType` of a product.
+        by_uuid: whether it named an asset id, not a path.
+        product: its product that depends, `sub_id` that one's sub id, `needs` the product it depends on; "" for source and job
+            dependencies.
+    """
+
+    path: str
+    file: str
+    uuid: str
+    kind: str
+    type_bits: int
+    by_uuid: bool
+    product: str = ""
+    needs: str = ""
+    sub_id: int = 0
+    fate: Fate = Fate.BREAKS
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file that moves or goes. Of metadata `owner` is the relative path of its source ("" = it was named itself), ids are empty.
+
+    `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` absolute. New ones are "" when it
+    is deleted. UUIDs in O3DE's form.
+    """
+
+    old: str
+    old_file: str
+    folder: str
+    new: str = ""
+    new_file: str = ""
+    new_folder: str = ""
+    is_metadata: bool = False
+    owner: str = ""
+    source_id: int = 0
+    uuid: str = ""
+    new_uuid: str = ""
+    dependants: tuple[Dependant, ...] = ()
+    deed: Deed = Deed.PLANNED
+    problem: str = ""
+    """What stands against it, or why it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A dependant whose text names, or may name, what moved.
+
+    `count` is how many places are (or would be) rewritten; `possible` are (old, new) spellings that were looked for and not found.
+    """
+
+    path: str
+    file: str
+    count: int = 0
+    possible: tuple[tuple[str, str], ...] = ()
+    deed: Deed = Deed.PLANNED
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was matched and is left alone."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many: all of the operation, also where the lists of a report were cut."""
+
+    sources: int = 0
+    metadata: int = 0
+    done: int = 0
+    failed: int = 0
+    left: int = 0
+    skipped: int = 0
+    dependencies: int = 0
+    breaking: int = 0
+    mended: int = 0
+    updates: int = 0
+    updated: int = 0
+    update_failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of it (`is_performed`), or would come of it.
+
+    `refusals` say why nothing was done, or nothing would be: then all items are still planned. `removed` are folders that were empty
+    afterwards.
+    """
+
+    order: Relocate
+    items: tuple[Item, ...] = ()
+    updates: tuple[Update, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    is_performed: bool = False
+    counts: Counts = Counts()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was to be done is done."""
+        return self.is_performed and not (self.counts.failed or self.counts.left or self.counts.update_failures)
+
+
+def counted(report: Report) -> Report:
+    """Return the report with its counts."""
+    items, edges = report.items, [edge for item in report.items for edge in item.dependants]
+    deeds, updates = [item.deed for item in items], [update.deed for update in report.updates]
+    return replace(
+        report,
+        counts=Counts(
+            sources=sum(not item.is_metadata for item in items),
+            metadata=sum(item.is_metadata for item in items),
+            done=deeds.count(Deed.DONE),
+            failed=deeds.count(Deed.FAILED),
+            left=deeds.count(Deed.LEFT),
+            skipped=len(report.skipped),
+            dependencies=len(edges),
+            breaking=sum(edge.fate is Fate.BREAKS for edge in edges),
+            mended=sum(edge.fate is Fate.MENDED for edge in edges),
+            updates=len(updates),
+            updated=updates.count(Deed.DONE),
+            update_failures=updates.count(Deed.FAILED) + updates.count(Deed.LEFT),
+        ),
+    )
+
+
+def shortened(report: Report, limit: int) -> Report:
+    """Return a report whose lists have `limit` entries at most, what went wrong first; its counts are those of all."""
+    items = sorted(report.items, key=lambda item: item.deed not in (Deed.FAILED, Deed.LEFT) and not item.problem)[:limit]
+    return replace(
+        report,
+        items=tuple(replace(item, dependants=item.dependants[: max(1, limit // len(items))]) for item in items),
+        updates=tuple(sorted(report.updates, key=lambda update: update.deed is Deed.DONE)[:limit]),
+        skipped=report.skipped[:limit],
+        refusals=report.refusals[:limit],
+        warnings=report.warnings[:limit],
+        removed=report.removed[:limit],
+    )

@@ -1,0 +1,200 @@
+"""Identity files on disk: what a `.meta` says, and making one for a source that has none (spec/engine.md §1, the reference's JSON form).
+
+Nothing that a file says is ever thrown away: one that cannot be read is left as it is, one that is not complete is written anew with all it
+held. An empty file counts as none. What is made here lies in scan folders, and only for types that the configuration names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from aptui.core.identity import META_SUFFIX, braced, path_uuids
+from aptui.core.model import Digest, FileFact, Identity, PathKey, RelPath, SourceUuid
+from aptui.core.paths import from_text
+
+_VERSION = 1
+_NONE = SourceUuid(bytes(16))
+_SIZE_LIMIT = 1 << 20
+_LATEST_MS = 1 << 63
+
+
+@dataclass(slots=True)
+class Metadata:
+    """What is done about identity files in one engine's scan folders.
+
+    Args:
+        types: extensions (lower case, with their dot) whose files get one.
+        roots: {scan folder id: absolute path}.
+        creates: whether missing ones are made; batch uses what is there.
+        delay_s: how long a source without one waits for it before it gets a new one.
+        clock: monotonic seconds.
+
+    `held` are sources that wait: (scan folder, relative path) → until when. `said` are sentences for people.
+    """
+
+    types: tuple[str, ...]
+    roots: Mapping[int, str]
+    creates: bool = False
+    delay_s: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+    held: dict[tuple[int, RelPath], float] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def wants(self, key: PathKey) -> bool:
+        """Whether a file with this key is of a type that gets an identity file."""
+        return bool(self.types) and key.endswith(self.types)
+
+    def read(self, meta: FileFact, source: FileFact) -> Identity | None:
+        """Return what the identity file `meta` of `source` says, None when it is empty or gone; complete it where that is allowed."""
+        path = self._path(meta)
+        try:
+            with open(path, "rb") as file:
+                data = file.read(_SIZE_LIMIT + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return _unusable(meta, b"", f"cannot be read: {error.strerror}")
+        if not data.strip():
+            return None
+        identity, document = parse(data, meta, source)
+        if document is not None and self.creates and self.wants(source.key):
+            whole = render(document, identity, source.rel)
+            if whole is not None and self._write(path, whole, is_new=False):
+                return parse(whole, meta, source)[0]
+        return identity
+
+    def is_held(self, source: FileFact) -> bool:
+        """Whether `source`, which has no identity file, still waits for one; the first question starts its time."""
+        if not self.delay_s:
+            return False
+        due = self.held.setdefault((source.scan_folder, source.rel), self.clock() + self.delay_s)
+        return self.clock() < due
+
+    def make(self, source: FileFact) -> bool:
+        """Make the identity file of a source that has none; return whether it is there now."""
+        self.held.pop((source.scan_folder, source.rel), None)
+        identity = Identity(SourceUuid(uuid4().bytes), path_uuids(source.rel))
+        data = render({}, identity, source.rel)
+        return data is not None and self._write(self._path(source) + os.fsencode(META_SUFFIX), data, is_new=True)
+
+    def release(self, source: FileFact) -> None:
+        """`source` has what it waited for, or is gone."""
+        self.held.pop((source.scan_folder, source.rel), None)
+
+    def due(self, now: float) -> list[tuple[int, RelPath]]:
+        """Return who has waited long enough."""
+        return [held for held, when in self.held.items() if when <= now]
+
+    def _path(self, fact: FileFact) -> bytes:
+        return from_text(f"{self.roots[fact.scan_folder]}/{fact.rel}")
+
+    def _write(self, path: bytes, data: bytes, *, is_new: bool) -> bool:
+        """Put a whole file in place; one that somebody else made meanwhile stays, unless it is empty."""
+        temporary = path + b".%d.tmp" % os.getpid()
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if not is_new or not _link(temporary, path):
+                os.replace(temporary, path)
+        except OSError as error:
+            self.said.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")
+            return False
+        finally:
+            with suppress(OSError):
+                os.unlink(temporary)
+        return True
+
+
+def _link(temporary: bytes, path: bytes) -> bool:
+    """Give a file its name; return False when the name is free for it, but cannot be given so."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return os.stat(path).st_size > 0
+    except OSError:  # a file system without links
+        return os.path.lexists(path)
+    return True
+
+
+def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[Identity, dict[str, Any] | None]:
+    """Return what the bytes of an identity file say, and its document when it can be completed."""
+    if len(data) > _SIZE_LIMIT:
+        return _unusable(meta, data, "is larger than a MiB"), None
+    try:
+        document = json.loads(data.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        return _unusable(meta, data, f"is damaged: line {error.lineno}: {error.msg.lower()}"), None
+    except UnicodeDecodeError:
+        return _unusable(meta, data, "is damaged: it is not UTF-8"), None
+    except (ValueError, RecursionError):
+        return _unusable(meta, data, "is damaged: nobody can read numbers that long, or lists that deep"), None
+    try:
+        said = document["UUID"]
+        uuid = UUID(str(said["uuid"])).bytes
+    except (KeyError, TypeError, IndexError):
+        return _unusable(meta, data, "has no UUID"), None
+    except ValueError:
+        return _unusable(meta, data, f"has {said['uuid']!r} in the place of a UUID"), None
+    if uuid == _NONE:
+        return _unusable(meta, data, "has a UUID of zeros"), None
+    digest = Digest(hashlib.sha256(data).digest())
+    legacy, original, created = _legacy(said), _original(said), _created(said)
+    identity = Identity(SourceUuid(uuid), legacy or path_uuids(source.rel), original or source.rel, created, digest)
+    return identity, None if legacy and original and created else document
+
+
+def render(document: Mapping[str, Any], identity: Identity, rel: RelPath) -> bytes | None:
+    """Return `document` with all that an identity file must say, in the reference's form; None when a name cannot be written as JSON."""
+    said = document.get("UUID")
+    said = dict(said) if isinstance(said, dict) else {}
+    said.setdefault("__version", 0)
+    said["uuid"] = said.get("uuid") or braced(identity.uuid)
+    said["legacyUuids"] = [*_listed(said), *([] if _legacy(said) else map(braced, identity.legacy))]
+    said["originalPath"] = _original(said) or rel
+    said["creationUnixEpochMS"] = _created(said) or time.time_ns() // 1_000_000
+    whole = {"FileVersion": document.get("FileVersion", _VERSION), **{key: document[key] for key in document if key != "UUID"}}
+    try:
+        return json.dumps({**whole, "UUID": said}, indent=4, ensure_ascii=False).encode()
+    except (TypeError, ValueError, UnicodeEncodeError):
+        return None
+
+
+def _listed(said: Mapping[str, Any]) -> list[str]:
+    found = said.get("legacyUuids")
+    return [str(item) for item in found] if isinstance(found, list) else []
+
+
+def _legacy(said: Mapping[str, Any]) -> tuple[SourceUuid, ...]:
+    return tuple(known for text in _listed(said) if (known := _uuid(text)) is not None)
+
+
+def _original(said: Mapping[str, Any]) -> str:
+    found = said.get("originalPath")
+    return found if isinstance(found, str) else ""
+
+
+def _created(said: Mapping[str, Any]) -> int:
+    found = said.get("creationUnixEpochMS")
+    return found if type(found) is int and 0 < found < _LATEST_MS else 0
+
+
+def _uuid(text: str) -> SourceUuid | None:
+    try:
+        return SourceUuid(UUID(text).bytes)
+    except ValueError:
+        return None
+
+
+def _unusable(meta: FileFact, data: bytes, why: str) -> Identity:
+    problem = f"its identity file '{meta.rel}' {why}: mend it, or delete it to get a new identity"
+    return Identity(_NONE, digest=Digest(hashlib.sha256(data).digest()), problem=problem)

@@ -1,0 +1,78 @@
+"""Where the gateway beside an engine listens, as a file in that engine's private folder; and why there is none. What is said there is not known here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from aptui.core.errors import HostError
+from aptui.link import places
+
+_RECORD = "gateway.json"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRecord:
+    """A gateway: its process, where it listens, the token of whoever runs it; or `problem`: why it does not."""
+
+    pid: int
+    pid_started: int
+    url: str
+    address: str
+    port: int
+    token: str
+    problem: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.pid_started != 0 and places.process_start(self.pid) == self.pid_started
+
+
+def path_of(cache_dir: places.Folder) -> Path:
+    """Return where the gateway of a cache is announced."""
+    return places.engine_dir(cache_dir) / _RECORD
+
+
+def announce(cache_dir: places.Folder, record: GatewayRecord) -> None:
+    """Write a gateway's record for its user alone, whole or not at all.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    path = path_of(cache_dir)
+    places.make_private(path.parent)
+    begun = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        with open(begun, "wb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
+            file.write(msgspec.json.encode(record))
+        os.replace(begun, path)
+    except OSError as error:
+        raise HostError(f"'{path}' cannot be written: {error.strerror}", hint="look at its disk") from error
+
+
+def retract(cache_dir: places.Folder) -> None:
+    """Take the record of a gateway back."""
+    with contextlib.suppress(OSError):
+        os.unlink(path_of(cache_dir))
+
+
+def found(cache_dir: places.Folder) -> GatewayRecord | None:
+    """Return the gateway of a cache as it was last announced; whether it lives is for `is_alive` to say."""
+    try:
+        return msgspec.json.decode(path_of(cache_dir).read_bytes(), type=GatewayRecord)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def words(record: GatewayRecord | None) -> str:
+    """Return for people how it is."""
+    if record is None:
+        return "none runs"
+    if record.problem:
+        return f"none runs: {record.problem}"
+    return f"listens at {record.url} (process {record.pid})" if record.is_alive else "none runs: the last one died"

@@ -1,0 +1,6 @@
+"""`azlmbr.bus`: how a request is sent. There is one receiver here, so all ways are one."""
+
+Broadcast = 0
+Event = 1
+QueueBroadcast = 2
+QueueEvent = 3

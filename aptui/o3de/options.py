@@ -1,0 +1,34 @@
+"""What marks an O3DE project, and what a command line may add to its settings; nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+MARKER = "project.json"
+TAGS = ("assetprocessor", "tools", "profile")
+"""The specialisations of an asset processor (spec/surface.md §5.1); the name of a program may be added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line adds to a project's own settings (spec/surface.md §3.2); paths may be relative to the current folder."""
+
+    regset: tuple[str, ...] = ()
+    regremove: tuple[str, ...] = ()
+    regset_file: tuple[str, ...] = ()
+    asset_root: str = ""
+    scan_folders: tuple[str, ...] = ()
+    scan_folder_pattern: str = ""
+    has_config_scan_folders: bool = True
+    has_gem_scan_folders: bool = True
+    tags: tuple[str, ...] = TAGS
+
+
+def is_project(folder: str) -> bool:
+    """Whether a folder holds an O3DE project: a `project.json` that names one."""
+    try:
+        with open(os.path.join(folder, MARKER), "rb") as file:
+            return b'"project_name"' in file.read(1 << 16)
+    except OSError:
+        return False

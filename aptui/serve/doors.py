@@ -1,0 +1,137 @@
+"""Sockets before anybody has said who they are: how many, and for how long (SEC-10). Who may do what is `guard`'s."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler
+
+HEADER_LIMIT_S = 30.0
+"""How long a socket may take to say a whole request, from its first moment or from the end of the last one."""
+STRANGERS_LIMIT = 128
+"""Sockets that nobody with a token has used yet; one more, and the oldest of them is dropped."""
+_LOOK_S = 1.0
+_TURNED_AWAY = (
+    b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+)
+"""Said to those who may not come in, before anything of theirs is read."""
+
+
+class Door(RequestHandler):
+    """One socket."""
+
+    __slots__ = ("_doors", "is_admitted", "quiet_since")
+
+    def __init__(self, *values: Any, doors: Doors, **more: Any) -> None:
+        super().__init__(*values, **more)
+        self._doors = doors
+        self.is_admitted = False
+        self.quiet_since: float | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a socket in, if there is room."""
+        super().connection_made(transport)
+        self._doors.add(self)
+        peer = transport.get_extra_info("peername")
+        why = self._doors.refuses(str(peer[0]) if peer else "")
+        if why and isinstance(transport, asyncio.Transport):
+            words = f"{why}\n".encode()
+            transport.write(_TURNED_AWAY % len(words) + words)
+            transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget a socket."""
+        self._doors.drop(self)
+        super().connection_lost(exc)
+
+    def admitted(self) -> None:
+        """Somebody with a token uses it."""
+        self.is_admitted = True
+        self._doors.strangers.pop(self, None)
+
+    def log_exception(self, *args: Any, **more: Any) -> None:
+        """Say what went wrong here; what a client sends, or its going, is no news: whoever sends noise would fill the disk with it."""
+        error = more.get("exc_info")
+        if not isinstance(error, (HttpProcessingError, ConnectionError)):
+            super().log_exception(*args, **more)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a request is being answered."""
+        return self._current_request is not None
+
+    def drop(self) -> None:
+        """End it at once, whatever waits to be sent."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Doors:
+    """All sockets of one gateway.
+
+    Args:
+        limit: how many may be open in all.
+        header_limit_s, strangers_limit: as above.
+    """
+
+    def __init__(self, limit: int, header_limit_s: float = HEADER_LIMIT_S, strangers_limit: int = STRANGERS_LIMIT) -> None:
+        self._limit, self._header_limit_s, self._strangers_limit = limit, header_limit_s, strangers_limit
+        self.all: set[Door] = set()
+        self.strangers: dict[Door, None] = {}
+        self.refuses: Callable[[str], str] = lambda _address: ""
+        """Asked with each caller's address; returns why it may not come in, "" = it may."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, door: Door) -> None:
+        """Take a socket in; the oldest stranger makes room."""
+        door.quiet_since = asyncio.get_running_loop().time()
+        self.all.add(door)
+        self.strangers[door] = None
+        while len(self.strangers) > self._strangers_limit or (len(self.all) > self._limit and self.strangers):
+            oldest = next(iter(self.strangers))
+            self.drop(oldest)
+            oldest.drop()
+        self._look_later()
+
+    def drop(self, door: Door) -> None:
+        """Forget a socket."""
+        self.all.discard(door)
+        self.strangers.pop(door, None)
+
+    def look(self) -> None:
+        """End the sockets that have said nothing whole for too long."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for door in list(self.all):
+            if door.is_at_work:
+                door.quiet_since = None
+            elif door.quiet_since is None:
+                door.quiet_since = now
+            elif now - door.quiet_since > self._header_limit_s:
+                door.drop()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._timer is None and self.all:
+            self._timer = asyncio.get_running_loop().call_later(min(_LOOK_S, self._header_limit_s / 4), self.look)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Server(web.Server):
+    """aiohttp's server, with a door for every socket."""
+
+    def __init__(self, *values: Any, doors: Doors, **more: Any) -> None:
+        super().__init__(*values, **more)
+        self._doors = doors
+
+    def __call__(self) -> RequestHandler:
+        """Return the handler of a new socket."""
+        return Door(self, loop=self._loop, doors=self._doors, **self._kwargs)

@@ -1,0 +1,173 @@
+"""The gateway's line to the engine: verbs there, answers and news back, and another try when the engine is gone. One thread reads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from aptui.core.errors import HostError, KnownError
+from aptui.core.messages import JobChanged, Progress
+from aptui.link import places, port
+from aptui.link.client import Client, EngineGone
+from aptui.link.codec import News
+from aptui.link.port import Answer
+
+_RETRY_S = (0.1, 2.0)
+_BATCH = 2_000
+_ASK_LIMIT_S = 30.0
+_HELLO_LIMIT_S = 10.0
+
+
+class EngineLink:
+    """A connection to the engine of a cache, made again whenever it ends.
+
+    Args:
+        cache_dir: whose engine.
+        heard: told news, many at a time, in the event loop.
+        came: told when an engine is there, before its first news, and when it is gone.
+    """
+
+    def __init__(self, cache_dir: places.Folder, heard: Callable[[Sequence[News]], object], came: Callable[[bool], object]) -> None:
+        self._socket = places.socket_path(cache_dir)
+        self._heard, self._came = heard, came
+        self.also_heard: list[Callable[[Sequence[News]], object]] = []
+        self.also_came: list[Callable[[bool], object]] = []
+        """Others who are told the same, in the event loop too."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: Client | None = None
+        self._ends = threading.Event()
+        self.is_here = False
+        self.epoch = self.seq = 0
+        self.progress: Progress | None = None
+        self.running: set[int] = set()
+        """Jobs that run, as far as news said: the database does not know."""
+
+    def start(self) -> None:
+        """Begin to look for the engine; called in the event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="engine link", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._ends.set()
+        client = self._client
+        if client is not None:
+            client.hang_up()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    async def ask(self, verb: port.Verb, timeout_s: float | None = _ASK_LIMIT_S) -> Answer:
+        """Say a verb and return the answer.
+
+        Raises:
+            KnownError: no engine runs, it refuses, or it takes too long.
+        """
+        client, loop = self._client, asyncio.get_running_loop()
+        if client is None or not self.is_here:
+            raise HostError("no engine runs just now", hint="try again when it is back")
+        waiting: asyncio.Future[Answer | KnownError] = loop.create_future()
+
+        def hand_over(answer: Answer | KnownError) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, waiting, answer)
+
+        # A stuck engine takes nothing: that must not stop the event loop.
+        await asyncio.to_thread(client.post, verb, hand_over)
+        try:
+            # Before Python 3.12 `wait_for` forgets that it was cancelled when the answer comes at that moment.
+            async with asyncio.timeout(timeout_s):
+                answer = await waiting
+        except TimeoutError:
+            raise HostError("the engine did not answer in time", hint="it may be busy; try again") from None
+        if isinstance(answer, KnownError):
+            raise answer
+        return answer
+
+    # ---------------------------------------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        wait_s = _RETRY_S[0]
+        while not self._ends.is_set():
+            try:
+                with Client.connect(self._socket, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
+                    if client.hello.protocol == port.PROTOCOL:
+                        wait_s = _RETRY_S[0]
+                        self._listen(client)
+            except KnownError:
+                pass
+            self._client = None
+            self._in_loop(self._set_gone)
+            self._ends.wait(wait_s)
+            wait_s = min(2 * wait_s, _RETRY_S[1])
+
+    def _listen(self, client: Client) -> None:
+        welcome = client.ask(port.Subscribe(wants_all=True), _HELLO_LIMIT_S)
+        self._client = client
+        self._in_loop(self._set_here, welcome)
+        with contextlib.suppress(EngineGone):
+            while not self._ends.is_set():
+                first = client.next_news()
+                if first is None:
+                    continue
+                batch = [first]
+                while len(batch) < _BATCH and (more := client.next_news(0)) is not None:
+                    batch.append(more)
+                self._in_loop(self._hear, batch)
+
+    def _in_loop(self, call: Callable[..., object], *values: Any) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # closed
+            self._loop.call_soon_threadsafe(call, *values)
+
+    # ------------------------------------------------------------------------------------------------------------ the loop
+
+    def _set_here(self, welcome: Answer) -> None:
+        if self._ends.is_set():
+            return
+        met = msgspec.convert(welcome, _Met, strict=False)
+        self.epoch, self.seq, self.progress, self.running = met.epoch, met.seq, met.progress, set(met.running)
+        self.is_here = True
+        self._tell_came(True)
+
+    def _set_gone(self) -> None:
+        if self.is_here and not self._ends.is_set():
+            self.is_here, self.progress = False, None
+            self._tell_came(False)
+
+    def _hear(self, batch: Sequence[News]) -> None:
+        if not self._ends.is_set():
+            self.epoch, self.seq = batch[-1].epoch, max(batch[-1].seq, self.seq if batch[-1].epoch == self.epoch else 0)
+            for news in batch:
+                if isinstance(news.notice, JobChanged):
+                    self._note(news.notice)
+            for hear in (self._heard, *self.also_heard):
+                hear(batch)
+
+    def _note(self, notice: JobChanged) -> None:
+        if notice.status == "processing":
+            self.running.add(notice.job_id)
+        else:
+            self.running.discard(notice.job_id)
+
+    def _tell_came(self, is_here: bool) -> None:
+        for come in (self._came, *self.also_came):
+            come(is_here)
+
+
+class _Met(msgspec.Struct):
+    epoch: int = 0
+    seq: int = 0
+    progress: Progress | None = None
+    running: tuple[int, ...] = ()
+
+
+def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | KnownError) -> None:
+    if not waiting.done():
+        waiting.set_result(answer)

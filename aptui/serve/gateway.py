@@ -1,0 +1,289 @@
+"""The gateway as a process: its application, its socket, its life; it comes with an engine or waits for one, and outlives none that keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from aptui.core.errors import BusyError, UserError
+from aptui.link import places
+from aptui.serve import guard, protocol, tokens
+from aptui.serve.database import FILE, Database
+from aptui.serve.doors import STRANGERS_LIMIT, Doors, Server
+from aptui.serve.engine import EngineLink
+from aptui.serve.guard import Audit, Guard
+from aptui.serve.news import Teller
+from aptui.serve.room import ROOM, Room
+from aptui.serve.sessions import Sessions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aptui.config import Config
+    from aptui.config_serve import Serve
+
+_BODY_LIMIT_BYTES = 1 << 20
+_KEEPALIVE_S = 30.0
+_BACKLOG = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a gateway came to listen."""
+
+    url: str
+    address: str
+    port: int
+    token: str
+
+
+class Runner(web.AppRunner):
+    """aiohttp's runner, with our doors."""
+
+    __slots__ = ("_doors",)
+
+    def __init__(self, app: web.Application, doors: Doors, **more: Any) -> None:
+        super().__init__(app, **more)
+        self._doors = doors
+
+    async def _make_server(self) -> Server:
+        made = await super()._make_server()
+        return Server(made.request_handler, request_factory=made.request_factory, doors=self._doors, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
+
+
+def build_room(config: Config, *, local_token: str = "", token_file: Path | None = None) -> Room:
+    """Return what the parts of a gateway share; nothing listens yet, and nothing looks for the engine."""
+    owners = tokens.Tokens(token_file or tokens.path(), local_token)
+    sessions = Sessions(config.serve.clients_limit)
+    database = Database(config.cache_dir / FILE)
+    teller = Teller(config, database, sessions)
+    engine = EngineLink(config.cache_dir, teller.hear, teller.engine_came)
+    teller.engine = engine
+    keeper = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
+    return Room(config, database, engine, keeper, sessions, teller)
+
+
+def build_app(room: Room) -> web.Application:
+    """Return the application: the WebSocket, and the routes of every other part there is."""
+    app = web.Application(middlewares=[guard.middleware], client_max_size=_BODY_LIMIT_BYTES)
+    app[ROOM], room.app = room, app
+    app.on_response_prepare.append(guard.mark_response)
+    app.router.add_get(protocol.PATH, room.sessions.connect)
+    app.router.add_get("/v1/protocol", _tell_protocol)
+    from aptui.serve import dav, demo, feed, files, peers, proxy  # they know this module themselves
+
+    for module in (files, dav, feed, peers, proxy, demo):
+        module.add_routes(app)
+    return app
+
+
+async def _tell_protocol(request: web.Request) -> web.Response:
+    from aptui.serve.protocol_document import document
+
+    guard.require(request)
+    return web.json_response(document())
+
+
+class Gateway:
+    """One gateway: `open`, then `close`.
+
+    Args:
+        config: of the project.
+        token_file: instead of the user's.
+    """
+
+    def __init__(self, config: Config, token_file: Path | None = None) -> None:
+        self.config = config
+        self._token = tokens.fresh()
+        self._token_file = token_file or tokens.path()
+        self._runner: Runner | None = None
+        self._doors: Doors | None = None
+        self.room: Room | None = None
+
+    async def open(self) -> Place:
+        """Listen, and begin to look for the engine.
+
+        Raises:
+            UserError: the configuration asks for what is not safe, or cannot be. BusyError: the port is taken.
+        """
+        serve = self.config.serve
+        refuse_unsafe(serve, self._token_file)
+        context = tls_context(serve)
+        listening = listen(serve)
+        try:
+            room = self.room = build_room(self.config, local_token=self._token, token_file=self._token_file)
+            room.port = listening.getsockname()[1]
+            self._doors = room.doors = Doors(2 * serve.clients_limit + STRANGERS_LIMIT)
+            self._doors.refuses = room.guard.refusal
+            self._runner = Runner(
+                build_app(room),
+                self._doors,
+                access_log=None,
+                keepalive_timeout=_KEEPALIVE_S,
+                handler_cancellation=True,
+                shutdown_timeout=2.0,
+            )
+            await self._runner.setup()
+            await web.SockSite(self._runner, listening, ssl_context=context, backlog=_BACKLOG).start()
+            room.engine.start()
+            room.teller.start()
+        except BaseException:
+            listening.close()
+            await self.close()
+            raise
+        host = f"[{serve.address}]" if ":" in serve.address else serve.address
+        scheme = "https" if context is not None else "http"
+        return Place(f"{scheme}://{host}:{room.port}", serve.address, room.port, self._token)
+
+    async def close(self) -> None:
+        """Say good-bye to clients and let go of everything."""
+        room, self.room = self.room, None
+        if room is None:
+            return
+        await room.teller.close()
+        await room.sessions.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._doors is not None:
+            self._doors.close()
+        await asyncio.to_thread(room.engine.close)
+        await asyncio.to_thread(room.database.close)
+
+
+# ----------------------------------------------------------------------------------------------------------- what is refused
+
+
+def refuse_unsafe(serve: Serve, token_file: Path) -> None:
+    """Refuse to be reachable from other machines without TLS and a token (SEC-7).
+
+    Raises:
+        UserError: what is missing.
+    """
+    if bool(serve.tls_cert) != bool(serve.tls_key):
+        lacking = "tls_key" if serve.tls_cert else "tls_cert"
+        raise UserError(f"'serve.{lacking}' is missing", hint="a certificate and its key go together")
+    if is_loopback(serve.address):
+        return
+    if not serve.tls_cert:
+        raise UserError(
+            f"'serve.address' {serve.address} can be reached from other machines, and there is no TLS",
+            hint="set 'serve.tls_cert' and 'serve.tls_key', or listen at 127.0.0.1",
+        )
+    if not tokens.read(token_file):
+        raise UserError(
+            f"'serve.address' {serve.address} can be reached from other machines, and nobody has a token",
+            hint="'aptui token add NAME' makes one",
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach an address; a name that is not `localhost` counts as not."""
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def tls_context(serve: Serve) -> ssl.SSLContext | None:
+    """Return what TLS is done with, None = it is not.
+
+    Raises:
+        UserError: certificate or key cannot be used.
+    """
+    if not serve.tls_cert:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(serve.tls_cert, serve.tls_key)
+    except ssl.SSLError as error:
+        raise UserError(
+            f"'{serve.tls_cert}' and '{serve.tls_key}' are no certificate and its key: {error.reason or error}"
+        ) from None
+    except OSError as error:
+        raise UserError(f"certificate '{serve.tls_cert}' or key '{serve.tls_key}' cannot be read: {error.strerror}") from None
+    return context
+
+
+def listen(serve: Serve) -> socket.socket:
+    """Return a socket that is bound.
+
+    Raises:
+        BusyError: somebody else has the port. UserError: that is no address of this machine.
+    """
+    try:
+        family, kind, number, _name, place = socket.getaddrinfo(
+            serve.address, serve.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError):
+        raise UserError(f"'serve.address' {serve.address} is no address") from None
+    bound = socket.socket(family, kind, number)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(place)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise BusyError(f"port {serve.port} of {serve.address} is taken", hint="set another 'serve.port', 0 is any") from None
+        raise UserError(f"nobody can listen at {serve.address} port {serve.port}: {error.strerror}") from None
+    return bound
+
+
+# ------------------------------------------------------------------------------------------------------------- the process
+
+
+def run(config: Config, *, say: Callable[[str], object], ends_with_input: bool = False) -> None:
+    """Be a gateway until a signal comes, or, with `ends_with_input`, until standard input ends: whoever holds its other end is gone.
+
+    Raises:
+        KnownError: it cannot listen.
+    """
+    with contextlib.suppress(OSError):
+        os.nice(5)  # the engine comes first
+    asyncio.run(_run(config, say, ends_with_input=ends_with_input))
+
+
+async def _run(config: Config, say: Callable[[str], object], *, ends_with_input: bool) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, over.set)
+    if ends_with_input:
+        loop.add_reader(sys.stdin.fileno(), over.set)
+    gateway = Gateway(config)
+    place = await gateway.open()
+    try:
+        announce(config, place)
+        say(f"the gateway of '{config.project_dir}' listens at {place.url}")
+        await over.wait()
+    finally:
+        retract(config)
+        await gateway.close()
+
+
+def announce(config: Config, place: Place) -> None:
+    """Write where the gateway listens, and the token of the user who runs it, where only they can read it."""
+    from aptui.link import gateways
+
+    gateways.announce(
+        config.cache_dir,
+        gateways.GatewayRecord(os.getpid(), places.process_start(os.getpid()), place.url, place.address, place.port, place.token),
+    )
+
+
+def retract(config: Config) -> None:
+    """Take that back."""
+    from aptui.link import gateways
+
+    gateways.retract(config.cache_dir)

@@ -1,0 +1,91 @@
+"""What the outer wire speaks of, in requests, answers and notifications alike: assets, jobs, and closed sets of words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Match(StrEnum):
+    """How a search term is meant: `default` also finds names without extension, and the term cut at its last `_`; `exact` only endings."""
+
+    DEFAULT = "default"
+    EXACT = "exact"
+
+
+class Status(StrEnum):
+    """How far an asset is."""
+
+    UNKNOWN = "unknown"
+    """The question named nothing."""
+    MISSING = "missing"
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPILED = "compiled"
+    FAILED = "failed"
+
+
+class Reach(StrEnum):
+    """Which dependencies are meant."""
+
+    DIRECT = "direct"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A product, as runtimes know it: `dependencies` are (asset id, flags), `legacy` its former asset ids, `digest` SHA-256 in hex."""
+
+    id: str
+    platform: str
+    path: str
+    type: str
+    size: int
+    digest: str
+    dependencies: tuple[tuple[str, int], ...] = ()
+    legacy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job: `status` is pending, processing, completed, failed or cancelled; `run_key` that of its last run, 0 = none."""
+
+    job_id: int
+    run_key: int
+    source: str
+    platform: str
+    job_key: str
+    builder: str
+    status: str
+    error: str = ""
+    warnings: int = 0
+    errors: int = 0
+    duration_ms: int = 0
+    completed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a log: `level` 0 debug, 1 information, 2 warning, 3 error."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFolderInfo:
+    """A scan folder; `path` is absolute."""
+
+    name: str
+    path: str
+    order: int
+    is_recursive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyInfo:
+    """A product that another needs: `flags` bits 0 to 3 are 0 load before, 1 right after, 2 on demand; `path` "" = there is no such product."""
+
+    id: str
+    path: str
+    flags: int

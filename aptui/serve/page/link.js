@@ -1,0 +1,57 @@
+// The protocol as a page speaks it: one WebSocket for what happens, GET for bytes. What is drawn of it is page.js's business.
+
+const VERSION = 1;
+const RETRY_MS = [250, 4000];
+
+export class Link {
+  /** `token` opens the gateway; `hear` is called with each array of notifications, `meet` with the welcome, `lose` with why there is no line. */
+  constructor(token, { hear, meet, lose }) {
+    this.token = token;
+    this.tell = { hear, meet, lose };
+    this.wait = RETRY_MS[0];
+    this.open();
+  }
+
+  open() {
+    const address = new URL("/v1/connect", location.href);
+    address.protocol = address.protocol.replace("http", "ws");
+    // A page can set no header on a WebSocket; the subprotocols are the one place where a token is in no log and no history.
+    const socket = new WebSocket(address, ["aptui.v1", `aptui.token.${this.token}`]);
+    socket.onopen = () => socket.send(JSON.stringify({ id: 1, request: "hello", protocol: VERSION, client: "demo page", wants_catalog: true }));
+    socket.onmessage = ({ data }) => this.take(JSON.parse(data));
+    socket.onclose = () => this.again();
+  }
+
+  take(said) {
+    if (said.notices) this.tell.hear(said.notices);
+    else if (said.answer) {
+      this.wait = RETRY_MS[0];
+      this.tell.meet(said.answer);
+    } else if (said.refusal) this.tell.lose(said.refusal.what);
+  }
+
+  async again() {
+    const answer = await fetch("/v1/protocol", { headers: this.headers() }).catch(() => null);
+    if (answer?.status === 401) {
+      this.tell.lose("this token opens nothing any more: take the address that 'aptui demo --web' prints", true);
+      return;
+    }
+    this.tell.lose("waiting for the gateway");
+    setTimeout(() => this.open(), this.wait);
+    this.wait = Math.min(2 * this.wait, RETRY_MS[1]);
+  }
+
+  headers() {
+    return { Authorization: `Bearer ${this.token}` };
+  }
+
+  /** Return the bytes of a product and their ETag; null where `etag` still names them. */
+  async product(asset, etag = "") {
+    const path = asset.path.split("/").map(encodeURIComponent).join("/");
+    const headers = etag ? { ...this.headers(), "If-None-Match": etag } : this.headers();
+    const answer = await fetch(`/v1/products/${encodeURIComponent(asset.platform)}/${path}`, { headers, cache: "no-store" });
+    if (answer.status === 304) return null;
+    if (!answer.ok) throw new Error(answer.status === 404 ? "it is gone" : `the gateway says ${answer.status}`);
+    return { bytes: await answer.arrayBuffer(), etag: answer.headers.get("ETag") ?? "" };
+  }
+}

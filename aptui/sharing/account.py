@@ -1,0 +1,104 @@
+"""What sharing results gave and cost: hits and misses, bytes, time saved and spent, for each builder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class Sum:
+    """Counts of one builder, or of all.
+
+    `unusable` are results that were found and were no good: damaged, not authentic, incomplete, or too slow. `built_ms` is what the runs
+    took whose results were restored, `fetch_ms` what restoring them took.
+    """
+
+    local_hits: int = 0
+    remote_hits: int = 0
+    misses: int = 0
+    unusable: int = 0
+    built_ms: int = 0
+    fetch_ms: int = 0
+    fetched_bytes: int = 0
+    kept: int = 0
+    uploads: int = 0
+    uploaded_bytes: int = 0
+    not_uploaded: int = 0
+    differences: int = 0
+
+    @property
+    def hits(self) -> int:
+        """Results that did not have to be made."""
+        return self.local_hits + self.remote_hits
+
+    @property
+    def saved_ms(self) -> int:
+        """Time saved; negative where fetching takes longer than making."""
+        return self.built_ms - self.fetch_ms
+
+    def add(self, other: Sum) -> None:
+        """Count what `other` counted."""
+        for item in fields(Sum):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+
+class Account:
+    """The account of one run of an engine; several threads may write to it."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Sum] = {}
+        self._lock = threading.Lock()
+
+    def count(self, builder: str, **counts: int) -> None:
+        """Add to the counts of a builder, named as the fields of `Sum`."""
+        with self._lock:
+            self._sums.setdefault(builder, Sum()).add(Sum(**counts))
+
+    def by_builder(self) -> dict[str, Sum]:
+        """Return {builder: its counts} as they are now, those that saved most first."""
+        with self._lock:
+            copies = {name: total([one]) for name, one in self._sums.items()}
+        return dict(sorted(copies.items(), key=lambda item: (-item[1].saved_ms, item[0])))
+
+    def total(self) -> Sum:
+        """Return the counts of all builders."""
+        with self._lock:
+            return total(self._sums.values())
+
+    def line(self) -> str:
+        """Return the account in a line, "" when nobody asked for anything."""
+        return line(self.total())
+
+
+def total(sums: Iterable[Sum]) -> Sum:
+    """Return the sum of several."""
+    result = Sum()
+    for one in sums:
+        result.add(one)
+    return result
+
+
+def line(one: Sum) -> str:
+    """Say what came of sharing: `96 % from cache: 41 min saved, 3 min fetching`; "" when nothing was asked for."""
+    asked = one.hits + one.misses
+    if not asked:
+        return ""
+    share = 100 * one.hits // asked
+    if not one.hits:
+        return f"{share} % from cache"
+    gain = f"{duration(one.saved_ms)} saved" if one.saved_ms >= 0 else f"{duration(-one.saved_ms)} lost"
+    return f"{share} % from cache: {gain}, {duration(one.fetch_ms)} fetching"
+
+
+def duration(milliseconds: int) -> str:
+    """Return a time as people say it: `0.4 s`, `12 s`, `41 min`, `3.5 h`."""
+    seconds = milliseconds / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

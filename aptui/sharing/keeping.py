@@ -1,0 +1,181 @@
+"""Results that were made here on their way into the stores: kept on this machine, then uploaded, in the background."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from aptui.core.errors import KnownError
+from aptui.sharing import record as records
+from aptui.sharing import results
+from aptui.sharing.account import Account
+from aptui.sharing.breaker import Breaker
+from aptui.sharing.keys import JobFacts
+from aptui.sharing.patience import Askers
+from aptui.sharing.realms import Realm
+from aptui.sharing.record import Record, difference
+from aptui.sharing.results import Result
+from aptui.sharing.rules import doubt
+from aptui.sharing.store import Full, Mismatch, Refused, Store, StoreError
+from aptui.sharing.telling import Teller
+
+_UPLOADERS = 2
+_MOST_WAITING = 10_000
+"""Results beyond so many that wait are made again by whoever needs them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A result of this machine: `files` are absolute paths of its products by digest; `is_current` whether its inputs are as they were."""
+
+    facts: JobFacts
+    record: Record
+    files: dict[str, str]
+    is_current: Callable[[], bool]
+    is_shared: bool
+
+    @property
+    def builder(self) -> str:
+        """Who made it."""
+        return self.facts.builder_name
+
+
+class Keeper:
+    """Keeps and uploads what is made here, for the one namespace that this machine writes.
+
+    Args:
+        writes: whether results go to the team's store.
+        may_differ: builders that make other bytes each time and are uploaded all the same.
+    """
+
+    def __init__(
+        self, realm: Realm, account: Account, teller: Teller, breaker: Breaker, *, writes: bool, may_differ: Iterable[str]
+    ) -> None:
+        self._realm, self._account, self._teller, self._breaker = realm, account, teller, breaker
+        self._writes = writes
+        self._may_differ = frozenset(may_differ)
+        self._differing: set[str] = set()
+        self._broken: set[str] = set()
+        self._idle = threading.Condition()
+        self._waiting = 0
+        self._keepers = Askers("aptui-shared-keep", 1)
+        self._uploaders = Askers("aptui-shared-upload", _UPLOADERS)
+
+    @property
+    def waiting(self) -> int:
+        """How many results are not kept or uploaded yet."""
+        return self._waiting
+
+    def put(self, made: Made) -> None:
+        """Keep a result, and upload it, in the background."""
+        if reason := doubt(made.record):
+            self._teller.tell(f"doubt {made.builder}", f"a result of '{made.builder}' is not kept: {reason}")
+            return
+        with self._idle:
+            has_room = self._waiting < _MOST_WAITING
+            self._waiting += has_room
+        if has_room:
+            self._keepers.ask(lambda: self._keep(made))
+        else:
+            self._account.count(made.builder, not_uploaded=1)
+
+    def replaces(self, digest: str) -> None:
+        """The team's store has a blob that is not what its name says: the next upload of it replaces it."""
+        self._broken.add(digest)
+
+    def settle(self, limit_s: float) -> bool:
+        """Wait until everything is kept and uploaded; return False when that takes longer than `limit_s`."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._waiting, limit_s)
+
+    def close(self) -> None:
+        """Let the threads end; they do not keep the process alive."""
+        self._keepers.close()
+        self._uploaders.close()
+
+    def _keep(self, made: Made) -> None:
+        """Runs in the keeper's thread."""
+        goes_on = False
+        try:
+            if made.is_current():
+                result = Result(made.record, records.sealed(made.record, self._realm.trust), made.record.base)
+                self._keep_here(made, result)
+                goes_on = self._goes_out(made)
+                if goes_on:
+                    self._uploaders.ask(lambda: self._upload(made, result))
+        except Exception as error:  # noqa: BLE001  # a result that is not kept is made again, no more
+            self._teller.about(error)
+        finally:
+            if not goes_on:
+                self._ended()
+
+    def _keep_here(self, made: Made, result: Result) -> None:
+        local = self._realm.local
+        if local is None:
+            return
+        try:
+            for digest in made.record.blobs:
+                local.put_blob(digest, made.files[digest])
+            self._compare(made, results.publish(local, results.believed, self._realm.trust, result))
+            self._account.count(made.builder, kept=1)
+        except KnownError as error:
+            self._teller.about(error)
+
+    def _goes_out(self, made: Made) -> bool:
+        is_steady = made.builder not in self._differing or made.builder in self._may_differ
+        return self._writes and made.is_shared and self._realm.remote is not None and is_steady
+
+    def _upload(self, made: Made, result: Result) -> None:
+        """Runs in an uploader's thread."""
+        is_done = False
+        try:
+            if self._realm.remote is not None and self._goes_out(made) and self._breaker.allows():
+                is_done = self._sent(self._realm.remote, made, result)
+                self._breaker.succeeded()
+        except (Full, Refused) as error:
+            self._breaker.opened()
+            self._teller.tell(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
+        except Mismatch as error:
+            self._breaker.succeeded()
+            self._teller.about(error)
+        except Exception as error:  # noqa: BLE001  # a result that is not uploaded is made again, no more
+            self._breaker.failed()
+            self._teller.about(error)
+        finally:
+            sent_bytes = sum(made.record.blobs.values()) if is_done else 0
+            self._account.count(made.builder, uploads=is_done, not_uploaded=not is_done, uploaded_bytes=sent_bytes)
+            self._ended()
+
+    def _sent(self, remote: Store, made: Made, result: Result) -> bool:
+        """Upload blobs, then the record that names them, unless an input was touched meanwhile."""
+        for digest in made.record.blobs:
+            remote.put_blob(digest, self._place(made, digest), replaces=digest in self._broken)
+            self._broken.discard(digest)
+        if not made.is_current():
+            return False
+        self._compare(made, results.publish(remote, self._realm.trust.opened, self._realm.trust, result))
+        return True
+
+    def _place(self, made: Made, digest: str) -> str:
+        """Return where the bytes are: in this machine's store they stay what they are, in the cache they may be of a later run."""
+        local = self._realm.local
+        try:
+            return local.blob_path(digest) if local is not None and local.has_blobs([digest]) else made.files[digest]
+        except StoreError:
+            return made.files[digest]
+
+    def _compare(self, made: Made, theirs: Record | None) -> None:
+        """Report a builder whose runs differ (SEC-14): what others have stays, and no more of its results go out."""
+        text = difference(made.record, theirs) if theirs is not None else ""
+        if text:
+            self._differing.add(made.builder)
+            self._account.count(made.builder, differences=1)
+            self._teller.tell(
+                f"differs {made.builder}", f"builder '{made.builder}' makes other products of the same sources: {text}"
+            )
+
+    def _ended(self) -> None:
+        with self._idle:
+            self._waiting -= 1
+            self._idle.notify_all()

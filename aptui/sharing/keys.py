@@ -1,0 +1,66 @@
+"""The name under which a job's result is shared: SHA-256 over everything the job is made of, the same on every machine.
+
+What a builder finds while it processes is not known before. So a *base key* covers what is known beforehand; at it lies either the record
+itself (the builder found nothing) or a list of variants, each with the digests of what was found and the key of its record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+FORMAT = 1
+"""Part of every key: raised when records, or what a key covers, change their meaning."""
+DISCOVERED = "discovered"
+"""The kind of a manifest's entry that is left out of the base key (`core.graph.Graph.with_discovered`)."""
+Discovered = tuple[tuple[str, str], ...]
+"""((key of a source, SHA-256 of its bytes in hex or "" when it is missing), ...), sorted by name."""
+_NAME = re.compile("[0-9a-f]{64}")
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What a job is made of.
+
+    Args:
+        manifest: what the job is planned with (`Job.planned_inputs`): builder, its version, code and parameters, platform, source,
+            dependencies, each with its digest; in the order given.
+        abi: what else may change products: the versions of the SDK and of the engine's part in processing.
+        builder_name: for the account; the manifest holds it too.
+    """
+
+    manifest: tuple[tuple[str, str, str], ...]
+    platform: str
+    job_key: str
+    builder: bytes
+    abi: str = ""
+    builder_name: str = ""
+
+
+def base_key(facts: JobFacts) -> str:
+    """Return the key of all that is known before the job runs, 64 hex digits."""
+    known = [entry for entry in facts.manifest if entry[0] != DISCOVERED]
+    return _digest([FORMAT, "job", known, facts.platform, facts.job_key, facts.builder.hex(), facts.abi])
+
+
+def variant_key(base: str, discovered: Discovered) -> str:
+    """Return the key of the record of a job that found these dependencies, whose base key is `base`."""
+    return _digest([FORMAT, "variant", base, discovered])
+
+
+def is_name(text: str) -> bool:
+    """Return whether `text` can name a record or a blob: SHA-256 in hex, lower case."""
+    return _NAME.fullmatch(text) is not None
+
+
+def as_discovered(found: Iterable[tuple[str, str]]) -> Discovered:
+    """Return discovered dependencies in the one order that keys are made of."""
+    return tuple(sorted(dict(found).items()))
+
+
+def _digest(parts: list[object]) -> str:
+    return hashlib.sha256(_encode(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,87 @@
+"""Calls that may hang, and callers that do not: a few threads do the asking, and whoever asked waits no longer than it wants to.
+
+A thread that hangs (a network share that is gone holds a system call for ever) is given up: its answer is thrown away when it comes. The
+threads do not keep the process alive.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class TooSlow(Exception):
+    """No answer in time; what was asked may still go on."""
+
+
+class Answer(Generic[T]):
+    """What will come of a call."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._done = threading.Event()
+        self._is_given_up = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def wait(self, limit_s: float) -> T:
+        """Return what the call returned, or raise what it raised.
+
+        Raises:
+            TooSlow: it did not end within `limit_s`; if it has not begun, it never will.
+        """
+        if not self._done.wait(max(limit_s, 0.0)):
+            self._is_given_up = True
+            raise TooSlow
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # set whenever there is no error
+
+    def run(self) -> None:
+        """Do the call, unless nobody waits any more."""
+        if self._is_given_up:
+            return
+        try:
+            self._value = self._call()
+        except BaseException as error:  # noqa: BLE001  # it is raised again where somebody waits for it
+            self._error = error
+        self._done.set()
+
+
+class Askers:
+    """At most `count` threads, made when they are needed, that do calls in the order they are given."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._name, self._count = name, count
+        self._calls: queue.SimpleQueue[Answer[object] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = 0
+        self._idle = 0
+
+    def ask(self, call: Callable[[], T]) -> Answer[T]:
+        """Have a call done."""
+        answer = Answer(call)
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+            elif self._started < self._count:
+                self._started += 1
+                threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
+        self._calls.put(answer)  # type: ignore[arg-type]  # whatever it returns
+        return answer
+
+    def close(self) -> None:
+        """Let the threads end when they have nothing left to do."""
+        with self._lock:
+            for _ in range(self._started):
+                self._calls.put(None)
+
+    def _work(self) -> None:
+        while (answer := self._calls.get()) is not None:
+            answer.run()
+            with self._lock:
+                self._idle += 1

@@ -1,0 +1,55 @@
+"""Whether the shared cache can be reached and used: asked by `aptui cache test` and by the screen, never by the engine itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+
+from aptui.config import Sharing
+from aptui.core.errors import KnownError
+from aptui.sharing.opening import open_store
+from aptui.sharing.store import Store
+
+_PROBE = b"aptui cache test\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a test of a shared cache says."""
+
+    address: str
+    said: str
+    is_bad: bool = False
+    milliseconds: int = 0
+
+
+def probe(sharing: Sharing) -> Answer:
+    """Read a result that cannot be there and, where this machine writes, put a small product there and fetch it again."""
+    began_s = time.monotonic()
+    try:
+        store = open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)
+        try:
+            store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())
+            spent_ms = round(1000 * (time.monotonic() - began_s))
+            said = f"it answers after {spent_ms} ms"
+            if sharing.mode == "server":
+                _write(store)
+                said += ", and can be written to"
+            return Answer(store.address, said, milliseconds=spent_ms)
+        finally:
+            store.close()
+    except KnownError as error:
+        return Answer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
+
+
+def _write(store: Store) -> None:
+    digest = hashlib.sha256(_PROBE).hexdigest()
+    with tempfile.TemporaryDirectory() as folder:
+        sent, got = os.path.join(folder, "sent"), os.path.join(folder, "got")
+        with open(sent, "wb") as file:
+            file.write(_PROBE)
+        store.put_blob(digest, sent, replaces=True)
+        store.get_blob(digest, got, len(_PROBE))

@@ -1,0 +1,268 @@
+"""`aptui cache serve`: this machine's store over HTTP in the layout of other build caches, `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`.
+
+What is served is named by 64 hex digits and nothing else, so no path of a client reaches the disk. Blobs are checked while they come in and
+published whole or not at all; records are opaque here: who reads them asks for a seal. Who may write, and where, is said by tokens: one
+token writes to one namespace (SEC-13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import errno
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from aptui.core.errors import HostError, UserError
+from aptui.sharing import leases, placing
+from aptui.sharing.folder_store import FolderStore
+from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.sharing.store import StoreError
+from aptui.sharing.streams import CHUNK_BYTES
+
+_PATH = re.compile("/(?:ns/(?P<namespace>[a-z0-9][a-z0-9._-]{0,63})/)?(?P<kind>ac|cas)/(?P<name>[0-9a-f]{64})")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_STOPS_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How the store is offered.
+
+    Args:
+        root: the store's folder.
+        host: an address of this machine; any but the loopback needs tokens, and TLS unless `is_plain` (a proxy in front speaks it).
+        read_tokens: who may read; nobody named = everybody who can connect.
+        write_tokens: {token: the namespace that it may write}; nobody named = nobody writes.
+        is_writable: everybody who can connect may write to the trusted namespace; on the loopback alone.
+        max_blob_bytes: longer uploads are refused.
+    """
+
+    root: str
+    host: str = "127.0.0.1"
+    port: int = 8089
+    read_tokens: tuple[str, ...] = field(default=(), repr=False)
+    write_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_writable: bool = False
+    certificate: str = ""
+    private_key: str = ""
+    is_plain: bool = False
+    max_blob_bytes: int = 16 * 1024**3
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost"
+
+
+def application(serving: Serving) -> web.Application:
+    """Return the web application.
+
+    Raises:
+        UserError: it would be open to people who should not get in.
+    """
+    _check(serving)
+    app = web.Application(client_max_size=MAX_RECORD_BYTES, handler_args={"keepalive_timeout": 75.0, "lingering_time": 5.0})
+    offer = _Offer(serving)
+    app.router.add_route("*", "/{path:.*}", offer.answer)
+    return app
+
+
+def serve(
+    serving: Serving, *, started: Callable[[str], None] = lambda _address: None, stop: Callable[[], bool] | None = None
+) -> None:
+    """Serve until interrupted, or until `stop` returns true; `started` is told the address.
+
+    Raises:
+        UserError: it would be open to people who should not get in.
+        HostError: the address cannot be had.
+    """
+    app = application(serving)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(app, serving, started, stop))
+
+
+async def _serve(app: web.Application, serving: Serving, started: Callable[[str], None], stop: Callable[[], bool] | None) -> None:
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOPS_WITHIN_S)
+    await runner.setup()
+    lease = leases.Lease(serving.root)
+    try:
+        site = web.TCPSite(runner, serving.host, serving.port, ssl_context=_tls(serving))
+        try:
+            await site.start()
+        except OSError as error:
+            raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
+        port = runner.addresses[0][1]
+        started(f"{'https' if serving.certificate else 'http'}://{serving.host}:{port}")
+        while stop is None or not stop():
+            await asyncio.sleep(0.05 if stop else 3600)
+    finally:
+        lease.close()
+        await runner.cleanup()
+
+
+def _check(serving: Serving) -> None:
+    if serving.is_loopback:
+        return
+    if not serving.read_tokens and not serving.write_tokens:
+        raise UserError(
+            f"'{serving.host}' is open to others: name tokens of those who may read and write", hint="--read-token-file"
+        )
+    if serving.is_writable:
+        raise UserError("a store that others reach is written by token only", hint="--write-token-file")
+    if not serving.certificate and not serving.is_plain:
+        raise UserError(
+            f"'{serving.host}' is open to others, and tokens would travel in the clear", hint="name a certificate and its key"
+        )
+
+
+def _tls(serving: Serving) -> ssl.SSLContext | None:
+    if not serving.certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(serving.certificate, serving.private_key or None)
+    return context
+
+
+class _Offer:
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        match = _PATH.fullmatch(request.path)
+        if match is None:
+            return web.Response(status=404, text="no such place")
+        if not self._is_expected(request):
+            return web.Response(status=421, text="this server has another name")
+        namespace = match["namespace"] or TRUSTED
+        if request.method in {"GET", "HEAD"}:
+            return await self._give(request, namespace, match["kind"], match["name"])
+        if request.method == "PUT":
+            return await self._take(request, namespace, match["kind"], match["name"])
+        return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
+
+    def _is_expected(self, request: web.Request) -> bool:
+        """On the loopback a page in a browser could ask under a name of its own (DNS rebinding, SEC-8)."""
+        if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
+            return False
+        name = (request.url.host or "").strip("[]")
+        return not self._serving.is_loopback or name in {"localhost", "127.0.0.1", "::1", self._serving.host}
+
+    async def _give(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
+        if not self._may_read(_token(request)):
+            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="aptui"'})
+        store = self._store(namespace)
+        path = store.record_path(name) if kind == "ac" else store.blob_path(name)
+        if not await asyncio.to_thread(_is_used, path):
+            return web.Response(status=404)
+        return web.FileResponse(path, chunk_size=CHUNK_BYTES, headers={"Content-Type": "application/octet-stream"})
+
+    async def _take(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
+        if not self._may_write(_token(request), namespace):
+            return web.Response(status=403, text="this token does not write here")
+        length = request.content_length
+        if length is not None and length > (MAX_RECORD_BYTES if kind == "ac" else self._serving.max_blob_bytes):
+            return web.Response(status=413)
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            return web.Response(status=415, text="nothing is unpacked here")
+        try:
+            if kind == "ac":
+                return await self._take_record(request, self._store(namespace), name)
+            return await self._take_blob(request, self._store(namespace), name)
+        except OSError as error:
+            return web.Response(status=507 if error.errno in _FULL else 500, text=error.strerror or "")
+        except StoreError as error:
+            return web.Response(status=500, text=str(error))
+
+    async def _take_record(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
+        data = await request.read()
+        if_absent = request.headers.get("If-None-Match") == "*"
+
+        def put() -> bool:
+            with leases.shared_with_gc(self._serving.root):
+                return store.put_record(name, data, if_absent=if_absent)
+
+        return web.Response(status=201 if await asyncio.to_thread(put) else 412)
+
+    async def _take_blob(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
+        """Write what comes to a temporary file; it becomes the blob only if it is what its name says."""
+        path, hasher, size = await asyncio.to_thread(store.temporary), hashlib.sha256(), 0
+        try:
+            with await asyncio.to_thread(open, path, "xb", 0) as file:
+                async for chunk in request.content.iter_chunked(CHUNK_BYTES):
+                    size += len(chunk)
+                    if size > self._serving.max_blob_bytes:
+                        return web.Response(status=413)
+                    hasher.update(chunk)
+                    await asyncio.to_thread(_write, file.fileno(), chunk)
+            if hasher.hexdigest() != name:
+                return web.Response(status=400, text="these bytes have another digest")
+            await asyncio.to_thread(self._publish, path, store.blob_path(name))
+            return web.Response(status=201)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def _publish(self, written: str, path: str) -> None:
+        placing.remember(written)
+        placing.make_read_only(written)
+        with leases.shared_with_gc(self._serving.root):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.rename(written, path)
+
+    def _store(self, namespace: str) -> FolderStore:
+        return FolderStore(self._serving.root, namespace, syncs=False)
+
+    def _may_read(self, token: str) -> bool:
+        tokens = self._serving.read_tokens
+        return not tokens or any(_is_same(token, known) for known in (*tokens, *self._serving.write_tokens))
+
+    def _may_write(self, token: str, namespace: str) -> bool:
+        if self._serving.is_writable and self._serving.is_loopback and namespace == TRUSTED:
+            return True
+        return any(_is_same(token, known) and place == namespace for known, place in self._serving.write_tokens.items())
+
+
+def _token(request: web.Request) -> str:
+    """Return the token a client names: as Bearer, or as the password of Basic authentication, which every client knows."""
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    return ""
+
+
+def _is_same(token: str, known: str) -> bool:
+    return hmac.compare_digest(token.encode(), known.encode())
+
+
+def _is_used(path: str) -> bool:
+    """Return whether there is such a file, and note that it was used."""
+    try:
+        state = os.stat(path)
+        os.utime(path, ns=(time.time_ns(), state.st_mtime_ns))
+    except OSError:
+        return False
+    return True
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,369 @@
+"""Sharing as one thing: the store of this machine first, then the team's; found, fetched and verified, kept and uploaded.
+
+Nothing in here is in anybody's way: a store that is away, slow or wrong is a miss, is told once, and is left alone for a while. All methods
+may be called by any thread, and none waits longer for a store than the configuration allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from aptui.config import Sharing
+from aptui.core.errors import KnownError
+from aptui.core.messages import StagedProduct
+from aptui.sharing import results
+from aptui.sharing.account import Account
+from aptui.sharing.breaker import Breaker
+from aptui.sharing.http_store import SLOWEST_BYTES_PER_S
+from aptui.sharing.keeping import Keeper, Made
+from aptui.sharing.keys import JobFacts, base_key
+from aptui.sharing.leases import Lease
+from aptui.sharing.patience import Askers, TooSlow
+from aptui.sharing.realms import Realm, realms_of
+from aptui.sharing.record import Record
+from aptui.sharing.results import Present, Result
+from aptui.sharing.store import Mismatch, Store, StoreError
+from aptui.sharing.telling import Teller
+
+T = TypeVar("T")
+_SHUNNED_S = 600.0
+"""What was not as it should be is not asked for again so soon (SEC-12)."""
+_ASKERS = 8
+THIS_MACHINE = "this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A result that somebody has: its record is here and believed, its blobs are still where they are."""
+
+    facts: JobFacts
+    result: Result
+    realm: Realm
+    is_remote: bool
+    look_ms: int = 0
+
+    @property
+    def record(self) -> Record:
+        """What it restores."""
+        return self.result.record
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A result that is here: `staged` are the absolute paths of its products' files, in the order of the record.
+
+    `origin` says where it came from, for people; `is_remote` whether anything did come from elsewhere.
+    """
+
+    builder: str
+    record: Record
+    staged: tuple[str, ...]
+    origin: str
+    is_remote: bool
+    fetched_bytes: int
+    fetch_ms: int
+
+    @property
+    def products(self) -> tuple[StagedProduct, ...]:
+        """The products as a worker would have left them."""
+        return tuple(replace(item, staged=path) for item, path in zip(self.record.products, self.staged, strict=True))
+
+
+class Service:
+    """What an engine asks and tells about shared results.
+
+    Args:
+        sharing: the configuration; `local_store` "" means that this machine keeps none of its own.
+        say: is told, once each, what goes wrong; any thread calls it.
+        may_differ: builders that are known to make other bytes each time and are uploaded all the same.
+
+    Raises:
+        UserError: the configuration names a key that cannot be read, or an address that is none.
+    """
+
+    def __init__(
+        self,
+        sharing: Sharing,
+        say: Callable[[str], None] | None = None,
+        *,
+        may_differ: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.account = Account()
+        self._deadline_s, self._clock = sharing.deadline_s, clock
+        self._teller, self._breaker = Teller(say), Breaker(clock=clock)
+        self._shunned: dict[str, float] = {}
+        self._realms = realms_of(sharing, self._teller)
+        self._lease = _leased(sharing.local_store) if self._realms[0].local is not None else None
+        self._askers = Askers("aptui-shared-ask", _ASKERS)
+        writing = Breaker(clock=clock)
+        self._keeper = Keeper(self._realms[0], self.account, self._teller, writing, writes=sharing.writes, may_differ=may_differ)
+
+    # ------------------------------------------------------------------------------------------------------------- reading
+
+    def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> Hit | None:
+        """Return a job's result with its products in `folder`, None when nobody has it; the account counts either."""
+        began, found, hit = self._clock(), None, None
+        try:
+            found = self.look_up(facts, present, is_shared=is_shared)
+            hit = self.fetch(found, folder) if found is not None else None
+        except Exception as error:  # noqa: BLE001  # whatever is wrong in here must not hold up a job
+            self._teller.about(error)
+        if hit is None:
+            self.account.count(facts.builder_name, misses=1, unusable=found is not None, fetch_ms=self._since(began))
+        return hit
+
+    def look_up(self, facts: JobFacts, present: Present, *, is_shared: bool = True) -> Found | None:
+        """Return a job's result if somebody has it.
+
+        Args:
+            present: whether files that the builder found elsewhere have the same bytes here.
+            is_shared: whether others are asked, not only this machine.
+        """
+        base, began = base_key(facts), self._clock()
+        for realm in self._realms:
+            result = self._read_local(realm, base, present)
+            if result is not None and self._is_within_reach(realm, result, is_shared=is_shared):
+                return Found(facts, result, realm, is_remote=False, look_ms=self._since(began))
+        for realm in self._realms if is_shared else ():
+            if realm.remote is None or self._is_shunned(base):
+                continue
+            left_s = self._deadline_s - (self._clock() - began)
+            result = self._ask(realm.remote, base, left_s, _reader(realm.remote, realm, base, present))
+            if result is not None:
+                return Found(facts, result, realm, is_remote=True, look_ms=self._since(began))
+        return None
+
+    def fetch(self, found: Found, folder: str) -> Hit | None:
+        """Put the products of a result into `folder`, which is made; return None, and leave nothing there, when that fails."""
+        began, products = self._clock(), found.record.products
+        targets = [os.path.join(folder, str(number)) for number in range(len(products))]
+        try:
+            os.makedirs(folder, exist_ok=True)
+            missing = [index for index, item in enumerate(products) if not self._place(found.realm, item, targets[index])]
+            is_whole = not missing or self._bring(found, folder, {targets[index]: products[index] for index in missing})
+        except OSError as error:
+            self._teller.tell("placing", f"a shared result cannot be put into '{folder}': {error.strerror}")
+            is_whole, missing = False, []
+        if not is_whole:
+            _remove(targets)
+            self._forget(found)
+            return None
+        if found.is_remote and found.realm.fetched is not None:
+            with contextlib.suppress(KnownError):
+                results.publish(found.realm.fetched, results.believed, found.realm.trust, found.result)
+        fetched = {products[index].digest: products[index].size for index in missing}
+        return self._counted(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
+
+    def unused(self, hit: Hit) -> None:
+        """A result came too late, the job had been done meanwhile: it saved nothing."""
+        counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
+        self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
+
+    def is_complete(self, found: Found) -> bool:
+        """Return whether all blobs of a result are where it was found, as far as can be told without reading them."""
+        missing = set(found.record.blobs)
+        if found.realm.local is not None:
+            with contextlib.suppress(StoreError):
+                missing -= found.realm.local.has_blobs(missing)
+        remote = found.realm.remote
+        if not missing or remote is None:
+            return not missing
+        limit_s = self._deadline_s * (1 + len(missing) / 20)
+        there = self._ask(remote, found.record.base, limit_s, lambda: remote.has_blobs(missing))
+        return there is not None and there >= missing
+
+    # ------------------------------------------------------------------------------------------------------------- writing
+
+    def put(
+        self,
+        facts: JobFacts,
+        record: Record,
+        files: Mapping[str, str],
+        *,
+        is_shared: bool = True,
+        is_current: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Keep a result, and upload it where this machine writes, both in the background.
+
+        Args:
+            files: {digest in hex: absolute path} of its products; they are verified as they are read.
+            is_current: whether no input was touched since before the run; asked right before anything is published (SEC-14).
+        """
+        self._keeper.put(Made(facts, record, dict(files), is_current, is_shared))
+
+    def settle(self, limit_s: float) -> bool:
+        """Wait until everything that was put is kept and uploaded; return False when that takes longer than `limit_s`."""
+        return self._keeper.settle(limit_s)
+
+    @property
+    def waiting(self) -> int:
+        """How many results wait to be kept or uploaded."""
+        return self._keeper.waiting
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the team's store is left alone just now because it failed."""
+        return self._breaker.is_open
+
+    def close(self) -> None:
+        """Give the lease back and let the threads end; what is not uploaded yet never is."""
+        self._keeper.close()
+        self._askers.close()
+        if self._lease is not None:
+            self._lease.close()
+        for realm in self._realms:
+            if realm.remote is not None:
+                realm.remote.close()
+
+    # -------------------------------------------------------------------------------------------------------------- inside
+
+    def _read_local(self, realm: Realm, base: str, present: Present) -> Result | None:
+        if realm.local is None:
+            return None
+        try:
+            return results.read(realm.local, results.believed, base, present)
+        except Mismatch as error:
+            realm.local.drop_record(base)
+            self._teller.about(error)
+        except StoreError as error:
+            self._teller.about(error)
+        return None
+
+    def _is_within_reach(self, realm: Realm, result: Result, *, is_shared: bool) -> bool:
+        """Whether this machine has all blobs, or may have them from elsewhere."""
+        with contextlib.suppress(StoreError):
+            if realm.local is not None and realm.local.has_blobs(result.record.blobs) == result.record.blobs.keys():
+                return True
+        return is_shared and realm.remote is not None and not self._breaker.is_open
+
+    def _ask(self, store: Store, name: str, limit_s: float, call: Callable[[], T]) -> T | None:
+        """Ask a store of others, and remember how that went."""
+        if not self._breaker.allows():
+            return None
+        try:
+            answer = self._askers.ask(call).wait(limit_s)
+        except Mismatch as error:
+            self._breaker.succeeded()
+            self._shunned[name] = self._clock() + _SHUNNED_S
+            self._teller.about(error)
+        except TooSlow:
+            self._fail(StoreError(f"no answer within {self._deadline_s:g} s", where=store.address))
+        except StoreError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with a store must not hold up a job
+            self._fail(StoreError(f"{type(error).__name__}: {error}", where=store.address))
+        else:
+            self._breaker.succeeded()
+            return answer
+        return None
+
+    def _fail(self, error: StoreError) -> None:
+        self._teller.about(error)
+        if self._breaker.failed():
+            self._teller.tell(f"rest {error.where}", f"the shared cache is left alone for a while: {error}")
+
+    def _is_shunned(self, name: str) -> bool:
+        return self._shunned.get(name, 0.0) > self._clock()
+
+    def _place(self, realm: Realm, item: StagedProduct, target: str) -> bool:
+        if realm.local is None:
+            return False
+        try:
+            return realm.local.get_blob(item.digest.hex(), target, item.size)
+        except StoreError as error:
+            self._teller.about(error)
+            return False
+
+    def _bring(self, found: Found, folder: str, targets: dict[str, StagedProduct]) -> bool:
+        """Download blobs beside `folder`, then move them in: a download that was given up cannot meddle with what is there by then."""
+        remote, base = found.realm.remote, found.record.base
+        if remote is None or self._is_shunned(base):
+            return False
+        wanted = {item.digest.hex(): item.size for item in targets.values()}
+        spool, is_given_up = f"{folder}.part-{secrets.token_hex(4)}", threading.Event()
+        limit_s = self._deadline_s + sum(wanted.values()) / SLOWEST_BYTES_PER_S
+        try:
+            is_here = self._ask(remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._keeper.replaces))
+            for target, item in targets.items() if is_here else ():
+                _take_in(found.realm, item, spool, target)
+            return bool(is_here)
+        finally:
+            is_given_up.set()
+            shutil.rmtree(spool, ignore_errors=True)
+
+    def _forget(self, found: Found) -> None:
+        """Drop a record of this machine whose blobs nobody has."""
+        if not found.is_remote and found.realm.local is not None:
+            found.realm.local.drop_record(found.result.key)
+
+    def _counted(self, found: Found, targets: list[str], fetched_bytes: int, fetch_ms: int) -> Hit:
+        remote, builder = found.realm.remote, found.facts.builder_name
+        is_remote = remote is not None and (found.is_remote or fetched_bytes > 0)
+        origin = remote.address if is_remote and remote is not None else THIS_MACHINE
+        counts = {"remote_hits": 1} if is_remote else {"local_hits": 1}
+        self.account.count(builder, built_ms=found.record.duration_ms, fetch_ms=fetch_ms, fetched_bytes=fetched_bytes, **counts)
+        return Hit(builder, found.record, tuple(targets), origin, is_remote, fetched_bytes, fetch_ms)
+
+    def _since(self, began: float) -> int:
+        return round(1000 * (self._clock() - began))
+
+
+def _leased(root: str) -> Lease | None:
+    with contextlib.suppress(OSError):
+        return Lease(root)
+    return None
+
+
+def _reader(store: Store, realm: Realm, base: str, present: Present) -> Callable[[], Result | None]:
+    return lambda: results.read(store, realm.trust.opened, base, present)
+
+
+def _download(
+    remote: Store, wanted: Mapping[str, int], spool: str, is_given_up: threading.Event, replaces: Callable[[str], None]
+) -> bool:
+    """Fetch blobs into the new folder `spool`; return whether all are there."""
+    is_done = False
+    os.mkdir(spool)
+    try:
+        for digest, size in wanted.items():
+            if not _is_fetched(remote, digest, os.path.join(spool, digest), size, replaces):
+                return False
+        is_done = True
+        return True
+    finally:
+        if not is_done or is_given_up.is_set():
+            shutil.rmtree(spool, ignore_errors=True)
+
+
+def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Callable[[str], None]) -> bool:
+    try:
+        return remote.get_blob(digest, path, size)
+    except Mismatch:
+        replaces(digest)
+        raise
+
+
+def _take_in(realm: Realm, item: StagedProduct, spool: str, target: str) -> None:
+    """Put a verified blob where it is wanted, and into this machine's store."""
+    path = os.path.join(spool, item.digest.hex())
+    if realm.local is not None:
+        with contextlib.suppress(StoreError):
+            realm.local.put_blob(item.digest.hex(), path)
+            if realm.local.get_blob(item.digest.hex(), target, item.size):
+                return
+    shutil.copyfile(path, target)
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

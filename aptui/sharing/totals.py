@@ -1,0 +1,71 @@
+"""What sharing gave and cost over all runs of a project: a small file beside its cache, added to when an engine ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from aptui.sharing.account import Account, Sum
+
+_FILE = Path(".aptui", "shared.json")
+_NAMES = frozenset(item.name for item in fields(Sum))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """{builder: its counts} of all runs since `since_ms`, and of the last one, which ended at `last_ms`."""
+
+    builders: dict[str, Sum]
+    last: dict[str, Sum]
+    since_ms: int = 0
+    last_ms: int = 0
+
+
+def read(cache_dir: Path) -> Totals:
+    """Return what was counted so far; a file that is damaged counts for nothing."""
+    try:
+        data = json.loads((cache_dir / _FILE).read_text(encoding="utf-8"))
+        return Totals(_sums(data["builders"]), _sums(data["last"]), int(data["since_ms"]), int(data["last_ms"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return Totals({}, {})
+
+
+def add(cache_dir: Path, account: Account, counted: dict[str, Sum] | None = None) -> None:
+    """Add the account of a run; a disk that cannot be written costs only the count.
+
+    Args:
+        counted: what of it was added before; it is brought up to date.
+    """
+    known = {} if counted is None else counted
+    now = account.by_builder()
+    run = {name: rest for name, one in now.items() if (rest := _without(one, known.get(name, Sum()))) != Sum()}
+    if not run:
+        return
+    known.update(now)
+    before, now_ms = read(cache_dir), time.time_ns() // 1_000_000
+    builders = dict(before.builders)
+    for name, one in run.items():
+        builders.setdefault(name, Sum()).add(one)
+    text = json.dumps({"since_ms": before.since_ms or now_ms, "last_ms": now_ms, "builders": _plain(builders), "last": _plain(run)})
+    path = cache_dir / _FILE
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError:
+        return
+
+
+def _without(one: Sum, before: Sum) -> Sum:
+    return Sum(**{item.name: getattr(one, item.name) - getattr(before, item.name) for item in fields(Sum)})
+
+
+def _plain(sums: dict[str, Sum]) -> dict[str, dict[str, int]]:
+    return {name: asdict(one) for name, one in sums.items()}
+
+
+def _sums(data: dict[str, dict[str, int]]) -> dict[str, Sum]:
+    return {name: Sum(**{key: int(value) for key, value in one.items() if key in _NAMES}) for name, one in data.items()}

@@ -1,0 +1,155 @@
+"""What keeps the store of this machine small and sound: removing what was used longest ago, checking all bytes, counting."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from aptui.sharing import leases
+from aptui.sharing.folder_store import sweep
+from aptui.sharing.keys import is_name
+from aptui.sharing.seal import parted
+from aptui.sharing.store import Mismatch
+from aptui.sharing.streams import digest_of, quietly
+
+GRACE_S = 600.0
+"""While an engine uses the store, what was used so recently stays: somebody may be about to place it."""
+_KEPT_SHARE = 0.9
+"""Below the limit there must be room for what comes, or every run would have something to remove."""
+_BATCH = 200
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """What was found and done; `is_busy`: another process was at it, so nothing was done."""
+
+    records: int = 0
+    blobs: int = 0
+    size_bytes: int = 0
+    removed: int = 0
+    freed_bytes: int = 0
+    damaged: list[str] = field(default_factory=list)
+    is_busy: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Entry:
+    used: float
+    size: int
+    path: str
+    is_blob: bool
+
+
+def count(root: str) -> Upkeep:
+    """Return how much the store at `root` holds."""
+    found = Upkeep()
+    for entry in _entries(root):
+        _add(found, entry)
+    return found
+
+
+def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -> Upkeep:
+    """Remove what was used longest ago until the store has room below `limit_bytes` (0 = no limit).
+
+    Records and blobs of one result were used at the same times and go together; a record that outlives a blob is a miss.
+    """
+    with leases.cleaning(root) as is_ours:
+        if not is_ours:
+            return Upkeep(is_busy=True)
+        sweep(root, clock())
+        entries = sorted(_entries(root))
+        result = Upkeep()
+        for entry in entries:
+            _add(result, entry)
+        if limit_bytes and result.size_bytes > limit_bytes:
+            newest = clock() - (GRACE_S if leases.living(root) else 0.0)
+            _shrink(root, [entry for entry in entries if entry.used < newest], int(limit_bytes * _KEPT_SHARE), result)
+        return result
+
+
+def verify(root: str) -> Upkeep:
+    """Read everything; what is damaged is removed and named."""
+    result = Upkeep()
+    for entry in _entries(root):
+        if _is_whole(entry):
+            _add(result, entry)
+            continue
+        result.damaged.append(os.path.relpath(entry.path, root))
+        with contextlib.suppress(OSError):
+            os.unlink(entry.path)
+    return result
+
+
+def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: Upkeep) -> None:
+    for start in range(0, len(entries), _BATCH):
+        if result.size_bytes <= goal_bytes:
+            return
+        with leases.alone(root):
+            for entry in entries[start : start + _BATCH]:
+                if result.size_bytes > goal_bytes and _remove(entry):
+                    _subtract(result, entry)
+
+
+def _remove(entry: _Entry) -> bool:
+    """Remove a file unless it was used since it was looked at."""
+    try:
+        if os.stat(entry.path, follow_symlinks=False).st_atime > entry.used:
+            return False
+        os.unlink(entry.path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _is_whole(entry: _Entry) -> bool:
+    try:
+        if entry.is_blob:
+            return digest_of(entry.path) == os.path.basename(entry.path)
+        with open(entry.path, "rb", opener=quietly) as file:
+            parted(file.read())
+    except FileNotFoundError:
+        return True
+    except (OSError, Mismatch):
+        return False
+    return True
+
+
+def _add(total: Upkeep, entry: _Entry) -> None:
+    total.size_bytes += entry.size
+    total.blobs += entry.is_blob
+    total.records += not entry.is_blob
+
+
+def _subtract(total: Upkeep, entry: _Entry) -> None:
+    total.size_bytes -= entry.size
+    total.blobs -= entry.is_blob
+    total.records -= not entry.is_blob
+    total.removed += 1
+    total.freed_bytes += entry.size
+
+
+def _entries(root: str) -> Iterator[_Entry]:
+    for top in (root, *_folders(os.path.join(root, "ns"))):
+        for kind in ("ac", "cas"):
+            for folder in _folders(os.path.join(top, kind)):
+                yield from _files(folder, is_blob=kind == "cas")
+
+
+def _files(folder: str, *, is_blob: bool) -> Iterator[_Entry]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if is_name(entry.name) and entry.is_file(follow_symlinks=False):
+                    state = entry.stat(follow_symlinks=False)
+                    yield _Entry(state.st_atime, state.st_size, entry.path, is_blob)
+
+
+def _folders(path: str) -> list[str]:
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []

@@ -1,0 +1,97 @@
+"""What the catalogs (`engine.catalog`) do not know yet: a mark in the database that goes with the first change of a product, and which changed.
+
+The mark outlives the engine; the names of what changed are there as long as they are few, so that few lines are written for few changes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from aptui.core.messages import Rows
+
+CATALOG_STATE = "catalogs"
+"""Key in `aptui_state`: the catalogs that were made of the present rows, as `engine.catalog` describes them; not there = they are older."""
+MOST_NAMES = 256
+"""When more products have changed, catalogs are written whole."""
+_CHANGING = ("drop_source", "drop_job", "drop_products", "put_product", "put_link", "put_legacy_sub_id")
+# Sources are saved again and again; only another UUID changes what a catalog says.
+_TRIGGER = """CREATE TEMP TRIGGER aptui_other_identity AFTER UPDATE OF SourceGuid ON main.Sources
+    WHEN OLD.SourceGuid <> NEW.SourceGuid BEGIN SELECT aptui_products_changed(); END"""
+_OF_JOB = "SELECT ProductName FROM Products WHERE JobPK = ?"
+_OF_SOURCE = "SELECT p.ProductName FROM Jobs j CROSS JOIN Products p ON p.JobPK = j.JobID WHERE j.SourcePK = ?"
+_OF_PRODUCT = "SELECT ProductName FROM Products WHERE ProductID = ?"
+_DROPS = (("drop_products", _OF_JOB), ("drop_job", _OF_JOB), ("drop_source", _OF_SOURCE))
+_NAME = 2
+"""Column of "put_product"."""
+
+
+class CatalogMark:
+    """Takes the mark away in the transaction that changes a product, counts such transactions, and notes what they change."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self.changes = 0
+        """How many transactions have changed products."""
+        self.names: set[str] | None = set()
+        """The products that have changed since the mark was set; None = too many to say."""
+        self._is_changed = False
+        self._may_be_there = True
+        database.create_function("aptui_products_changed", 0, self._note_all)
+        database.execute(_TRIGGER)
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._is_changed = False
+
+    def watch(self, rows: Rows) -> None:
+        """Note which products `rows`, which are about to be applied, change."""
+        if not any(rows.get(operation) for operation in _CHANGING):
+            return
+        self._is_changed = True
+        for operation, sql in _DROPS:
+            self._note(sql, [row[0] for row in rows.get(operation, ())])
+        if self.names is not None:
+            self.names.update(cast("str", row[_NAME]) for row in rows.get("put_product", ()))
+            self._limit()
+
+    def settle(self, owners: Iterable[int] | None) -> None:
+        """The transaction is about to end; what these products depend on has changed in it, None = of too many to say."""
+        if owners is None:
+            self._note_all()
+        else:
+            self._note(_OF_PRODUCT, list(owners))
+        if self._is_changed:
+            self.changes += 1
+            if self._may_be_there:
+                self._database.execute("DELETE FROM aptui_state WHERE key = ?", (CATALOG_STATE,))
+
+    def committed(self) -> None:
+        """The transaction has ended well."""
+        if self._is_changed:
+            self._may_be_there = False
+
+    def put(self, text: str) -> None:
+        """Set the mark, inside a transaction."""
+        self._may_be_there = True
+        self.names = set()
+        self._database.execute("INSERT OR REPLACE INTO aptui_state VALUES (?, ?)", (CATALOG_STATE, text))
+
+    def _note(self, sql: str, ids: list[object] | list[int]) -> None:
+        if not ids:
+            return
+        self._is_changed = True
+        if len(ids) > MOST_NAMES:
+            self.names = None
+        if self.names is not None:
+            self.names.update(name for key in ids for (name,) in self._database.execute(sql, (key,)))
+            self._limit()
+
+    def _note_all(self) -> None:
+        self._is_changed, self.names = True, None
+
+    def _limit(self) -> None:
+        if self.names is not None and len(self.names) > MOST_NAMES:
+            self.names = None

@@ -1,0 +1,303 @@
+"""`affected`: what the changes since a commit would make run again; git says which files, the database says the rest, nothing is built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from aptui import printing
+from aptui.config import Config
+from aptui.core.errors import HostError, UserError
+from aptui.core.graph import companion_key
+from aptui.core.identity import owner_of
+from aptui.core.model import Builder, RelPath, ScanFolder
+from aptui.core.paths import from_text, parent, to_text
+from aptui.core.patterns import PatternSet, ignore_matcher
+from aptui.core.settings import is_settings
+from aptui.store.affected import AffectedJob, Spreading
+from aptui.store.reader import Reader
+from aptui.verbs.opening import Opened, all_builders, opened
+
+_GIT_LIMIT_S = 120
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+"""Git must not write its index meanwhile: an engine takes that for an operation under way."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """What git said: absolute paths that changed, the repositories it was asked in, the scan folders it knows nothing of."""
+
+    paths: list[str] = field(default_factory=list)
+    repositories: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def affected_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `affected`."""
+    parser.add_argument(
+        "--since", metavar="COMMIT", required=True, help="compare the files as they are now with this commit, such as HEAD~3"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = """\
+new, deleted, renamed and untracked files count, what git ignores does not. The answer is the most that may run: jobs that depend on products
+rest when those come out equal, and new sources are only known to the builders that match them."""
+
+
+def affected(arguments: Namespace) -> int:
+    """Show what would be touched."""
+    with opened(arguments) as project:
+        look = _changed_files(arguments.since, project.config)
+        answer = _answer(look, project)
+    for folder in look.unknown:
+        printing.complain(
+            f"aptui: '{printing.line(folder)}' lies in no repository that has '{printing.line(arguments.since)}'", "yellow"
+        )
+    if answer["configuration"]:
+        names = ", ".join(printing.line(name) for name in answer["configuration"])
+        printing.complain(f"aptui: the configuration changed as well ({names}); what that makes run is not listed", "yellow")
+    if arguments.json:
+        printing.say_json({"since": arguments.since, "repositories": look.repositories, "not_covered": look.unknown, **answer})
+    else:
+        _tell(answer)
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------- git
+
+
+def _changed_files(since: str, config: Config) -> _Look:
+    """Ask git in every repository that a scan folder or the project lies in.
+
+    Raises:
+        UserError: there is no git, no repository, or none that knows the commit.
+    """
+    look = _Look()
+    places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
+    by_top: dict[str, list[str]] = {}
+    for place in places:
+        top = _git(place, "rev-parse", "--show-toplevel")
+        if top.text is not None:
+            by_top.setdefault(top.text.removesuffix("\n"), []).append(place)
+        elif place != os.fspath(config.project_dir):
+            look.unknown.append(place)
+    if not by_top:
+        raise UserError(f"'{config.project_dir}' lies in no git repository", hint=f"git says: {printing.line(top.complaint)}")
+    for repository, inside in by_top.items():
+        commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
+        if commit.text is None:
+            look.unknown += [place for place in inside if place != os.fspath(config.project_dir)]
+            continue
+        look.repositories.append(repository)
+        paths = [os.path.relpath(os.path.realpath(place), repository) for place in inside]
+        look.paths += _asked(
+            repository,
+            ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", commit.text.strip(), "--", *paths),
+        )
+        look.paths += _asked(repository, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
+    if not look.repositories:
+        tops = ", ".join(f"'{top}'" for top in by_top)
+        raise UserError(
+            f"there is no commit '{printing.line(since)}' in {tops}", hint="name one as git does, such as HEAD~1, main or a hash"
+        )
+    return look
+
+
+def _folders(config: Config) -> list[ScanFolder]:
+    cache = os.fspath(config.cache_dir)
+    return [folder for folder in config.project.scan_folders if folder.path != cache and not folder.path.startswith(cache + "/")]
+
+
+def _asked(top: str, words: tuple[str, ...]) -> Iterator[str]:
+    """Yield the absolute paths that git lists."""
+    answer = _git(top, *words)
+    if answer.text is None:
+        raise HostError(f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}")
+    yield from (f"{top}/{name}" for name in answer.text.split("\0") if name and not name.endswith("/"))
+
+
+class _Answer(NamedTuple):
+    """What git printed in text form, None when it said no, and why."""
+
+    text: str | None
+    complaint: str = ""
+
+
+def _git(folder: str, *words: str) -> _Answer:
+    """Run git, without the hooks, monitors and difference programs that a repository may bring along."""
+    command = ["git", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words]
+    try:
+        answer = subprocess.run(
+            command, cwd=from_text(folder), capture_output=True, check=False, timeout=_GIT_LIMIT_S, env={**os.environ, **_QUIET}
+        )
+    except FileNotFoundError:
+        if not os.path.isdir(from_text(folder)):
+            return _Answer(None, f"there is no folder '{folder}'")
+        raise UserError("git is not installed", hint="'affected' asks it which files changed") from None
+    except subprocess.TimeoutExpired:
+        raise HostError(f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'") from None
+    except OSError as error:
+        raise HostError(f"git cannot be run: {error.strerror}") from error
+    said = to_text(answer.stderr).strip().splitlines()
+    return _Answer(to_text(answer.stdout)) if answer.returncode == 0 else _Answer(None, said[0] if said else "nothing")
+
+
+# ------------------------------------------------------------------------------------------------------------------- files
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What the changed files are to the project: {path in lower case: why}, new sources with who wants them, settings, configuration."""
+
+    keys: dict[str, str] = field(default_factory=dict)
+    new: dict[str, list[str]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    settings: list[str] = field(default_factory=list)
+    configuration: list[str] = field(default_factory=list)
+    builder_files: list[str] = field(default_factory=list)
+
+
+def _sorted_out(paths: Iterable[str], project: Opened) -> _Changes:
+    config, changes = project.config, _Changes()
+    folders, is_ignored = _folders(config), ignore_matcher(config.project.ignore_regex)
+    real = [(os.path.realpath(from_text(folder.path)), folder) for folder in folders]
+    configuration = {os.path.realpath(os.fsencode(file)) for file, _digest in config.layers}
+    own_builders = os.path.realpath(os.fsencode(config.project_dir / "builders")) + b"/"
+    by_key: dict[str, tuple[str, set[str]]] = {}
+    for path in dict.fromkeys(paths):
+        data = from_text(path)
+        if data in configuration:
+            changes.configuration.append(path)
+        elif data.startswith(own_builders):
+            changes.builder_files.append(path)
+        for root, folder in real:
+            if data.startswith(root + b"/"):
+                rel = to_text(data[len(root) + 1 :])
+                if not _is_left_out(rel, folder, is_ignored):
+                    by_key.setdefault(rel.lower(), (rel, set()))[1].add(folder.path)
+    builders = all_builders(config) if by_key else ()
+    wanting = PatternSet([builder.patterns for builder in builders])
+    for key, (rel, changed_in) in by_key.items():
+        _sort_in(key, rel, changed_in, changes, project, [builders[index].name for index in wanting.builders_for(rel)])
+    return changes
+
+
+def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
+    parts = rel.split("/")
+    return (not folder.recursive and len(parts) > 1) or any(is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
+
+
+def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, project: Opened, wanting: list[str]) -> None:
+    """Decide what the change of one path means; a file that another one overrides changes nothing."""
+    if is_settings(RelPath(rel)):
+        changes.settings.append(parent(key))
+        return
+    winner = next((folder.path for folder in _folders(project.config) if os.path.lexists(from_text(f"{folder.path}/{rel}"))), "")
+    stored = project.database.source(key)
+    before = stored.root if stored is not None else ""
+    if winner and winner not in changed_in and before in ("", winner):
+        return
+    if stored is None and winner and wanting:
+        changes.new[rel] = wanting
+    elif stored is not None and not winner:
+        changes.gone.add(key)
+    changes.keys[key] = "it is gone" if not winner else "it is new" if stored is None else "it changed"
+    for owner in _owners(rel, project.config):
+        changes.keys.setdefault(owner, f"its companion '{rel}' changed")
+
+
+def _owners(rel: str, config: Config) -> list[str]:
+    """Return the paths that a file may be a companion of, in lower case (`core.graph` decides the other way round)."""
+    import re
+
+    key = rel.lower()
+    owner = owner_of(key)  # type: ignore[arg-type]
+    found: list[str] = [owner] if owner else []
+    for companion in config.project.companions:
+        suffix = "." + companion.suffix.lower()
+        if key.endswith(suffix):
+            stem = key[: -len(suffix)]
+            names = [stem, *([f"{stem}.{companion.replaces.lower()}"] if companion.replaces else [])]
+            regex = re.compile(companion.source.regex, re.IGNORECASE)
+            found += [name for name in names if regex.fullmatch(name) and companion_key(companion, RelPath(name)) == key]
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------------ answer
+
+
+def _answer(look: _Look, project: Opened) -> dict[str, Any]:
+    changes = _sorted_out(look.paths, project)
+    for folder in changes.settings:
+        changes.keys.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
+    spreading = Spreading(project.database)
+    spreading.spread(changes.keys)
+    builders = _builders_of(changes.builder_files, project)
+    if builders:
+        spreading.touch_builders([builder.uuid for builder in builders], "its builder changed")
+    jobs = spreading.jobs()
+    names = spreading.edges.names_of(spreading.found.sources)
+    rows = project.database.ask(
+        "SELECT SourceID, SourceName FROM Sources WHERE SourceID IN (SELECT value FROM json_each(?))", (_json(names),)
+    )
+    sources = [
+        {
+            "source": name,
+            "status": "deleted" if names[number][0] in changes.gone else "affected",
+            "why": spreading.found.sources[number],
+        }
+        for number, name in rows
+    ]
+    sources += [{"source": rel, "status": "new", "why": "it is new", "builders": wanting} for rel, wanting in changes.new.items()]
+    return {
+        "configuration": changes.configuration,
+        "files": sorted(changes.keys),
+        "sources": sorted(sources, key=lambda item: str(item["source"])),
+        "jobs": [_job_json(job, project) for job in jobs],
+        "products": spreading.products(jobs),
+    }
+
+
+def _json(value: Iterable[int]) -> str:
+    import json
+
+    return json.dumps(list(value))
+
+
+def _below(folder: str, database: Reader) -> list[str]:
+    sql = "SELECT path_key FROM aptui_sources"
+    if not folder:
+        return [key for (key,) in database.ask(sql)]
+    return [key for (key,) in database.ask(f"{sql} WHERE path_key >= ? AND path_key < ?", (f"{folder}/", f"{folder}0"))]
+
+
+def _builders_of(files: list[str], project: Opened) -> list[Builder]:
+    """Return the builders whose code lies where these files are: what a module imports from its neighbours is not known."""
+    if not files:
+        return []
+    here = f"file:{to_text(os.fsencode(os.fspath(project.config.project_dir)))}/builders/"
+    return [builder for builder in all_builders(project.config) if builder.origin.startswith(here)]
+
+
+def _job_json(job: AffectedJob, project: Opened) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id, "source": job.source, "platform": job.platform, "job_key": job.job_key,
+        "builder": project.builder_of(job.builder),
+    }  # fmt: skip
+
+
+def _tell(answer: dict[str, Any]) -> None:
+    sources = answer["sources"]
+    if sources:
+        counts: dict[str, int] = {}
+        for job in answer["jobs"]:
+            counts[job["source"]] = counts.get(job["source"], 0) + 1
+        rows = ([item["source"], item["status"], str(counts.get(item["source"], "")), item["why"]] for item in sources)
+        printing.table(("source", "status", "jobs", "why"), rows, right=(2,))
+    for name in answer["products"]:
+        printing.say(f"product  {printing.line(name)}")
+    numbers = ", ".join(printing.count(len(answer[key]), key.removesuffix("s")) for key in ("sources", "jobs", "products"))
+    printing.say(f"{numbers} would be touched")

@@ -1,0 +1,125 @@
+"""Jobs run outside an engine: their orders, from what the database has, and workers for them. Cache and database are not touched."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from aptui.config import Config
+from aptui.core.errors import UserError
+from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, BuilderKind, Job, UndeclaredReads
+from aptui.verbs.opening import os_path
+
+_POLL_S = 0.1
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a job is run: `settings` is what folders adjust; the others as in `ProcessOrder`."""
+
+    settings: str = ""
+    debug_output: bool = False
+    keeps_temp: bool = False
+
+
+def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int, manner: Manner) -> ProcessOrder | CopyOrder:
+    """Return an order for one job of the database.
+
+    Args:
+        root: path of the scan folder.
+        staging: a folder (for a copy: a file) that is not there yet.
+
+    Raises:
+        UserError: the source cannot be read.
+    """
+    source = job.source
+    path = f"{root}/{source.rel}"
+    if builder.kind is BuilderKind.COPY:
+        return CopyOrder(run_key, path, staging)
+    try:
+        facts = os.stat(os_path(path))
+    except OSError as error:
+        raise UserError(f"the source '{path}' cannot be read: {error.strerror}") from error
+    return ProcessOrder(
+        run_key=run_key,
+        builder=builder.name,
+        root=root,
+        rel=source.rel,
+        source_uuid=source.uuid,
+        platform=job.platform,
+        job_key=job.key,
+        params=job.plan.params if job.plan else "{}",
+        additional_fingerprint=job.plan.additional_fingerprint if job.plan else "",
+        priority=job.priority,
+        is_critical=job.is_critical,
+        expected=(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino),
+        source_digest=b"",
+        staging=staging,
+        limit_s=builder.process_limit_s,
+        memory_limit_bytes=builder.memory_limit_bytes,
+        debug_output=manner.debug_output,
+        keeps_temp=manner.keeps_temp,
+        settings=manner.settings,
+    )
+
+
+class Workers:
+    """Workers as the engine has them, with its limits, their output captured and bounded; started anew, ended with the context.
+
+    Args:
+        count: how many.
+        environment: is added to theirs.
+    """
+
+    def __init__(
+        self, config: Config, builders: Iterable[Builder], count: int, environment: Mapping[str, str] | None = None
+    ) -> None:
+        from aptui.engine.pool import Pool
+        from aptui.engine.pool_crew import Settings
+
+        self._results: list[RunResult] = []
+        self._selector = selectors.DefaultSelector()
+        self._pool = Pool(
+            tuple(replace(builder, undeclared_reads=UndeclaredReads.IGNORE) for builder in builders),
+            config.project.platforms,
+            count,
+            self._selector,
+            lambda found: self._results.extend(item for item in found if isinstance(item, RunResult)),
+            settings=Settings(environment=environment or {}, memory_budget_bytes=config.limits.all_memory_bytes),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        with ExitStack() as closing:
+            closing.callback(self._selector.close)
+            closing.callback(self._pool.close, _GRACE_S)
+
+    def run(self, orders: Iterable[ProcessOrder | CopyOrder]) -> dict[int, RunResult]:
+        """Do all of these and return what came of them, by run key."""
+        by_key = {order.run_key: order for order in orders}
+        waiting = deque(by_key.values())
+        done: dict[int, RunResult] = {}
+        while len(done) < len(by_key):
+            while waiting and self._pool.free > 0:
+                self._pool.send([waiting.popleft()])
+            for key, mask in self._selector.select(_POLL_S):
+                key.data(mask)
+            self._pool.poll(time.monotonic())
+            for result in self._results:
+                if result.outcome == Outcome.RETURNED:
+                    waiting.append(by_key[result.run_key])
+                else:
+                    done[result.run_key] = result
+            self._results.clear()
+        return done

@@ -1,0 +1,262 @@
+"""`cache`: what results of jobs are kept outside the cache, how they are looked after, and whether others can be reached; `gc` is short for one.
+
+What is shared, and with whom, is said in the configuration; nothing here runs a builder.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from aptui import printing
+from aptui.batch import load_config
+from aptui.core.errors import UserError
+
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+
+    from aptui.config import Config
+    from aptui.sharing.account import Sum
+    from aptui.sharing.upkeep import Upkeep
+
+INCOMPLETE = 1
+_PORT = 8089
+_DEEDS = {
+    "stats": "what is kept, and what it saved, for each builder",
+    "gc": "remove what was used longest ago, down to the size limit",
+    "verify": "read everything that this machine keeps; remove what is damaged",
+    "test": "reach the shared cache, read from it, and as a server write to it",
+    "prefetch": "fetch what the shared cache has for this project as it is now; run no builder",
+    "ready": "say whether the results of everything in a commit are there",
+    "serve": "offer this machine's results to others over HTTP",
+}
+
+
+def cache_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `cache`."""
+    parser.add_argument(
+        "deed", choices=list(_DEEDS), metavar="DEED", help="; ".join(f"{name}: {text}" for name, text in _DEEDS.items())
+    )
+    parser.add_argument("commit", metavar="COMMIT", nargs="?", default="", help="ready: a commit, branch or tag of the repository")
+    parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: exactly these platforms")
+    gc_arguments(parser)
+    _serve_arguments(parser.add_argument_group("serve"))
+
+
+def _serve_arguments(parser: _ArgumentGroup) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen; this machine alone unless said otherwise")
+    parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} unless said otherwise; 0 is any")
+    parser.add_argument("--writable", action="store_true", help="on this machine alone: let everybody write")
+    parser.add_argument("--read-token-file", metavar="FILE", help="who may read, a token to a line; everybody unless said")
+    parser.add_argument("--write-token-file", metavar="FILE", help="who may write: a token to a line, a namespace behind it")
+    parser.add_argument("--certificate", metavar="FILE", help="speak TLS with it")
+    parser.add_argument("--key", metavar="FILE", help="its private key")
+    parser.add_argument("--plain", action="store_true", help="no TLS, for a proxy in front speaks it")
+
+
+def gc_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `gc`."""
+    parser.add_argument("--limit", metavar="SIZE", help="gc: instead of the configured size limit, for example 5GiB")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def cache(arguments: Namespace) -> int:
+    """Do what is asked; return the exit code."""
+    deeds: dict[str, Callable[[Namespace], int]] = {
+        "stats": _stats,
+        "gc": gc,
+        "verify": _verify,
+        "test": _test,
+        "prefetch": _prefetch,
+        "ready": _ready,
+        "serve": _serve,
+    }
+    if bool(arguments.commit) != (arguments.deed == "ready"):
+        raise UserError("'ready' is asked of a commit, and nothing else is", hint="for example 'aptui cache ready main'")
+    return deeds[arguments.deed](arguments)
+
+
+# --------------------------------------------------------------------------------------------------- this machine's store
+
+
+def _store_of(config: Config) -> str:
+    path = config.sharing.local_store
+    if not path:
+        raise UserError("this machine keeps no results: 'local_store.enabled' is false")
+    return path
+
+
+def gc(arguments: Namespace) -> int:
+    """Remove what was used longest ago."""
+    from aptui.config_edit import mistake_in, value_of
+    from aptui.config_schema import byte_count
+    from aptui.sharing import upkeep
+
+    config = load_config(arguments)
+    path = _store_of(config)
+    said = value_of(arguments.limit or "0")
+    if mistake_in("local_store.size_limit", said):
+        raise UserError(f"'{arguments.limit}' is no size", hint="for example --limit 5GiB")
+    limit = byte_count(said) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
+    done = upkeep.gc(path, limit) if os.path.isdir(path) else upkeep.Upkeep()
+    if arguments.json:
+        printing.say_json({"store": path, "limit_bytes": limit, **asdict(done)})
+    elif done.is_busy:
+        printing.say("another process is at it already")
+    else:
+        removed = f"{printing.count(done.removed, 'file')} removed, {printing.size(done.freed_bytes)} freed"
+        printing.say(f"{removed}; {printing.size(done.size_bytes)} of {printing.size(limit) if limit else 'no limit'} are left")
+    return 0
+
+
+def _verify(arguments: Namespace) -> int:
+    from aptui.sharing import upkeep
+
+    path = _store_of(load_config(arguments))
+    found = upkeep.verify(path) if os.path.isdir(path) else upkeep.Upkeep()
+    if arguments.json:
+        printing.say_json({"store": path, **asdict(found)})
+    else:
+        for name in found.damaged:
+            printing.say(f"damaged, and removed: {printing.line(name)}", "red")
+        printing.say(f"{_held(found)} as they should be", "yellow" if found.damaged else "green")
+    return INCOMPLETE if found.damaged else 0
+
+
+def _held(found: Upkeep) -> str:
+    return f"{printing.count(found.records, 'result')}, {printing.count(found.blobs, 'product')}, {printing.size(found.size_bytes)}"
+
+
+def _stats(arguments: Namespace) -> int:
+    from aptui.sharing import totals as shared_totals
+    from aptui.sharing import upkeep
+
+    config = load_config(arguments)
+    sharing, path = config.sharing, config.sharing.local_store
+    held = upkeep.count(path) if path and os.path.isdir(path) else upkeep.Upkeep()
+    totals = shared_totals.read(config.cache_dir)
+    if arguments.json:
+        printing.say_json(
+            {
+                "mode": sharing.mode,
+                "shared_store": sharing.store,
+                "local_store": path,
+                "limit_bytes": sharing.local_limit_bytes,
+                "records": held.records,
+                "blobs": held.blobs,
+                "size_bytes": held.size_bytes,
+                "since": printing.iso(totals.since_ms),
+                "last_run": {name: asdict(one) for name, one in totals.last.items()},
+                "builders": {name: asdict(one) for name, one in totals.builders.items()},
+            }
+        )
+        return 0
+    limit = f" of {printing.size(sharing.local_limit_bytes)}" if sharing.local_limit_bytes else ""
+    printing.say(f"this machine: {printing.line(path)}: {_held(held)}{limit}" if path else "this machine keeps no results")
+    where = f"shared cache: {sharing.mode}, {printing.line(sharing.store)}" if sharing.store else "shared cache: inactive"
+    printing.say(where)
+    _tell_totals(totals.builders, totals.since_ms)
+    return 0
+
+
+def _tell_totals(builders: Mapping[str, Sum], since_ms: int) -> None:
+    from aptui.sharing.account import duration, line, total
+
+    if not builders:
+        printing.say("nothing was looked up yet")
+        return
+    printing.say(f"since {printing.when(since_ms)}: {line(total(builders.values()))}", "bold")
+    rows = []
+    for name, one in sorted(builders.items(), key=lambda item: -item[1].saved_ms):
+        asked = one.hits + one.misses
+        share = f"{100 * one.hits // asked} %" if asked else ""
+        saved = duration(one.saved_ms) if one.saved_ms >= 0 else f"-{duration(-one.saved_ms)}"
+        counts = (one.local_hits, one.remote_hits, one.misses)
+        sizes = (printing.size(one.fetched_bytes), printing.size(one.uploaded_bytes))
+        rows.append([printing.line(name), share, *map(str, counts), saved, *sizes, str(one.unusable), str(one.differences)])
+    heads = ["builder", "hits", "here", "shared", "misses", "saved", "fetched", "sent", "unusable", "different"]
+    printing.table(heads, rows, right=range(1, len(heads)), spare=(9, 8, 7, 6))
+
+
+# ------------------------------------------------------------------------------------------------------- the shared cache
+
+
+def _test(arguments: Namespace) -> int:
+    from aptui.sharing.probe import probe
+
+    sharing = load_config(arguments).sharing
+    if not sharing.store:
+        raise UserError("no shared cache is configured", hint="'shared_cache: {mode: client, store: …}' in aptui.yaml")
+    answer = probe(sharing)
+    if arguments.json:
+        printing.say_json(asdict(answer))
+    else:
+        printing.say(f"{printing.line(answer.address)}: {printing.line(answer.said)}", "red" if answer.is_bad else "green")
+    return INCOMPLETE if answer.is_bad else 0
+
+
+def _prefetch(arguments: Namespace) -> int:
+    from aptui.verbs.readiness import look_up
+
+    return _told(arguments, look_up(load_config(arguments)), "this project")
+
+
+def _ready(arguments: Namespace) -> int:
+    from aptui.verbs.readiness import look_up_commit
+
+    return _told(arguments, look_up_commit(load_config(arguments), arguments.commit, arguments.platforms), arguments.commit)
+
+
+def _told(arguments: Namespace, found: Any, what: str) -> int:
+    if arguments.json:
+        printing.say_json(asdict(found))
+        return INCOMPLETE if found.missing else 0
+    for name in found.missing:
+        printing.say(f"  not there: {printing.line(name)}", "yellow")
+    for text in found.doubts:
+        printing.say(f"  {printing.line(text)}", "yellow")
+    is_all = not found.missing and not found.doubts
+    printing.say(
+        f"{printing.line(what)}: {found.found:,} of {printing.count(found.found + len(found.missing), 'result')} there",
+        "green" if is_all else "yellow",
+    )
+    return 0 if is_all else INCOMPLETE
+
+
+def _serve(arguments: Namespace) -> int:
+    try:
+        from aptui.sharing.server import Serving, serve
+    except ImportError:
+        raise UserError("serving needs the package 'aiohttp'", hint="pip install 'aptui[serve]'") from None
+    path = _store_of(load_config(arguments))
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    serving = Serving(
+        path,
+        arguments.host,
+        arguments.port,
+        read_tokens=tuple(_tokens(arguments.read_token_file)),
+        write_tokens=_tokens(arguments.write_token_file),
+        is_writable=arguments.writable,
+        certificate=arguments.certificate or "",
+        private_key=arguments.key or "",
+        is_plain=arguments.plain,
+    )
+    serve(serving, started=lambda address: printing.complain(f"serving '{printing.line(path)}' at {address}"))
+    return 0
+
+
+def _tokens(file: str | None) -> dict[str, str]:
+    """Return {token: the namespace it may write}: one to a line, `trusted` unless a name stands behind it."""
+    from aptui.sharing.seal import TRUSTED
+
+    if not file:
+        return {}
+    try:
+        with open(file, encoding="utf-8") as stream:
+            lines = [words for text in stream if (words := text.split()) and not text.startswith("#")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return {words[0]: words[1] if len(words) > 1 else TRUSTED for words in lines}

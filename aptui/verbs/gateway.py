@@ -1,0 +1,296 @@
+"""The verbs of the outer wire: run a gateway, make and revoke tokens, and be a client from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aptui import printing
+from aptui.batch import load_config
+from aptui.core.errors import HostError, UserError
+from aptui.link import places
+from aptui.link.client import Client as EngineClient
+from aptui.link.client import NoEngine
+
+if TYPE_CHECKING:
+    from aptui.client import Client, Heard
+    from aptui.config import Config
+
+_TOKEN_VARIABLE = "APTUI_TOKEN"
+_SCOPES = "read,escalate"
+
+
+def _need_aiohttp() -> None:
+    if find_spec("aiohttp") is None:
+        raise UserError("the gateway and its clients need aiohttp, which is not installed", hint="pip install 'aptui[serve]'")
+
+
+# ---------------------------------------------------------------------------------------------------------------- gateway
+
+
+def gateway_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `gateway`."""
+    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--supervised", action="store_true", help=SUPPRESS)
+
+
+def gateway(arguments: Namespace) -> int:
+    """Listen for editors, games and devices until a signal comes."""
+    _need_aiohttp()
+    from aptui.serve import gateway as serving
+
+    config = load_config(arguments)
+    if not arguments.supervised:
+        _refuse_second(config)
+        _start_engine(config, arguments)
+    serving.run(config, say=lambda text: printing.say(printing.line(text)), ends_with_input=arguments.supervised)
+    return 0
+
+
+def _refuse_second(config: Config) -> None:
+    from aptui.link import gateways
+
+    found = gateways.found(config.cache_dir)
+    if found is not None and found.is_alive:
+        raise UserError(
+            f"a gateway listens at {found.url} already (process {found.pid})", hint="set 'serve.enabled' to false, or use that one"
+        )
+
+
+def _start_engine(config: Config, arguments: Namespace) -> None:
+    from aptui import daemon
+
+    try:
+        EngineClient.connect(places.socket_path(config.cache_dir)).close()
+    except NoEngine:
+        options = [f"--set={text}" for text in arguments.set]
+        options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
+        pid = daemon.start(config.project_dir, config.cache_dir, options)
+        printing.say(f"the engine runs as process {pid}")
+
+
+# ------------------------------------------------------------------------------------------------------------------ tokens
+
+
+def token_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `token`."""
+    parser.add_argument("deed", choices=("add", "list", "revoke"), help="what to do")
+    parser.add_argument("name", nargs="?", default="", help="of the client whose token it is")
+    parser.add_argument(
+        "--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} unless said"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def token(arguments: Namespace) -> int:
+    """Make, list or revoke tokens of this user's gateways."""
+    from aptui.serve import tokens
+    from aptui.serve.protocol import Scope
+
+    file = tokens.path()
+    if arguments.deed == "list":
+        return _list_tokens(tokens.read(file), is_json=arguments.json)
+    if not arguments.name:
+        raise UserError("the name of the token is missing", hint=f"'aptui token {arguments.deed} NAME'")
+    if arguments.deed == "revoke":
+        tokens.revoke(file, arguments.name)
+        _say(arguments, {"name": arguments.name}, f"'{printing.line(arguments.name)}' opens nothing any more")
+        return 0
+    words = [word.strip() for word in arguments.scopes.split(",") if word.strip()]
+    unknown = [word for word in words if word not in {scope.value for scope in Scope}]
+    if unknown or not words:
+        raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"there are {', '.join(Scope)}")
+    made = tokens.add(file, arguments.name, [Scope(word) for word in words])
+    _say(arguments, {"name": arguments.name, "token": made, "scopes": words}, f"{made}\nkeep it: it is not shown again")
+    return 0
+
+
+def _list_tokens(kept: list[Any], *, is_json: bool) -> int:
+    for each in kept:
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.created_ms / 1000))
+        if is_json:
+            printing.say_json({"name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms})
+        else:
+            printing.say(f"{printing.line(each.name):<24} {','.join(sorted(each.scopes)):<32} {made}")
+    return 0
+
+
+def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> None:
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        printing.say(text)
+
+
+# ------------------------------------------------------------------------------------------------------------------ client
+
+_DEEDS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any request with field=value …"
+
+
+def client_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `client`."""
+    parser.add_argument("deed", metavar="WHAT", help=_DEEDS)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="what it is about")
+    parser.add_argument("--url", default="", help="of a gateway; this project's own unless said")
+    parser.add_argument("--token", default="", help=f"instead of ${_TOKEN_VARIABLE}; not needed for your own gateway")
+    parser.add_argument("--ca", default="", metavar="FILE", help="certificate (PEM) that the gateway's must come from")
+    parser.add_argument("--platform", default="", help="this platform alone")
+    parser.add_argument("--notices", default="", metavar="A,B", help="watch: these notifications alone")
+    parser.add_argument("--output", default="", metavar="FILE", help="get: where to, instead of standard output")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def client(arguments: Namespace) -> int:
+    """Be a client of a gateway."""
+    _need_aiohttp()
+    deeds: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
+    deed = deeds.get(arguments.deed, _ask)
+    wants_catalog = deed is _catalog
+    with _connected(arguments, wants_catalog=wants_catalog) as connected:
+        return deed(connected, arguments)
+
+
+def _connected(arguments: Namespace, *, wants_catalog: bool) -> Client:
+    from aptui.client import Client, local
+
+    url, own = arguments.url, arguments.token or os.environ.get(_TOKEN_VARIABLE, "")
+    if not url:
+        url, found = local(load_config(arguments).cache_dir)
+        own = own or found
+    if not own:
+        raise UserError("a token is missing", hint=f"'--token', or ${_TOKEN_VARIABLE}")
+    names = tuple(filter(None, arguments.notices.split(","))) if arguments.deed == "watch" else ()
+    return Client.connect(
+        url,
+        token=own,
+        tls=_trusting(arguments.ca) if arguments.ca else None,
+        client="aptui client",
+        platforms=(arguments.platform,) if arguments.platform else (),
+        wants_catalog=wants_catalog,
+        notices=names,
+    )
+
+
+def _trusting(file: str) -> Any:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise UserError(f"'{file}' is no certificate: {error.strerror or error}") from None
+
+
+def _watch(connected: Client, arguments: Namespace) -> int:
+    """Print what happens until somebody ends it."""
+    for heard in connected.notices():
+        if arguments.json:
+            printing.say_json({"epoch": heard.epoch, "seq": heard.seq, **_plain(heard.notice)})
+        else:
+            now = time.time()
+            clock = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03}"
+            printing.say(f"{clock} {printing.line(_words(heard))}")
+        sys.stdout.flush()
+    return 0
+
+
+def _words(heard: Heard) -> str:
+    plain = _plain(heard.notice)
+    name, about = plain.pop("notice"), plain
+    about = about.get("asset") or about.get("job") or about
+    shown = [
+        f"{key}={value}" for key, value in about.items() if value not in ("", (), [], None) and not isinstance(value, (list, tuple))
+    ]
+    return f"{name:<16} {' '.join(shown)}"
+
+
+def _plain(notice: object) -> dict[str, Any]:
+    from aptui.serve.protocol import name_of
+
+    return {"notice": name_of(notice), **asdict(notice)}  # type: ignore[call-overload]  # every notification is a record
+
+
+def _catalog(connected: Client, arguments: Namespace) -> int:
+    """Print every asset."""
+    from aptui.serve.notices import Catalog
+
+    for heard in connected.notices():
+        if not isinstance(heard.notice, Catalog):
+            continue
+        for asset in heard.notice.assets:
+            if arguments.json:
+                printing.say_json(asdict(asset))
+            else:
+                printing.say(f"{asset.id}  {asset.size:>10}  {asset.platform}/{printing.line(asset.path)}")
+        if heard.notice.is_last:
+            return 0
+    return 0
+
+
+def _get(connected: Client, arguments: Namespace) -> int:
+    """Write the bytes of a product."""
+    if len(arguments.words) != 1:
+        raise UserError("get one product: its path, or its asset id")
+    word = arguments.words[0]
+    data = connected.read_product(platform=arguments.platform, **{"asset" if word.startswith("{") else "path": word})
+    if arguments.output:
+        try:
+            Path(arguments.output).write_bytes(data)
+        except OSError as error:
+            raise HostError(f"'{arguments.output}' cannot be written: {error.strerror}") from None
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+def _ask(connected: Client, arguments: Namespace) -> int:
+    """Ask one request and print the answer."""
+    from aptui.serve.protocol import REQUESTS, converted
+
+    name, words = arguments.deed, list(arguments.words)
+    short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}
+    if name in short:
+        name = short[name]
+        words = [word if "=" in word else f"term={word}" for word in words]
+    if name not in REQUESTS:
+        raise UserError(f"a client cannot '{printing.line(name)}'", hint=f"{_DEEDS}: {', '.join(REQUESTS)}")
+    record = REQUESTS[name].request
+    given = dict(_pairs(words))
+    if arguments.platform and any(each.name == "platform" for each in fields(record)):
+        given.setdefault("platform", arguments.platform)
+    known = {each.name for each in fields(record)}
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise UserError(f"'{name}' has no field '{unknown[0]}'", hint=f"there are {', '.join(sorted(known)) or 'none'}")
+    answer = connected.ask(_converted(given, record, converted))
+    printing.say_json(asdict(answer))
+    return 0
+
+
+def _converted(given: dict[str, Any], record: type[Any], converted: Callable[[object, type[Any]], Any]) -> Any:
+    from aptui.serve.protocol import Mistake
+
+    try:
+        return converted(given, record)
+    except Mistake as mistake:
+        raise UserError(f"that is no request: {mistake.what}") from None
+
+
+def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
+    for word in words:
+        key, found, text = word.partition("=")
+        if not found:
+            raise UserError(f"'{printing.line(word)}' is no field=value")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        yield key, value if isinstance(value, (bool, int, float, list)) else text

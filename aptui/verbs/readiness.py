@@ -1,0 +1,140 @@
+"""Which results are there for a project, or for a commit of it, without running a builder: an engine over a cache that is thrown away.
+
+Everything is planned as in a real run; a job whose result nobody has fails there. What can be known so ends at such a job: what is made of
+its products is not planned as it would be. Tools and scan folders outside the repository are looked at as they are now.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aptui import config as configuration
+from aptui.config import Config
+from aptui.core.errors import HostError, UserError
+from aptui.store.reader import JobRow, open_reader
+
+_FAILED = ("failed",)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """`found` results were there; `missing` are names of jobs, `doubts` sentences about what cannot be told."""
+
+    found: int
+    missing: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
+
+
+def look_up(config: Config) -> Readiness:
+    """Look up everything that a project is owed as it is now; what is found stays in this machine's store.
+
+    Raises:
+        UserError: nothing is shared here at all.
+    """
+    from aptui.engine.loop import Engine
+    from aptui.engine.opening import Opening
+
+    sharing = config.sharing
+    if not (sharing.local_store or sharing.is_remote):
+        raise UserError("no results are kept or shared here", hint="see 'local_store' and 'shared_cache' in aptui.yaml")
+    with _private(sharing.local_store) as folder:
+        dry = replace(config, cache_dir=folder / "Cache", log_dir=folder / "logs", temp_dir=folder / "temp")
+        opening = Opening(dry, never=(str(config.cache_dir), str(config.log_dir)))
+        opening.take()
+        builders = {builder.uuid: builder.name for builder in opening.builders}
+        engine = Engine(dry, opening=opening, runs_builders=False)
+        engine.open()
+        try:
+            engine.start_scan()
+            engine.run_until_idle()
+        finally:
+            engine.close()
+        found = engine.account.total().hits if engine.account else 0
+        return _answer(dry, found, builders)
+
+
+def look_up_commit(config: Config, commit: str, platforms: str | None = None) -> Readiness:
+    """Look up everything that a commit of the project's repository is made of.
+
+    Raises:
+        UserError: there is no repository, or no such commit.
+    """
+    top = Path(_git(config.project_dir, "rev-parse", "--show-toplevel").strip())
+    _git(config.project_dir, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    inside = os.path.relpath(os.path.realpath(config.project_dir), os.path.realpath(top))
+    with _private(config.sharing.local_store) as folder:
+        checkout = folder / config.project_dir.name if inside == "." else folder / "checkout"
+        checkout.mkdir()
+        _extract(top, commit, checkout)
+        wanted = [name.strip() for name in platforms.split(",") if name.strip()] if platforms else None
+        there = configuration.load(checkout / inside, platforms=wanted, workers=config.workers)
+        return look_up(replace(there, sharing=config.sharing))
+
+
+def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> Readiness:
+    from aptui.engine.loop import NOT_SHARED
+    from aptui.engine.shared_rules import Rules
+
+    rules = Rules(dry.sharing)
+    missing: list[str] = []
+    doubts: dict[str, None] = {}
+    database = open_reader(dry.cache_dir / "assetdb.sqlite")
+    try:
+        for row in database.jobs(statuses=_FAILED):
+            builder = builders.get(row.builder, "")
+            if row.error != NOT_SHARED:
+                doubts[f"{_name(row)}: {row.error}"] = None
+            elif rules.keeps(builder):
+                missing.append(_name(row))
+            else:
+                doubts[f"what '{builder}' makes is never kept"] = None
+    finally:
+        database.close()
+    return Readiness(found, tuple(sorted(missing)), tuple(doubts))
+
+
+def _name(row: JobRow) -> str:
+    return f"{row.source}@{row.platform}:{row.job_key}"
+
+
+@contextmanager
+def _private(store: str) -> Iterator[Path]:
+    """Make a folder that is thrown away; beside the store of this machine, from where results can be linked."""
+    beside = os.path.dirname(store) if store else None
+    if beside:
+        os.makedirs(beside, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="aptui-look-", dir=beside, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
+        )  # git is found by PATH
+    except OSError as error:
+        raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise UserError(said[-1].lower() if said else f"'{words[-1].partition('^')[0]}' is no commit", where=str(folder))
+    return done.stdout
+
+
+def _extract(top: Path, commit: str, target: Path) -> None:
+    """Write the files of a commit; large files stay the pointers that they are in it."""
+    environment = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
+    words = ["git", "-C", str(top), "archive", "--format=tar", commit]
+    with (
+        subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as archive,
+        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,  # as git
+    ):
+        assert archive.stdout is not None
+        archive.stdout.close()
+    if archive.returncode or tar.returncode:
+        raise HostError(f"the files of '{commit}' cannot be written", where=str(target))

@@ -1,0 +1,340 @@
+"""Chains: products on platform `common` are sources of other builders; what ends at one stage ends below it (spec/engine.md §7)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, scripter
+
+from aptui.core.model import JobState
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(Setup(builders=(copier(), scripter())))
+    world.write("a.s", "stage m.s=stage+ n.txt=deep")
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+CHAIN = ["a.s@common:chain", "a.s@linux:main", "m.s@common:chain", "m.s@linux:main", "n.txt@linux:data"]
+
+
+def files(world: World) -> list[str]:
+    return sorted(name for name in world.cache if name.startswith("common/") or name.endswith(".txt"))
+
+
+# ------------------------------------------------------------------------------------------------------------- stage by stage
+
+
+def test_a_chain_runs_to_its_last_stage_in_one_go() -> None:
+    world = World(Setup())
+    world.write("a.s", "stage m.s=stage+ n.txt=deep")
+
+    world.settle()
+
+    assert world.ran() == CHAIN
+    assert set(files(world)) == {"common/m.s", "common/n.txt", "linux/n.txt"}
+    assert set(world.statuses().values()) == {"completed"}
+    world.settle()
+    world.settle(restart=True)
+    assert world.ran() == []
+
+
+def test_the_same_intermediate_again_goes_no_further(world: World) -> None:
+    world.write("a.s", "info other\nstage m.s=stage+ n.txt=deep")
+
+    world.settle()
+
+    assert world.ran() == ["a.s@common:chain", "a.s@linux:main"]
+
+
+def test_another_intermediate_runs_what_is_made_of_it(world: World) -> None:
+    world.write("a.s", "stage m.s=stage+ n.txt=deeper")
+
+    world.settle()
+
+    assert world.ran() == CHAIN
+
+
+def test_the_end_of_the_source_is_the_end_of_its_whole_chain(world: World) -> None:
+    world.delete("a.s")
+
+    world.settle()
+
+    assert world.cache == {}
+    assert world.live_jobs() == {}
+
+
+def test_a_job_that_makes_its_intermediate_no_more_takes_all_below_with_it(world: World) -> None:
+    world.write("a.s", "x")
+
+    world.settle()
+
+    assert set(world.statuses()) == {"a.s@linux:main"}
+    assert set(world.cache) == {"linux/a.out"}
+
+
+def test_a_job_that_fails_keeps_what_it_made_and_all_below(world: World) -> None:
+    world.write("a.s", "stage m.s=stage+ n.txt=deep\nFAIL")
+
+    world.settle()
+
+    assert world.job("a.s@common:chain").state is JobState.FAILED
+    assert set(files(world)) == {"common/m.s", "common/n.txt", "linux/n.txt"}
+    world.delete("a.s")
+    world.settle()
+    assert world.cache == {}
+
+
+def test_an_intermediate_deleted_by_hand_comes_back(world: World) -> None:
+    for name in ("common/m.s", "common/n.txt", "linux/n.txt"):
+        before = dict(world.cache)
+        world.lose(name)
+        world.settle()
+        assert world.cache == before, name
+
+
+def test_a_file_that_no_job_made_is_no_source(world: World) -> None:
+    world.write("stray.s", "x", "made")
+
+    world.settle()
+
+    assert world.ran() == []
+    assert "stray.s@linux:main" not in world.live_jobs()
+    world.delete("stray.s", "made")
+    world.settle()
+    assert len(world.live_jobs()) > 0
+    assert set(world.statuses().values()) == {"completed"}
+
+
+def test_to_process_one_stage_again_is_to_process_the_chain_again(world: World) -> None:
+    world.ask("reprocess", keys=("m.s",))
+
+    world.run()
+
+    assert world.ran() == CHAIN
+
+
+# --------------------------------------------------------------------------------------------------------- what cannot be
+
+
+def test_an_intermediate_in_the_place_of_a_source_fails_and_the_source_stays() -> None:
+    for names in (("a.s", "m.s"), ("m.s", "a.s")):
+        world = World()
+        for name in names:
+            world.write(name, "x" if name == "m.s" else "stage m.s=y")
+            world.settle()
+
+        assert "has the path of a source that is there already: 'm.s'" in world.job("a.s@common:chain").error
+        assert world.job("m.s@linux:main").state is JobState.COMPLETED
+        assert files(world) == []
+        assert world.cache == world.clean().cache
+
+        world.delete("m.s")
+        world.settle()
+        assert set(world.statuses().values()) == {"completed"}
+        assert files(world) == ["common/m.s"]
+
+
+def test_a_later_stage_in_the_place_of_a_source_names_where_its_chain_begins(world: World) -> None:
+    world.write("n.txt", "real")
+
+    world.settle()
+
+    assert "in the chain that begins with 'a.s'" in world.job("m.s@common:chain").error
+    assert world.job("a.s@common:chain").state is JobState.COMPLETED
+    assert world.cache == world.clean().cache
+
+
+@pytest.mark.parametrize(
+    ("text", "failing", "ring"),
+    [
+        ("stage a.s=x", "a.s", "a.s -> a.s"),
+        ("stage m.s=stage m.s=x", "m.s", "m.s -> m.s"),
+        ("stage m.s=stage a.s=x", "m.s", "a.s -> m.s -> a.s"),
+        ("stage m.s=stage n.s=stage m.s=x", "n.s", "m.s -> n.s -> m.s"),
+    ],
+)
+def test_a_chain_that_leads_back_fails_where_it_does(text: str, failing: str, ring: str) -> None:
+    world = World()
+    world.write("a.s", text)
+
+    world.settle()
+
+    failed = {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
+    assert failed.keys() == {f"{failing}@common:chain"}
+    assert ring in failed[f"{failing}@common:chain"]
+    world.delete("a.s")
+    world.settle()
+    assert world.cache == {}
+
+
+def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> None:
+    """Its claim is in vain whoever makes that stage, so that the maker may run again."""
+    world = World()
+    world.write("a.s", "info 1\nstage m.s=stage n.s=stage m.s=x")
+    world.settle()
+    world.write("a.s", "info 2\nstage m.s=stage n.s=stage m.s=x")
+
+    world.settle()
+
+    assert world.job("a.s@common:chain").state is JobState.COMPLETED
+    assert world.cache == world.clean().cache
+
+
+def test_two_sources_that_make_one_intermediate_both_fail_and_one_alone_gets_it() -> None:
+    world = World()
+    world.write("a.s", "stage m.txt=a")
+    world.write("b.s", "stage m.txt=b")
+
+    world.settle()
+
+    assert [name for name, status in world.statuses().items() if status == "failed"] == ["a.s@common:chain", "b.s@common:chain"]
+    assert files(world) == []
+    world.delete("b.s")
+    world.settle()
+    assert files(world) == ["common/m.txt", "linux/m.txt"]
+
+
+def test_a_job_that_is_made_of_what_it_makes_ends_at_last() -> None:
+    world = World()
+    world.write("a.s", "glob *.txt\nstage+ m.txt=x")
+
+    world.settle()
+
+    assert "is it made of what is made of it?" in world.job("a.s@common:chain").error
+    runs = world.runs["a.s@common:chain"]
+    world.settle()
+    assert world.runs["a.s@common:chain"] <= 2 * runs
+    world.write("a.s", "stage+ m.txt=x")
+    world.settle()
+    assert set(world.statuses().values()) == {"completed"}
+
+
+def test_a_job_that_is_made_of_what_it_makes_is_at_rest_as_soon_as_that_stays_the_same() -> None:
+    world = World()
+    world.write("a.s", "glob *.txt\nstage m.txt=x")
+
+    world.settle()
+
+    assert set(world.statuses().values()) == {"completed"}
+    assert world.runs["a.s@common:chain"] == 2
+
+
+# ----------------------------------------------------------------------------------------------------------- dependencies
+
+
+def test_who_depends_on_an_intermediate_by_path_or_pattern_runs_when_it_changes() -> None:
+    world = World()
+    world.write("a.s", "stage m.txt=1")
+    world.write("path.s", "include m.txt")
+    world.write("pattern.s", "glob *.txt")
+    world.settle()
+    assert (world.runs["path.s@linux:main"], world.runs["pattern.s@linux:main"]) == (1, 1), "they waited for the end of the chains"
+    world.forget_runs()
+
+    world.write("a.s", "stage m.txt=2")
+    world.settle()
+
+    assert {"path.s@linux:main", "pattern.s@linux:main"} <= set(world.ran())
+    assert world.cache == world.clean().cache
+
+
+def test_an_intermediate_that_depends_on_a_source_runs_when_that_changes() -> None:
+    world = World()
+    world.write("a.s", "stage m.s=include b.txt")
+    world.write("b.txt", "1")
+    world.settle()
+    world.forget_runs()
+
+    world.write("b.txt", "2")
+    world.settle()
+
+    assert world.ran() == ["b.txt@linux:data", "m.s@linux:main"]
+
+
+def test_a_job_waits_for_the_job_of_an_intermediate_that_is_not_there_yet() -> None:
+    world = World(Setup(), rng=random.Random(3))
+    world.write("a.s", "stage m.s=stage+ n.s=x")
+    world.write("b.s", "after n.s:main")
+
+    world.settle()
+
+    assert world.order.index("n.s@linux:main") < world.order.index("b.s@linux:main")
+    assert world.runs["b.s@linux:main"] == 1
+
+
+def test_a_job_that_depends_on_an_intermediate_nobody_makes_runs_all_the_same() -> None:
+    world = World()
+    world.write("a.s", "stage m.txt=1")
+    world.write("b.s", "after never.s:main\ninclude never.txt")
+
+    world.settle()
+
+    assert world.job("b.s@linux:main").state is JobState.COMPLETED
+
+
+def test_settings_of_folders_count_for_what_makes_intermediates() -> None:
+    world = World()
+    world.write("a.s", "stage+ m.txt=x")
+    world.settle()
+    world.forget_runs()
+
+    world.write(".aptui.yaml", '{"script": {"params": {"look": 2}}}')
+    world.settle()
+
+    assert "a.s@common:chain" in world.ran()
+    assert world.cache == world.clean().cache
+
+
+def test_a_builder_that_is_gone_takes_its_chains_with_it(world: World) -> None:
+    world.configure(builders=(copier(),))
+
+    world.settle(restart=True)
+
+    assert world.cache == {}
+
+
+@pytest.mark.parametrize("fuse", range(0, 60, 4))
+def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
+    world = World()
+    world.write("a.s", "stage m.s=stage+ n.txt=deep")
+    world.write("b.s", "glob *.txt")
+    world.settle()
+    world.write("a.s", "stage m.s=stage+ other.txt=deep")
+    world.fuse = fuse
+
+    world.settle()
+
+    world.fuse = None
+    assert world.cache == world.clean().cache
+
+
+def test_a_source_may_make_itself_what_a_later_stage_of_its_chain_made() -> None:
+    world = World()
+    world.write("a.s", "stage m.s=stage n.txt=x")
+    world.settle()
+
+    world.write("a.s", "stage n.txt=y")
+    world.settle()
+
+    assert set(world.statuses().values()) == {"completed"}
+    assert world.cache == world.clean().cache
+
+
+def test_an_intermediate_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
+    world.delete("a.s")
+    world.scan(is_full=True)
+    world.run_scan_only()
+    wanted, world.hashes = world.hashes, []
+    world.run()
+    world.hashes = wanted
+
+    world.run()
+
+    assert world.cache == {}
+    assert not world.pipeline.memory.unstable

@@ -1,0 +1,109 @@
+"""Who a source is: keys of identity files, the UUIDs of a path, and the form in which identities rest."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.core.identity import (
+    braced,
+    contested_uuid,
+    intermediate_uuid,
+    legacy_of,
+    meta_key,
+    owner_of,
+    pack,
+    path_uuids,
+    shadow_uuid,
+    unpack,
+)
+from aptui.core.model import SHADOW, Digest, FileFact, Identity, PathKey, RelPath, Source, SourceUuid
+from aptui.core.paths import path_uuid
+
+UUIDS = st.binary(min_size=16, max_size=16).map(SourceUuid)
+NAMES = st.text(alphabet="aB/ü.\U0010ffff", max_size=5)
+
+
+def source(rel: str, identity: Identity | None = None, uuid: SourceUuid | None = None) -> Source:
+    found = Source(PathKey(rel.lower()), RelPath(rel), 1, uuid or path_uuid(rel), 1)
+    found.identity = identity
+    return found
+
+
+def test_the_identity_file_of_a_shadow_lies_in_its_own_scan_folder() -> None:
+    shadow = FileFact(3, RelPath("Sub/A.txt"), 0, 0, 0, 0, is_shadow=True)
+    meta = FileFact(3, RelPath("Sub/A.txt.meta"), 0, 0, 0, 0, is_shadow=True)
+
+    assert meta_key(shadow.key) == meta.key
+    assert meta_key(PathKey("sub/a.txt")) == "sub/a.txt.meta"
+
+
+def test_an_identity_file_has_an_owner_and_nothing_else_has_one() -> None:
+    assert owner_of(PathKey("sub/a.txt.meta")) == "sub/a.txt"
+    assert owner_of(PathKey("sub/a.txt")) is None
+
+
+def test_a_path_in_upper_case_has_two_uuids_and_one_in_lower_case_has_one() -> None:
+    assert len(path_uuids(RelPath("Sub/A.txt"))) == 2
+    assert path_uuids(RelPath("sub/a.txt")) == (path_uuid("sub/a.txt"),)
+    assert path_uuids(RelPath("Sub/A.txt"))[0] == path_uuid("sub/a.txt")
+
+
+def test_a_source_answers_to_the_uuids_of_its_path_and_to_those_it_had() -> None:
+    one, old = SourceUuid(b"1" * 16), SourceUuid(b"0" * 16)
+    named = source("A.txt", Identity(one, (old,), "A.txt", 1), one)
+
+    assert legacy_of(named) == (old, *path_uuids(RelPath("A.txt")))
+    assert legacy_of(source("a.txt")) == ()
+    assert legacy_of(source("a.txt", Identity(one), path_uuid("a.txt"))) == (one,), "it claims in vain, and is found all the same"
+
+
+def test_a_damaged_identity_answers_to_nothing() -> None:
+    broken = Identity(SourceUuid(bytes(16)), problem="damaged")
+
+    assert legacy_of(source("a.txt", broken)) == ()
+
+
+def test_a_shadow_does_not_answer_to_its_path_which_is_anothers() -> None:
+    shadow = Source(PathKey(f"a.txt{SHADOW}3"), RelPath("a.txt"), 3, shadow_uuid("shared", RelPath("a.txt")), 1)
+
+    assert legacy_of(shadow) == ()
+
+
+def test_uuids_that_are_derived_differ_where_what_they_stand_for_does() -> None:
+    one, two = SourceUuid(b"1" * 16), SourceUuid(b"2" * 16)
+
+    derived = [
+        intermediate_uuid(one, b"b" * 16, 0),
+        intermediate_uuid(one, b"b" * 16, 1),
+        intermediate_uuid(one, b"c" * 16, 0),
+        intermediate_uuid(two, b"b" * 16, 0),
+        shadow_uuid("game", RelPath("a.txt")),
+        shadow_uuid("shared", RelPath("a.txt")),
+        contested_uuid(PathKey("a.txt")),
+        contested_uuid(PathKey("b.txt")),
+        path_uuid("a.txt"),
+    ]
+
+    assert len(set(derived)) == len(derived)
+    assert shadow_uuid("Game", RelPath("A.txt")) == shadow_uuid("game", RelPath("a.txt"))
+
+
+def test_braces_hold_upper_case() -> None:
+    assert braced(bytes(range(16))) == "{00010203-0405-0607-0809-0A0B0C0D0E0F}"
+
+
+@given(UUIDS, st.lists(UUIDS, max_size=3), NAMES, st.integers(0, 1 << 62), st.binary(min_size=32, max_size=32), NAMES)
+def test_what_is_packed_unpacks(
+    uuid: SourceUuid, legacy: list[SourceUuid], original: str, created_ms: int, digest: bytes, problem: str
+) -> None:
+    identity = Identity(uuid, tuple(legacy), original, created_ms, Digest(digest), problem)
+
+    assert unpack(pack(identity)) == identity
+
+
+@pytest.mark.parametrize("text", [pack(None)])
+def test_no_identity_is_no_text(text: str) -> None:
+    assert text == ""
+    assert unpack(text) is None

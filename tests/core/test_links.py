@@ -1,0 +1,51 @@
+"""Links: what a path means, what is said twice, what is both wanted and excluded."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core.links import path_link, settled
+from aptui.core.model import LinkKind, ProductLink
+
+SOURCE, PRODUCT, ASSET = LinkKind
+
+
+@pytest.mark.parametrize(
+    "written", ["Meshes/Rock.FBX", "meshes\\Rock.fbx", "meshes//rock.fbx", "./meshes/x/../rock.fbx", "/game/Meshes/rock.fbx"]
+)
+def test_a_path_has_one_form_however_it_is_written(written: str) -> None:
+    assert path_link(written, SOURCE, 1, "/game") == ProductLink(SOURCE, "meshes/rock.fbx", 1)
+
+
+def test_a_source_elsewhere_stays_absolute() -> None:
+    assert path_link("/Gamers/a.fbx", SOURCE, 2, "/game").path == "/gamers/a.fbx"
+
+
+def test_a_mark_in_front_takes_away() -> None:
+    assert path_link("!A/*.x", PRODUCT, 2) == ProductLink(PRODUCT, "a/*.x", 2, is_exclusion=True)
+
+
+@pytest.mark.parametrize("end", ["tif", "tiff", "bmp", "gif", "jpg", "JPEG", "tga", "png"])
+def test_an_image_is_meant_as_a_source(end: str) -> None:
+    assert path_link(f"a.{end}", PRODUCT, 2).kind is SOURCE
+    assert path_link(f"a.{end}.x", PRODUCT, 2).kind is PRODUCT
+
+
+@pytest.mark.parametrize(
+    ("written", "why"), [("", "is empty"), ("!", "is empty"), ("../a", "climbs out"), (":a", "begins with"), ("/a", "is absolute")]
+)
+def test_what_cannot_be_a_path_is_refused(written: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        path_link(written, PRODUCT, 2)
+
+
+def test_what_is_said_twice_counts_once_and_the_first_counts() -> None:
+    first, again, other = path_link("a", SOURCE, 0), path_link("A", SOURCE, 2), path_link("a", PRODUCT, 2)
+
+    assert settled([first, again, other]) == ((first, other), ())
+
+
+def test_what_is_both_wanted_and_excluded_is_neither() -> None:
+    links = [path_link(text, SOURCE, 2) for text in ("a/*", "b", "!b", "!c")]
+
+    assert settled(links) == ((links[0], links[3]), ("b",))

@@ -1,0 +1,304 @@
+"""Identities: the UUID of a source stays with its `.meta` file, two never have one, and who names it follows (spec/engine.md §1)."""
+
+from __future__ import annotations
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, meta, meta_uuid, scripter
+
+from aptui.core.identity import path_uuids
+from aptui.core.messages import Said
+from aptui.core.model import JobState, RelPath
+
+TOLD_APART = Setup(builders=(copier(), scripter()), folders=("game", "shared"), metadata_types=(".s", ".txt"))
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.write("a.s", "x")
+    world.write("a.s.meta", meta("one", "a.s"))
+    world.write("user.s", f"uuid {meta_uuid('one').hex()}")
+    world.settle()
+    world.forget_runs()
+    return world
+
+
+def uuids(world: World) -> dict[str, bytes]:
+    """Return {source, with its scan folder if it is a shadow: UUID}."""
+    sources = {job.source.key: job.source for job in world.live_jobs().values()}
+    return {f"{item.rel}~{item.scan_folder}" if item.is_shadow else str(item.rel): item.uuid for item in sources.values()}
+
+
+def errors(world: World) -> dict[str, str]:
+    return {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
+
+
+# -------------------------------------------------------------------------------------------------------------- who is who
+
+
+def test_a_source_has_the_uuid_of_its_file_whatever_its_type(world: World) -> None:
+    assert uuids(world)["a.s"] == meta_uuid("one")
+    assert uuids(world)["user.s"] == path_uuids(RelPath("user.s"))[0]
+
+
+def test_the_same_path_in_two_scan_folders_is_one_source_unless_its_type_is_told_apart() -> None:
+    for types, count in (((), 1), ((".s",), 2)):
+        world = World(Setup(folders=("game", "shared"), metadata_types=types))
+        world.write("a.s", "x", "game")
+        world.write("a.s", "y", "shared")
+        world.settle()
+        assert len(set(uuids(world).values())) == count
+
+
+def test_a_moved_source_with_its_file_is_the_same_and_who_names_it_follows(world: World) -> None:
+    for name in ("a.s", "a.s.meta"):
+        text = world.disk.files["game"][name].text
+        world.delete(name)
+        world.write(f"sub/{name}", text)
+
+    world.settle()
+
+    assert uuids(world)["sub/a.s"] == meta_uuid("one")
+    assert world.ran() == ["sub/a.s@linux:main", "user.s@linux:main"]
+    world.write("sub/a.s", "z")
+    world.settle()
+    assert "user.s@linux:main" in world.ran()
+
+
+@pytest.mark.parametrize("fuse", range(0, 40, 3))
+def test_a_move_that_is_cut_off_by_a_crash_comes_to_the_same_end(world: World, fuse: int) -> None:
+    for name in ("a.s", "a.s.meta"):
+        text = world.disk.files["game"][name].text
+        world.delete(name)
+        world.write(f"sub/{name}", text)
+    world.fuse = fuse
+
+    world.settle()
+
+    world.fuse = None
+    assert uuids(world) == uuids(world.clean())
+    assert world.cache == world.clean().cache
+
+
+def test_another_uuid_runs_the_source_and_who_missed_it(world: World) -> None:
+    world.write("a.s.meta", meta("two", "a.s"))
+
+    world.settle()
+
+    assert uuids(world)["a.s"] == meta_uuid("two")
+    assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
+
+
+def test_an_earlier_uuid_is_found_and_one_that_is_had_beats_it(world: World) -> None:
+    world.write("a.s.meta", meta("two", "a.s", "one"))
+    world.settle()
+    world.forget_runs()
+    world.write("a.s", "changed")
+    world.settle()
+    assert "user.s@linux:main" in world.ran(), "it is known by the UUID it had"
+
+    world.write("c.s", "x")
+    world.write("c.s.meta", meta("one", "c.s"))
+    world.settle()
+    world.forget_runs()
+    world.write("c.s", "changed")
+    world.settle()
+    assert world.ran() == ["c.s@linux:main", "user.s@linux:main"]
+    world.write("a.s", "changed again")
+    world.settle()
+    assert world.ran() == ["a.s@linux:main"]
+
+
+def test_without_its_file_a_source_has_the_uuid_of_its_path(world: World) -> None:
+    world.delete("a.s.meta")
+
+    world.settle()
+
+    assert uuids(world)["a.s"] == path_uuids(RelPath("a.s"))[0]
+    assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
+
+
+def test_a_file_that_says_the_same_in_other_bytes_runs_its_source_alone(world: World) -> None:
+    world.write("a.s.meta", meta("one", "a.s", "three"))
+
+    world.settle()
+
+    assert "a.s@linux:main" in world.ran()
+    assert uuids(world)["a.s"] == meta_uuid("one")
+
+
+# -------------------------------------------------------------------------------------------------------- what is wrong
+
+
+def test_a_damaged_file_fails_its_source_until_it_is_mended(world: World) -> None:
+    world.write("a.s.meta", "damaged")
+
+    world.settle()
+
+    assert errors(world) == {"a.s:analyse": "its identity file is damaged"}
+    assert world.cache == {name: digest for name, digest in world.cache.items() if digest}, "what it made stays"
+    assert "linux/a.out" in world.cache
+    world.write("a.s.meta", "")
+    world.settle()
+    assert errors(world) == {}
+
+
+@pytest.mark.parametrize("names", [("a.s", "copy.s"), ("copy.s", "a.s")])
+def test_of_two_with_one_uuid_the_original_has_it_whoever_comes_first(names: tuple[str, str]) -> None:
+    world = World()
+    for name in names:
+        world.write(name, "x")
+        world.write(f"{name}.meta", meta("one", "a.s"))
+        world.settle()
+
+    assert uuids(world)["a.s"] == meta_uuid("one")
+    assert list(errors(world)) == ["copy.s:analyse"]
+    assert "is that of 'a.s' too" in errors(world)["copy.s:analyse"]
+
+    world.delete("a.s")
+    world.delete("a.s.meta")
+    world.settle()
+    assert errors(world) == {}
+    assert uuids(world)["copy.s"] == meta_uuid("one")
+
+
+def test_of_three_with_one_uuid_each_takes_its_turn() -> None:
+    world = World()
+    for name in ("c.s", "b.s", "a.s"):
+        world.write(name, "x")
+        world.write(f"{name}.meta", meta("one", "elsewhere.s"))
+    world.settle()
+    for name in ("a.s", "b.s"):
+        assert uuids(world)[name] == meta_uuid("one")
+        world.delete(name)
+        world.settle()
+    assert errors(world) == {}
+    assert uuids(world)["c.s"] == meta_uuid("one")
+
+
+def test_sources_that_differ_in_case_and_their_files_hurt_nobody_else() -> None:
+    for types in ((), (".s",)):
+        world = World(Setup(folders=("game", "shared"), metadata_types=types))
+        for folder in ("game", "shared"):
+            for name in ("a.s", "A.s"):
+                world.write(name, name, folder)
+                world.write(f"{name}.meta", meta("one", name), folder)
+        world.write("b.s", "x")
+        world.settle()
+
+        assert world.job("b.s@linux:main").state is JobState.COMPLETED
+        assert all("differs only in case" in text for text in errors(world).values() if "UUID" not in text)
+        for folder in ("game", "shared"):
+            world.delete("A.s", folder)
+            world.delete("A.s.meta", folder)
+        world.settle()
+        assert world.cache == world.clean().cache
+        assert uuids(world) == uuids(world.clean())
+
+
+# ---------------------------------------------------------------------------------------------------------------- shadows
+
+
+@pytest.mark.parametrize("names", [("game", "shared"), ("shared", "game")])
+def test_files_that_are_told_apart_are_both_processed_in_any_order(names: tuple[str, str]) -> None:
+    world = World(TOLD_APART)
+    for folder in names:
+        world.write("sub/a.txt", folder, folder)
+        world.settle()
+
+    assert set(world.cache) == {"linux/sub/a.txt", "linux/sub/(2)a.txt"}
+    assert world.cache == world.clean().cache
+    world.delete("sub/a.txt", "game")
+    world.settle()
+    assert set(world.cache) == {"linux/sub/a.txt"}
+    assert world.cache == world.clean().cache
+
+
+def test_the_chain_of_a_shadow_has_its_scan_folder_in_its_names_too() -> None:
+    world = World(TOLD_APART)
+    for folder in ("game", "shared"):
+        world.write("a.s", f"stage m.txt={folder}", folder)
+
+    world.settle()
+
+    assert errors(world) == {}
+    assert {"common/m.txt", "linux/m.txt", "common/(2)m.txt", "linux/(2)m.txt"} <= set(world.cache)
+
+
+def test_a_name_with_a_number_in_brackets_is_a_name_like_any_other() -> None:
+    world = World(TOLD_APART)
+    world.write("(2)b.txt", "x", "game")
+    world.write("a.txt", "game", "game")
+    world.write("a.txt", "shared", "shared")
+
+    world.settle()
+
+    assert set(world.cache) == {"linux/(2)b.txt", "linux/a.txt", "linux/(2)a.txt"}
+
+
+def test_a_shadow_has_the_identity_that_lies_beside_it() -> None:
+    world = World(TOLD_APART)
+    for folder in ("game", "shared"):
+        world.write("a.s", folder, folder)
+        world.write("a.s.meta", meta(folder, "a.s"), folder)
+    world.settle()
+    assert uuids(world) == {"a.s": meta_uuid("game"), "a.s~2": meta_uuid("shared")}
+    world.forget_runs()
+
+    world.write("a.s.meta", meta("other", "a.s"), "shared")
+    world.settle()
+
+    assert world.ran() == ["a.s~2@linux:main"]
+    assert uuids(world)["a.s~2"] == meta_uuid("other")
+
+
+def test_telling_apart_begins_and_ends_with_the_configuration() -> None:
+    world = World(TOLD_APART)
+    for folder in ("game", "shared"):
+        world.write("a.txt", folder, folder)
+    world.settle()
+    for types in ((), (".txt",), ()):
+        world.configure(metadata_types=types)
+        world.settle(restart=True)
+        assert set(world.cache) == {"linux/a.txt"} | ({"linux/(2)a.txt"} if types else set())
+        assert world.cache == world.clean().cache
+
+
+# ---------------------------------------------------------------------------------------------------- chains, departures
+
+
+def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> None:
+    world = World()
+    world.write("a.s", "stage m.s=x")
+    world.write("a.s.meta", meta("one", "a.s"))
+    world.settle()
+    before = uuids(world)["m.s"]
+    assert before != path_uuids(RelPath("m.s"))[0]
+
+    for name in ("a.s", "a.s.meta"):
+        text = world.disk.files["game"][name].text
+        world.delete(name)
+        world.write(f"sub/{name}", text)
+    world.settle()
+
+    assert uuids(world)["m.s"] == before
+    world.delete("sub/a.s.meta")
+    world.settle()
+    assert uuids(world)["m.s"] == path_uuids(RelPath("m.s"))[0]
+    assert uuids(world) == uuids(world.clean())
+
+
+def test_a_source_that_turns_up_elsewhere_without_its_file_is_told_of(world: World) -> None:
+    world.delete("a.s")
+    world.write("moved.s", "x")
+
+    world.settle()
+
+    said = [notice.text for notice in world.notices if isinstance(notice, Said)]
+    assert any("'moved.s' looks like a move of 'a.s'" in text for text in said)
+    assert world.archive.departed(), "it is remembered for the repair"
+    world.delete("a.s.meta")
+    world.write("moved.s.meta", meta("one", "a.s"))
+    world.settle()
+    assert uuids(world)["moved.s"] == meta_uuid("one")

@@ -1,0 +1,296 @@
+"""A real gateway over a real engine, and clients who mean no good: memory stays bounded, and a well-behaved client is answered all the while.
+
+`python -m tests.drills.serve_hostile MUTANT --project DIR` is the same gateway without one of its rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aptui.client import Client, local
+from aptui.core.errors import KnownError
+from aptui.link import places, port
+from aptui.link.client import Client as EngineClient
+from aptui.serve import doors, protocol
+from aptui.serve.requests import Ping
+
+from .kills import Report, Say
+
+GROWTH_LIMIT_BYTES = 192 << 20
+"""What all may have begun to say at once: 64 clients and 128 strangers, a frame each."""
+LOG_LIMIT_BYTES = 1 << 20
+"""Who sends nonsense must not fill the disk with what is said of it."""
+ANSWER_LIMIT_S = 5.0
+"""Generous: the machine may have other things to do."""
+HALF_OPEN = 1_000
+_SILENT = 20
+_SOURCES = 300
+_PATIENCE_S = 60.0
+_SETTINGS = """platforms: {linux: {}}
+scan_folders: [{name: game, path: assets}]
+builders: [{name: all, copy: ["*.txt"]}]
+cache: Cache
+workers: 2
+serve: {port: 0, clients_limit: 64}
+"""
+
+
+# ------------------------------------------------------------------------------------------------------------------- mutants
+
+
+def _endless_frames() -> None:
+    """Break the contract: a frame may be as long as it says."""
+    protocol.FRAME_LIMIT_BYTES = 1 << 31
+
+
+def _open_doors() -> None:
+    """Break the contract: whoever says nothing may stay."""
+    doors.Doors.__init__.__defaults__ = (1e9, 1 << 30)
+
+
+MUTANTS: dict[str, Callable[[], None]] = {"": lambda: None, "endless-frames": _endless_frames, "open-doors": _open_doors}
+
+
+# -------------------------------------------------------------------------------------------------------------------- victim
+
+
+class Victim:
+    """An engine, its gateway, and the client who must not notice anything."""
+
+    def __init__(self, folder: Path, mutant: str = "") -> None:
+        (folder / "assets").mkdir()
+        (folder / "aptui.yaml").write_text(_SETTINGS)
+        for number in range(_SOURCES):
+            (folder / "assets" / f"{number}.txt").write_bytes(random.Random(number).randbytes(2_000))
+        self.folder = folder
+        command = [sys.executable, "-m", "tests.drills.serve_hostile", mutant or "none", "--project", str(folder)]
+        self.log = folder / "gateway.log"
+        with self.log.open("wb") as log:
+            self.gateway = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self.url, self.token = local(folder / "Cache")
+                self.client = Client.connect(self.url, token=self.token, client="good", notices=("counts",))
+                break
+            except KnownError:
+                assert time.monotonic() < deadline, "the gateway does not come"
+                assert self.gateway.poll() is None, "the gateway ends"
+                time.sleep(0.05)
+        self.engine = EngineClient.connect(places.socket_path(folder / "Cache"))
+        self.rest()
+
+    def rest(self) -> None:
+        """Wait until nothing is owed."""
+        while self.engine.ask(port.Status(), _PATIENCE_S)["state"] != "idle":
+            time.sleep(0.02)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        parts = urlsplit(self.url)
+        return parts.hostname or "", parts.port or 0
+
+    def peak_bytes(self) -> int:
+        """Return the most memory the gateway had since `forget_peak`."""
+        text = Path(f"/proc/{self.gateway.pid}/status").read_text()
+        return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("VmHWM"))
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.gateway.pid}/clear_refs").write_text("5")
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.gateway.pid}/fd"))
+
+    def upgraded(self) -> socket.socket:
+        """Return a WebSocket that has said hello, by hand."""
+        wire = socket.create_connection(self.address, _PATIENCE_S)
+        key = base64.b64encode(os.urandom(16)).decode()
+        lines = [
+            f"GET {protocol.PATH} HTTP/1.1",
+            f"Host: {self.address[0]}:{self.address[1]}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {key}",
+            f"Authorization: Bearer {self.token}",
+        ]
+        wire.sendall("\r\n".join([*lines, "", ""]).encode())
+        hello = b'{"id": 1, "request": "hello", "protocol": 1, "client": "bad", "wants_catalog": true}'
+        wire.sendall(frame_head(1, len(hello)) + bytes(4) + hello)
+        return wire
+
+    def end(self) -> str:
+        """Stop both; return what was wrong with how the gateway ended."""
+        self.client.close()
+        self.gateway.send_signal(signal.SIGTERM)
+        code = self.gateway.wait(_PATIENCE_S)
+        with contextlib.suppress(KnownError):
+            self.engine.ask(port.Shutdown(False), _PATIENCE_S)
+        self.engine.close()
+        return "" if code == 0 else f"the gateway ended with {code}"
+
+
+def frame_head(kind: int, length: int) -> bytes:
+    """Return the head of a masked frame, its mask left out."""
+    if length < 126:
+        return struct.pack("!BB", 0x80 | kind, 0x80 | length)
+    return struct.pack("!BBQ", 0x80 | kind, 0x80 | 127, length)
+
+
+# ------------------------------------------------------------------------------------------------------------------- attacks
+
+
+def never_reads(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
+    """Twenty clients want everything and read nothing, while every job runs again and again."""
+    with _closing([victim.upgraded() for _ in range(_SILENT)]):
+        for _lap in range(8):
+            victim.engine.ask(port.Reprocess(("*",)), _PATIENCE_S)
+            victim.rest()
+    yield from ()
+
+
+def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
+    """Frames and bodies of a gigabyte, by their own word; as much of each as the gateway takes, up to 128 MiB."""
+    endless = b"POST /v1/connect HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n"
+    with _closing([*(victim.upgraded() for _ in range(3)), socket.create_connection(victim.address)]) as wires:
+        heads = [
+            frame_head(1, 1 << 30) + bytes(4),
+            frame_head(1, 1 << 30) + bytes(4),
+            frame_head(2, 1 << 62) + bytes(4),
+            endless % (b"127.0.0.1", victim.address[1]),
+        ]
+        for wire, head in zip(wires, heads, strict=True):
+            wire.settimeout(2.0)
+            with contextlib.suppress(OSError):
+                wire.sendall(head)
+                for _piece in range(128):
+                    wire.sendall(bytes(1 << 20))
+    yield from ()
+
+
+def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
+    """A thousand sockets that begin a request."""
+    before = victim.descriptors()
+    wires = []
+    with contextlib.ExitStack() as stack:
+        for _number in range(HALF_OPEN):
+            wire = stack.enter_context(socket.create_connection(victim.address))
+            with contextlib.suppress(OSError):
+                wire.sendall(b"GET /v1/connect HTTP/1.1\r\nHost: 127")
+            wires.append(wire)
+        victim.client.ask(Ping(), _PATIENCE_S)
+        time.sleep(0.5)
+        held = victim.descriptors() - before
+        with Client.connect(victim.url, token=victim.token, client="late"):
+            pass
+    if held > doors.STRANGERS_LIMIT + 8:
+        yield f"{held} sockets of strangers are held"
+
+
+def noise(victim: Victim, dice: random.Random, seconds: float) -> Iterator[str]:
+    """Random bytes, on fresh sockets and on WebSockets."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for wire in (socket.create_connection(victim.address), victim.upgraded()):
+            with wire, contextlib.suppress(OSError):
+                wire.settimeout(1.0)
+                for _piece in range(dice.randrange(1, 8)):
+                    wire.sendall(dice.randbytes(dice.choice((1, 7, 500, 70_000))))
+    yield from ()
+
+
+Attack = Callable[[Victim, random.Random, float], Iterator[str]]
+ATTACKS: tuple[Attack, ...] = (never_reads, lengths, half_open, noise)
+
+
+@contextlib.contextmanager
+def _closing(wires: list[socket.socket]) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        for wire in wires:
+            stack.enter_context(wire)
+        yield wires
+
+
+# --------------------------------------------------------------------------------------------------------------------- drill
+
+
+def attacked(
+    folder: Path, seed: int, seconds: float = 10.0, *, mutant: str = "", say: Say = print, attacks: tuple[Attack, ...] = ATTACKS
+) -> Report:
+    """G1: every attack against one gateway, `seconds` of noise."""
+    report, dice = Report("G1"), random.Random(seed)
+    victim = Victim(folder, mutant)
+    try:
+        for attack in attacks:
+            report.faults += 1
+            report.violations += [f"{attack.__name__}: {each}" for each in _attack(victim, attack, dice, seconds, say)]
+    except KnownError as error:
+        report.violations.append(f"the well-behaved client hears: {error}")
+    finally:
+        ending = victim.end()
+        report.violations += [ending] if ending else []
+    return report
+
+
+def _attack(victim: Victim, attack: Attack, dice: random.Random, seconds: float, say: Say) -> Iterator[str]:
+    victim.forget_peak()
+    before, worst, said = victim.peak_bytes(), [0.0], victim.log.stat().st_size
+    over = threading.Event()
+    good = threading.Thread(target=_be_good, args=(victim, over, worst))
+    good.start()
+    try:
+        yield from attack(victim, dice, seconds)
+    finally:
+        over.set()
+        good.join()
+    grown, said = victim.peak_bytes() - before, victim.log.stat().st_size - said
+    say(f"  {attack.__name__}: grew by {grown >> 20} MiB, slowest answer {worst[0] * 1000:.0f} ms, log {said >> 10} KiB")
+    if said > LOG_LIMIT_BYTES:
+        yield f"its log grew by {said >> 10} KiB"
+    if grown > GROWTH_LIMIT_BYTES:
+        yield f"memory grew by {grown >> 20} MiB"
+    if worst[0] > ANSWER_LIMIT_S:
+        yield f"an answer took {worst[0]:.1f} s"
+
+
+def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
+    """Ask, and get a product, again and again; an answer that does not come counts as the longest."""
+    wanted = (victim.folder / "assets" / "7.txt").read_bytes()
+    while not over.is_set():
+        began = time.monotonic()
+        try:
+            victim.client.ask(Ping(), _PATIENCE_S)
+            is_right = victim.client.read_product(_PATIENCE_S, path="7.txt", platform="linux") == wanted
+        except KnownError:
+            is_right = False
+        worst[0] = max(worst[0], time.monotonic() - began if is_right else _PATIENCE_S)
+        over.wait(0.02)
+
+
+def main() -> int:
+    """Be a gateway without a rule."""
+    from aptui import cli
+
+    chosen = argparse.ArgumentParser()
+    chosen.add_argument("mutant")
+    mutant, rest = chosen.parse_known_args()
+    MUTANTS["" if mutant.mutant == "none" else mutant.mutant]()
+    return cli.main(["gateway", *rest])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

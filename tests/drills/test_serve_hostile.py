@@ -1,0 +1,33 @@
+"""Clients of the gateway who mean no good, in small: and each limit that stops them, taken away, is missed."""
+
+import pytest
+
+from . import serve_hostile
+from .serve_hostile import attacked, half_open, lengths
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def project(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def test_nobody_notices_clients_who_mean_no_good(tmp_path):
+    report = attacked(project(tmp_path), 7, 0.3)
+
+    assert report.faults == len(serve_hostile.ATTACKS)
+    assert report.violations == []
+
+
+@pytest.mark.parametrize(
+    ("mutant", "attack", "missed"), [("endless-frames", lengths, "memory grew"), ("open-doors", half_open, "sockets of strangers")]
+)
+def test_a_limit_that_is_taken_away_is_missed(tmp_path, mutant, attack, missed):
+    report = attacked(project(tmp_path), 7, 0.3, mutant=mutant, attacks=(attack,))
+
+    assert any(missed in each for each in report.violations)

@@ -1,0 +1,144 @@
+"""A project with a database and no engine: files in two scan folders, and who depends on whom, for what moves and deletes sources."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from aptui import config
+from aptui.core.model import EdgeKind
+from aptui.core.paths import path_uuid, to_text
+from aptui.core.relocation import Dependant, Item, Relocate, Report
+from aptui.engine.relocate import relocate
+from aptui.store import schema
+from aptui.store.writer import Writer
+from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
+
+SETTINGS = """
+platforms: {linux: {tags: [tools]}}
+scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
+ignore: ["*.tmp", "raw/"]
+builders: [{name: data, copy: ["*.png", "*.scene", "*.txt"]}]
+companions: {"*.png": ["info", {suffix: settings, replaces: png}]}
+cache: Cache
+"""
+
+
+class RelocationRoom:
+    """The project; sources are numbered as they come, and their UUIDs are `uuid_of` that number."""
+
+    def __init__(self, root: Path, settings: str = SETTINGS) -> None:
+        self.root = root
+        (root / "Cache").mkdir(parents=True)
+        for folder in ("assets", "shared"):
+            (root / folder).mkdir()
+        (root / "aptui.yaml").write_text(settings)
+        path = root / "Cache" / "assetdb.sqlite"
+        schema.prepare(path)
+        saved: list[int] = []
+        self.store = Store(path, Writer(path, saved.append), saved, 0)
+        folders = [("game", str(root / "assets"), 0), ("shared", str(root / "shared"), 1)]
+        self.ids, _ = self.store.writer.sync_scan_folders(folders)
+        self.numbers: dict[str, int] = {}
+
+    # ---------------------------------------------------------------------------------------------------------------- making
+
+    def source(self, path: str, data: str | bytes = "x", *, product: str = "") -> Path:
+        """Write a file, and say that it is a source, with a product if one is named."""
+        file = self.write(path, data)
+        number = len(self.numbers) + 1
+        folder, _, rel = path.partition("/")
+        self.numbers[path] = number
+        self.store.put(put_source=[source_row(number, rel, self.ids["game" if folder == "assets" else "shared"])])
+        if product:
+            self.store.put(put_job=[job_row(number, number)])
+            self.store.put(put_product=[(number, number, product, number, b"T" * 16, 0, 1, b"D" * 32, 10)])
+        return file
+
+    def write(self, path: str, data: str | bytes = "x") -> Path:
+        """Write a file that is no source."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data.encode() if isinstance(data, str) else data)
+        return file
+
+    def depend(self, source: str, target: str, kind: EdgeKind = EdgeKind.PATH) -> None:
+        """Say that a source depends on a path, or on a UUID."""
+        number = self.numbers[source]
+        self.store.put(put_edge=[edge_row(kind, target, source_id=number, bits=2 if kind is EdgeKind.JOB else 1)])
+
+    def need(self, source: str, target: str, *, by_uuid: bool = True, path: str = "") -> None:
+        """Say that a source's product needs the product of another at run time, or a path that nobody resolved."""
+        number, wanted = self.numbers[source], self.numbers[target]
+        with closing(sqlite3.connect(self.store.path)) as database:
+            database.execute(
+                "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath,"
+                " FromAssetId) VALUES (?, ?, ?, 'linux', 0, ?, ?)",
+                (number, bytes(16) if path else uuid_of(wanted), wanted, path, int(by_uuid)),
+            )
+            database.commit()
+
+    def with_path_uuid(self, path: str) -> str:
+        """Give a source the UUID of its path, and return it as hex."""
+        uuid = path_uuid(path.partition("/")[2])
+        with closing(sqlite3.connect(self.store.path)) as database:
+            database.execute("UPDATE Sources SET SourceGuid = ? WHERE SourceID = ?", (uuid, self.numbers[path]))
+            database.commit()
+        return uuid.hex()
+
+    # ---------------------------------------------------------------------------------------------------------------- asking
+
+    def ask(self, source: str, destination: str = "", **options: bool) -> Report:
+        """Ask, and do it if it is confirmed."""
+        order = Relocate(source, destination, is_delete=not destination, **options)  # type: ignore[arg-type]  # they are all flags
+        return relocate(order, config.load(self.root))
+
+    def do(self, source: str, destination: str = "", **options: bool) -> Report:
+        """Do it."""
+        return self.ask(source, destination, is_confirmed=True, **options)
+
+    def files(self, folder: str = "assets") -> list[str]:
+        """Return all files of a scan folder."""
+        top = self.root / folder
+        return sorted(to_text(bytes(path.relative_to(top))) for path in top.rglob("*") if not path.is_dir() or path.is_symlink())
+
+    def text(self, path: str) -> str:
+        """Return what stands in a file."""
+        return (self.root / path).read_bytes().decode()
+
+
+def uuid_hex(number: int) -> str:
+    """Return the UUID of the source with this number, as texts name it."""
+    return uuid_of(number).hex()
+
+
+def pairs(report: Report) -> list[tuple[str, str]]:
+    """Return (old, new) of all files."""
+    return [(item.old, item.new) for item in report.items]
+
+
+def item_of(report: Report, old: str) -> Item:
+    """Return one file of a report."""
+    return next(item for item in report.items if item.old == old)
+
+
+def fates(report: Report) -> dict[str, str]:
+    """Return {dependant: what becomes of it}."""
+    return {edge.path: edge.fate.value for item in report.items for edge in item.dependants}
+
+
+def edges(report: Report) -> Sequence[Dependant]:
+    """Return all dependencies."""
+    return [edge for item in report.items for edge in item.dependants]
+
+
+@contextmanager
+def relocation_room(folder: Path, settings: str = SETTINGS) -> Iterator[RelocationRoom]:
+    """Make a project; leave the block to close its database."""
+    room = RelocationRoom(folder / "project", settings)
+    try:
+        yield room
+    finally:
+        room.store.close()

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from cluster_room import Proxy, loopback_cluster, until
+from disk_project import HOST, Project, Ran
+
+pytest.importorskip("distributed")
+
+from aptui.engine import cluster, cluster_pool
+
+pytestmark = pytest.mark.slow
+
+BUILDER = """
+import os, time
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
+
+class Slow:
+    name = "slow"
+    patterns = ("*.txt",)
+
+    def create_jobs(self, request):
+        jobs = [JobDescriptor("slow", name) for name in [each.id for each in request.platforms]]
+        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("shared/palette.inc")])
+
+    def process_job(self, request):
+        time.sleep(float(request.params.get("sleep", 0.1)))
+        with open(os.path.join(request.scan_folder, "shared/palette.inc")) as file:
+            palette = file.read()
+        extra = ""
+        if request.params.get("peeks"):
+            try:
+                with open(os.path.join(request.scan_folder, "undeclared.inc")) as file:
+                    extra = file.read()
+            except FileNotFoundError:
+                extra = "nothing"
+        stem = os.path.basename(request.source)[:-4]
+        with open(request.full_path) as source, open(os.path.join(request.products_dir, stem + ".out"), "w") as target:
+            target.write(source.read() + palette + extra)
+        request.log.info(f"made of {request.full_path}")
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(stem + ".out", 0)])
+"""
+
+
+@pytest.fixture(scope="module")
+def three_workers(tmp_path_factory):
+    with loopback_cluster(tmp_path_factory.mktemp("cluster"), 3) as found:
+        yield found
+
+
+def project_at(root: Path, address: str, *, count: int = 12, **params: object) -> Project:
+    listed = ", ".join(f"{key}: {value}" for key, value in params.items())
+    (root / "store").mkdir(parents=True)
+    project = Project(
+        root,
+        "scan_folders:\n  - {name: assets, path: assets}\n"
+        f"builders:\n  - {{name: slow, uses: slow, params: {{{listed}}}}}\n"
+        f"cache: Cache\nlocal_store: {{enabled: false}}\n"
+        f"pool: {{kind: dask, scheduler: '{address}', store: store}}\n",
+    )
+    project.write("builders/slow.py", BUILDER)
+    project.write("assets/shared/palette.inc", "red green blue")
+    project.write("assets/undeclared.inc", "surprise")
+    for number in range(count):
+        project.write(f"assets/s{number}.txt", f"source {number} ")
+    return project
+
+
+def run(project: Project, done: dict[str, int]) -> Ran:
+    """Run an engine once; `done` is told how many jobs of each builder the cluster did, and that is waited for before it begins."""
+    plain_close, plain_init = cluster_pool.ClusterPool.close, cluster_pool.ClusterPool.__init__
+
+    def close(pool, *arguments):
+        done.update(pool.sent_home)
+        plain_close(pool, *arguments)
+
+    def init(pool, *arguments, **more):
+        plain_init(pool, *arguments, **more)
+        until(lambda: len([each for each in pool._scheduler.stations.values() if each.builders]) >= 2, "workers that may work")
+
+    with mock.patch.object(cluster_pool.ClusterPool, "close", close), mock.patch.object(cluster_pool.ClusterPool, "__init__", init):
+        return project.engine_run(workers=1)
+
+
+def check_like_local(project: Project, tmp_path: Path) -> None:
+    project.check_rest()
+    statuses, products = project.statuses(), project.products()
+    clean = tmp_path / "clean"
+    project.engine_run(sets=[f"cache={clean}", "pool.kind=local"], workers=4)
+    assert project.statuses(clean) == statuses
+    assert project.products(clean) == products
+    assert set(statuses.values()) == {"completed"}
+
+
+def test_cluster_makes_the_same_bytes_as_this_machine(three_workers, tmp_path):
+    project, done = project_at(tmp_path / "p", three_workers.address), {}
+
+    ran = run(project, done)
+
+    assert done["slow"] >= 4
+    assert all(count == 1 for count in ran.runs.values())
+    logs = [path.read_text() for path in (project.cache / ".aptui/logs").rglob("s*.txt-*.log")]
+    assert len(logs) == 12
+    assert all(f"made of {project.root}/assets/s" in text for text in logs)
+    check_like_local(project, tmp_path)
+
+
+def test_job_that_reads_what_it_does_not_declare_is_done_here(three_workers, tmp_path):
+    project, done = project_at(tmp_path / "p", three_workers.address, count=6, peeks="true"), {}
+
+    run(project, done)
+
+    assert not done
+    assert all("surprise" in text for text in project.texts().values())
+
+
+def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> None:
+    """Run an engine while `trouble` happens once some products are there."""
+    thread = threading.Thread(target=lambda: ran.append(run(project, done)), daemon=True)
+    thread.start()
+    until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
+    trouble()
+    thread.join(40.0)
+    assert not thread.is_alive()
+
+
+def test_worker_that_is_killed_costs_time_only(tmp_path):
+    ran: list[Ran] = []
+    with loopback_cluster(tmp_path, 2) as found:
+        project = project_at(tmp_path / "p", found.address, sleep=0.25)
+
+        during(ran, project, {}, lambda: os.kill(found.workers[0].pid, signal.SIGKILL))
+
+    check_like_local(project, tmp_path)
+
+
+def test_scheduler_that_is_killed_costs_time_only(tmp_path):
+    ran: list[Ran] = []
+    with loopback_cluster(tmp_path, 2) as found:
+        project = project_at(tmp_path / "p", found.address, sleep=0.25)
+
+        during(ran, project, {}, lambda: os.kill(found.scheduler.pid, signal.SIGKILL))
+
+    check_like_local(project, tmp_path)
+    assert any("run here" in text for text in ran[0].said)
+
+
+@pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than patience", "longer"])
+def test_partition_costs_time_only_and_late_results_have_no_effect(three_workers, tmp_path, patience_s, silence_s):
+    ran: list[Ran] = []
+    proxy = Proxy(three_workers.port)
+    project = project_at(tmp_path / "p", proxy.address, sleep=0.25)
+
+    def cut() -> None:
+        proxy.is_cut = True
+        time.sleep(silence_s)  # how long the network is silent is what this is about
+        proxy.is_cut = False
+
+    with mock.patch.multiple(cluster, PATIENCE_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):
+        during(ran, project, {}, cut)
+
+    proxy.close()
+    check_like_local(project, tmp_path)

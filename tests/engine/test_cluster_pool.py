@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import selectors
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from aptui.config_cluster import Cluster as Place
+from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
+from aptui.engine import cluster, cluster_pool
+from aptui.engine import cluster_messages as messages
+from aptui.engine.cluster import Station
+from aptui.engine.cluster_inputs import Carrier, Elsewhere, Outdated, can_travel, is_movable
+from aptui.engine.cluster_kit import difference
+from aptui.engine.pool_messages import ended
+from aptui.engine.runner_files import stat_key
+from aptui.sharing.folder_store import FolderStore
+from aptui.sharing.store import Mismatch
+
+
+class FakeScheduler:
+    """Takes errands and keeps them; stations are what a test says."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.post = arguments[4]
+        self.stations: dict[str, Station] = {}
+        self.sent: list = []
+        self.cancelled: list[int] = []
+        self.is_over = False
+
+    def send(self, errand: object) -> None:
+        self.sent.append(errand)
+
+    def cancel(self, run_keys) -> None:
+        self.cancelled += run_keys
+
+    def close(self) -> None:
+        pass
+
+
+class Room:
+    """A pool without workers of its own that has a cluster which a test plays."""
+
+    def __init__(self, folder: Path, **place: object) -> None:
+        self.folder, self.now_s, self.results, self.said = folder, 0.0, [], []
+        (folder / "assets").mkdir()
+        self.selector = selectors.DefaultSelector()
+        told = cluster_pool.Cluster(
+            Place("dask", "tcp://127.0.0.1:1", **place),
+            messages.Depot(str(folder), "trusted"),
+            (str(folder / "assets"),),
+            (),
+            self.inputs,
+            self.said.append,
+        )
+        builders = [Builder(name.encode().ljust(16), name, BuilderKind.COMMAND) for name in ("paint", "bake")]
+        with mock.patch.object(cluster_pool, "Scheduler", FakeScheduler):
+            self.pool = cluster_pool.ClusterPool(
+                builders, [Platform("linux")], 0, self.selector, self.results.extend, cluster=told, clock=lambda: self.now_s
+            )
+        self.scheduler = self.pool._scheduler
+
+    def inputs(self, order: ProcessOrder) -> tuple[messages.Input, ...] | None:
+        return (messages.Input(0, order.rel, bytes(32), 1, 0),) if "bound" not in order.rel else None
+
+    def station(self, address: str, slots: int = 1, **resources: float) -> None:
+        builders = frozenset({"paint", "bake"})
+        self.scheduler.stations = {**self.scheduler.stations, address: Station(address, slots, resources, builders=builders)}
+
+    def order(self, key: int, builder: str = "paint", rel: str = "") -> ProcessOrder:
+        rel = rel or f"{key}.png"
+        path = self.folder / "assets" / rel
+        path.write_text("x")
+        return ProcessOrder(
+            key, builder, str(self.folder / "assets"), rel, bytes(16), "linux", builder, "{}", "", 0, False, stat_key(path.stat()), bytes(32),
+            str(self.folder / "staging" / str(key)), 60.0, 0,
+        )  # fmt: skip
+
+    def send(self, *orders: ProcessOrder) -> None:
+        for order in orders:
+            self.pool.send([order])
+
+    def keys_sent(self) -> list[int]:
+        return [errand.order.run_key for errand in self.scheduler.sent]
+
+    def answer(self, key: int, outcome: Outcome, *, stays: bool = False) -> None:
+        errand = next(errand for errand in self.scheduler.sent if errand.order.run_key == key)
+        self.scheduler.post(errand, ended(errand.order, outcome), stays)
+        self.pool.poll(self.now_s)
+
+    def outcomes(self) -> dict[int, int]:
+        return {result.run_key: result.outcome for result in self.results}
+
+
+@pytest.fixture
+def room(tmp_path):
+    found = Room(tmp_path, needs=(("bake", ("gpu",)),), at_most=(("paint", 2),), tags=())
+    yield found
+    found.pool.close()
+    found.selector.close()
+
+
+def test_cluster_gets_no_more_of_a_builder_than_is_said(room):
+    room.station("a", slots=8)
+    room.send(*(room.order(key) for key in (1, 2, 3)))
+
+    assert room.keys_sent() == [1, 2]
+
+    room.answer(1, Outcome.SUCCEEDED)
+
+    assert room.keys_sent() == [1, 2, 3]
+
+
+def test_job_that_needs_a_tag_waits_for_a_worker_that_has_it_and_then_fails(room):
+    room.station("a")
+    room.send(room.order(1, "bake"))
+    room.pool.poll(room.now_s)
+    assert not room.results
+    room.now_s = 59.0
+    room.station("b", gpu=1)
+    room.pool.poll(room.now_s)
+    assert room.keys_sent() == [1]
+    room.scheduler.stations = {}
+    room.send(room.order(2, "bake"))
+    room.now_s = 120.0
+
+    room.pool.poll(room.now_s)
+
+    assert room.outcomes() == {2: Outcome.FAILED}
+    assert "'gpu'" in room.results[0].error
+
+
+def test_what_was_held_for_a_cluster_that_is_gone_comes_back(room):
+    room.station("a", slots=8)
+    room.send(*(room.order(key) for key in (1, 2, 3)))
+    room.scheduler.stations = {}
+
+    room.pool.poll(room.now_s)
+
+    assert room.outcomes() == {3: Outcome.RETURNED}
+
+
+def test_what_nobody_will_answer_any_more_comes_back(room):
+    room.station("a", slots=8)
+    room.send(room.order(1))
+    room.scheduler.stations, room.scheduler.is_over = {}, True
+
+    room.pool.poll(room.now_s)
+
+    assert room.outcomes() == {1: Outcome.RETURNED}
+
+
+def test_job_that_came_back_because_of_itself_stays(room):
+    room.station("a", slots=8)
+    room.send(room.order(1, rel="same.png"))
+    room.answer(1, Outcome.RETURNED, stays=True)
+
+    room.send(room.order(2, rel="same.png"))
+
+    assert room.keys_sent() == [1]
+    assert not room.pool.is_idle
+
+
+def test_cancelled_run_is_answered_once_and_its_late_result_is_dropped(room):
+    room.station("a")
+    room.send(room.order(1))
+
+    room.pool.kill([1])
+    room.pool.poll(room.now_s)
+    room.answer(1, Outcome.SUCCEEDED)
+
+    assert [(result.run_key, result.outcome) for result in room.results] == [(1, Outcome.CANCELLED)]
+    assert room.scheduler.cancelled == [1]
+    assert room.pool.is_idle
+
+
+def test_job_whose_files_cannot_be_named_stays(room):
+    room.station("a", slots=8)
+
+    room.send(room.order(1, rel="bound.png"))
+
+    assert not room.keys_sent()
+
+
+def test_workers_of_the_cluster_are_shown(room):
+    room.station("a", slots=3)
+
+    assert [(each.number, each.state) for each in room.pool.workers()] == [(1000, "idle")]
+
+
+def test_share_limits_what_is_under_way(tmp_path):
+    room = Room(tmp_path, share=2)
+    room.station("a", slots=8)
+
+    room.send(*(room.order(key) for key in (1, 2, 3)))
+
+    assert room.keys_sent() == [1, 2]
+    assert room.pool.free == 0
+    room.pool.close()
+    room.selector.close()
+
+
+# -------------------------------------------------------------------------------------------------------------- what travels
+
+
+def test_long_answers_travel_through_the_store(tmp_path):
+    store = FolderStore(str(tmp_path))
+    short = messages.Answer(RunResult(1, Outcome.SUCCEEDED))
+    long = messages.Answer(
+        RunResult(1, Outcome.SUCCEEDED, log=tuple(LogRecord(1, "w", f"line {number}", 0) for number in range(500)))
+    )
+
+    manifests = [messages.packed(answer, store) for answer in (short, long)]
+
+    assert all(len(manifest) <= messages.MANIFEST_BYTES for manifest in manifests)
+    assert [messages.unpacked(manifest, messages.Answer, store) for manifest in manifests] == [short, long]
+
+
+def test_kits_that_differ_are_told_apart():
+    ours = (("code", "a" * 64), ("library Pillow", "13.0.0"))
+
+    assert difference(ours, ours) == ""
+    assert difference(ours, (("code", "a" * 64), ("library Pillow", "12.0.0"))) == "library Pillow is 12.0.0 there and 13.0.0 here"
+    assert "absent there" in difference(ours, (("code", "a" * 64),))
+
+
+def test_what_names_folders_or_programs_of_this_machine_stays(room):
+    order = room.order(1)
+    bound = ProcessOrder(*(getattr(order, name) if name != "params" else f'{{"to":"{order.root}/a"}}' for name in order.__slots__))
+
+    assert can_travel(order, [order.root])
+    assert not can_travel(bound, [order.root])
+    assert not is_movable(Builder(bytes(16), "b", BuilderKind.COMMAND), ["./tools/pack"])
+
+
+@pytest.fixture
+def carrier(tmp_path):
+    found = Carrier(messages.Depot(str(tmp_path), "trusted"), (str(tmp_path / "assets"),))
+    yield found
+    found.close()
+
+
+BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
+
+
+def test_answer_that_missed_a_file_which_is_here_does_not_count(room, carrier):
+    order = room.order(1)
+    (room.folder / "assets" / "there.inc").write_text("x")
+    reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
+
+    with pytest.raises(Elsewhere, match=r"there\.inc"):
+        carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads))
+
+    assert carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
+
+
+def test_failure_elsewhere_does_not_count_unless_it_is_the_time_limit(room, carrier):
+    order = room.order(1)
+
+    with pytest.raises(Elsewhere):
+        carrier.take(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
+
+    assert carrier.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
+
+
+def test_answer_about_a_source_that_has_changed_is_stale(room, carrier):
+    order = room.order(1)
+    (room.folder / "assets" / order.rel).write_text("newer")
+
+    assert carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
+
+
+def test_source_that_changed_before_it_could_be_sent_is_outdated(room, carrier):
+    order = room.order(1)
+
+    with pytest.raises(Outdated):
+        carrier.put([messages.Input(0, order.rel, bytes(32), 1, 0)])
+
+
+def test_products_are_verified_on_their_way_home(room, carrier):
+    order = room.order(1)
+    source = room.folder / "made"
+    source.write_bytes(b"right")
+    digest, size = messages.put_bytes(carrier.store, source.read_bytes())
+    Path(carrier.store.blob_path(digest.hex())).write_bytes(b"wrong")
+    product = StagedProduct("", "made", 0, b"", 1, digest, 0, size)
+
+    with pytest.raises(Mismatch):
+        carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    said: list[str] = []
+    setup = messages.Setup("1.0 (abc)", "3.11", (), ())
+    with mock.patch.object(cluster.threading, "Thread"):
+        place = Place("dask", "tcp://127.0.0.1:1")
+        found = cluster.Scheduler(place, messages.Depot(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append)
+    found._kits = {"paint": (("code", "a"),), "bake": (("code", "b"),)}
+    yield found, said
+    found._loop.close()
+
+
+def test_worker_with_other_code_of_a_builder_gets_no_jobs_of_it_and_that_is_told_once(scheduler):
+    found, said = scheduler
+    report = messages.Report("1.0 (abc)", "3.11", "host", 7, (("paint", (("code", "a"),)), ("bake", (("code", "c"),))))
+
+    assert [list(found._fit(report)) for _ in range(2)] == [["paint"], ["paint"]]
+    assert said == ["worker on 'host' gets no jobs of builder 'bake': code is c there and b here"]
+
+
+@pytest.mark.parametrize(("version", "python"), [("1.0 (abd)", "3.11"), ("1.0 (abc)", "3.12")])
+def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, python):
+    found, said = scheduler
+    kits = (("paint", (("code", "a"),)), ("bake", (("code", "b"),)))
+
+    assert list(found._fit(messages.Report(version, python, "host", 7, kits))) == []
+    assert len(said) == 1

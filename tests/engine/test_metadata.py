@@ -1,0 +1,268 @@
+"""Identity files: what they say, what is made of damaged ones, and how missing ones are made without harm to what is there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from aptui.core.identity import braced, path_uuids
+from aptui.core.model import FileFact, Identity, PathKey, RelPath
+from aptui.core.paths import to_text
+from aptui.engine.metadata import Metadata, parse, render
+
+ONE = "{11111111-2222-4333-8444-555555555555}"
+OLD = "{99999999-2222-4333-8444-555555555555}"
+WHOLE = {"uuid": ONE, "legacyUuids": [OLD], "originalPath": "Sub/A.txt", "creationUnixEpochMS": 7}
+
+
+def fact(rel: str) -> FileFact:
+    return FileFact(1, RelPath(rel), 0, 0, 0, 0)
+
+
+def read(data: bytes, rel: str = "sub/a.txt") -> Identity:
+    return parse(data, fact(f"{rel}.meta"), fact(rel))[0]
+
+
+def text(*without: str, **said: object) -> bytes:
+    return json.dumps(
+        {"FileVersion": 1, "UUID": {key: value for key, value in {**WHOLE, **said}.items() if key not in without}}
+    ).encode()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Metadata:
+    return Metadata((".txt",), {1: str(tmp_path)}, creates=True)
+
+
+# ------------------------------------------------------------------------------------------------------------------ reading
+
+
+def test_a_whole_file_says_who_the_source_is() -> None:
+    identity, document = parse(text(), fact("sub/a.txt.meta"), fact("sub/a.txt"))
+
+    assert (braced(identity.uuid), [braced(uuid) for uuid in identity.legacy]) == (ONE, [OLD])
+    assert (identity.original, identity.created_ms, identity.problem) == ("Sub/A.txt", 7, "")
+    assert document is None, "there is nothing to complete"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'{"UUID":\n {"uuid"', "is damaged: line 2"),
+        (b"\xff\xfe{}", "is damaged: it is not UTF-8"),
+        (b"[" * 200_000, "is damaged"),
+        (b'{"UUID": %s}' % (b"1" * 5_000), "is damaged"),
+        (b" " * (1 << 20) + b"{}", "is larger than a MiB"),
+        (b"{}", "has no UUID"),
+        (b"[]", "has no UUID"),
+        (b'"text"', "has no UUID"),
+        (b'{"UUID": null}', "has no UUID"),
+        (b'{"UUID": {}}', "has no UUID"),
+        (text(uuid="nobody"), "has 'nobody' in the place of a UUID"),
+        (text(uuid=None), "has None in the place of a UUID"),
+        (text(uuid="{00000000-0000-0000-0000-000000000000}"), "has a UUID of zeros"),
+    ],
+)
+def test_what_nobody_can_use_is_a_problem_that_names_the_file(data: bytes, why: str) -> None:
+    assert f"its identity file 'sub/a.txt.meta' {why}" in read(data).problem
+
+
+def test_a_uuid_counts_however_it_is_spelled() -> None:
+    assert {read(text(uuid=spelled)).uuid for spelled in (ONE, ONE.strip("{}"), ONE.strip("{}").replace("-", ""))} == {
+        UUID(ONE).bytes
+    }
+    assert not read(b"\xef\xbb\xbf" + text()).problem, "a byte order mark is no damage"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"legacyUuids": []},
+        {"legacyUuids": ["nonsense"]},
+        {"legacyUuids": "none"},
+        {"originalPath": ""},
+        {"originalPath": 5},
+        {"creationUnixEpochMS": 0},
+        {"creationUnixEpochMS": "yesterday"},
+        {"creationUnixEpochMS": 1 << 80},
+        {"creationUnixEpochMS": True},
+    ],
+)
+def test_what_is_missing_is_completed_once_and_for_all(desk: Metadata, tmp_path: Path, said: dict[str, object]) -> None:
+    path = tmp_path / "a.txt.meta"
+    path.write_bytes(text(**said))
+
+    identity = desk.read(fact("a.txt.meta"), fact("a.txt"))
+
+    completed = path.read_bytes()
+    assert completed != text(**said)
+    assert identity is not None
+    assert (braced(identity.uuid), identity.problem) == (ONE, "")
+    assert identity.created_ms > 0
+    desk.read(fact("a.txt.meta"), fact("a.txt"))
+    assert path.read_bytes() == completed, "a file that is whole is never written again"
+
+
+def test_what_is_missing_stays_missing_in_files_of_other_types_and_where_nothing_may_be_made(
+    desk: Metadata, tmp_path: Path
+) -> None:
+    for rel, creates in (("a.png", True), ("a.txt", False)):
+        desk.creates = creates
+        path = tmp_path / f"{rel}.meta"
+        path.write_bytes(text("legacyUuids"))
+
+        identity = desk.read(fact(f"{rel}.meta"), fact(rel))
+
+        assert identity is not None
+        assert identity.legacy == path_uuids(RelPath(rel)), "it answers to its path all the same"
+        assert path.read_bytes() == text("legacyUuids")
+
+
+def test_what_a_file_says_beyond_its_identity_is_kept(desk: Metadata, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.meta"
+    path.write_text(json.dumps({"Mine": [1, {"ü": None}], "FileVersion": 3, "UUID": {"uuid": ONE, "mine": 1.5}}))
+
+    desk.read(fact("a.txt.meta"), fact("a.txt"))
+
+    said = json.loads(path.read_bytes())
+    assert (said["Mine"], said["FileVersion"], said["UUID"]["mine"], said["UUID"]["uuid"]) == ([1, {"ü": None}], 3, 1.5, ONE)
+
+
+def test_an_empty_file_and_one_that_went_say_nothing(desk: Metadata, tmp_path: Path) -> None:
+    (tmp_path / "a.txt.meta").write_bytes(b" \n")
+
+    assert desk.read(fact("a.txt.meta"), fact("a.txt")) is None
+    assert desk.read(fact("gone.txt.meta"), fact("gone.txt")) is None
+
+
+def test_a_damaged_file_is_left_as_it_is(desk: Metadata, tmp_path: Path) -> None:
+    (tmp_path / "a.txt.meta").write_bytes(b"{")
+
+    identity = desk.read(fact("a.txt.meta"), fact("a.txt"))
+
+    assert identity is not None
+    assert "is damaged" in identity.problem
+    assert (tmp_path / "a.txt.meta").read_bytes() == b"{"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may read everything")
+def test_a_file_that_may_not_be_read_is_a_problem(desk: Metadata, tmp_path: Path) -> None:
+    (tmp_path / "a.txt.meta").write_bytes(text())
+    (tmp_path / "a.txt.meta").chmod(0)
+
+    identity = desk.read(fact("a.txt.meta"), fact("a.txt"))
+
+    assert identity is not None
+    assert "cannot be read" in identity.problem
+
+
+# ------------------------------------------------------------------------------------------------------------------- making
+
+
+def test_a_new_file_has_the_references_form_and_reads_back(desk: Metadata, tmp_path: Path) -> None:
+    assert desk.make(fact("Sub.txt"))
+
+    data = (tmp_path / "Sub.txt.meta").read_bytes()
+    said = json.loads(data)
+    assert (said["FileVersion"], said["UUID"]["__version"], said["UUID"]["originalPath"]) == (1, 0, "Sub.txt")
+    assert said["UUID"]["legacyUuids"] == [braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
+    identity, document = parse(data, fact("Sub.txt.meta"), fact("Sub.txt"))
+    assert document is None, "it is whole"
+    assert UUID(bytes=bytes(identity.uuid)).version == 4
+    assert os.listdir(tmp_path) == ["Sub.txt.meta"], "nothing else stays behind"
+
+
+def test_each_source_gets_a_uuid_of_its_own(desk: Metadata, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        desk.make(fact(name))
+
+    assert read((tmp_path / "a.txt.meta").read_bytes()).uuid != read((tmp_path / "b.txt.meta").read_bytes()).uuid
+
+
+def test_what_somebody_else_made_meanwhile_stays(desk: Metadata, tmp_path: Path) -> None:
+    (tmp_path / "a.txt.meta").write_bytes(text())
+
+    assert desk.make(fact("a.txt"))
+
+    assert (tmp_path / "a.txt.meta").read_bytes() == text()
+    assert os.listdir(tmp_path) == ["a.txt.meta"]
+
+
+def test_an_empty_file_is_filled(desk: Metadata, tmp_path: Path) -> None:
+    (tmp_path / "a.txt.meta").touch()
+
+    assert desk.make(fact("a.txt"))
+
+    assert not read((tmp_path / "a.txt.meta").read_bytes()).problem
+
+
+def test_a_file_system_without_links_gets_its_files_too(desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_paths: bytes) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    assert desk.make(fact("a.txt"))
+
+    assert not read((tmp_path / "a.txt.meta").read_bytes()).problem
+    (tmp_path / "b.txt.meta").write_bytes(text())
+    desk.make(fact("b.txt"))
+    assert (tmp_path / "b.txt.meta").read_bytes() == text()
+
+
+def test_a_name_that_is_no_text_gets_a_file_beside_it(desk: Metadata, tmp_path: Path) -> None:
+    assert desk.make(fact(to_text(b"\xff.txt")))
+
+    assert os.listdir(os.fsencode(tmp_path)) == [b"\xff.txt.meta"]
+    assert not read((tmp_path / os.fsdecode(b"\xff.txt.meta")).read_bytes()).problem
+
+
+def test_a_folder_that_cannot_be_written_is_told_of_and_no_more(
+    desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_paths: bytes) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+
+    assert not desk.make(fact("a.txt"))
+
+    assert desk.said == [f"identity file '{tmp_path}/a.txt.meta' cannot be written: Read-only file system"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_that_json_cannot_hold_are_not_written() -> None:
+    assert render({}, Identity(path_uuids(RelPath("a"))[0]), RelPath("\udcff.txt")) is None
+
+
+# ------------------------------------------------------------------------------------------------------------------ waiting
+
+
+def test_a_source_without_a_file_is_held_until_its_time_is_over(tmp_path: Path) -> None:
+    now = [10.0]
+    desk = Metadata((".txt",), {1: str(tmp_path)}, creates=True, delay_s=2.0, clock=lambda: now[0])
+
+    assert desk.is_held(fact("a.txt"))
+    now[0] = 11.0
+    assert desk.is_held(fact("a.txt")), "asking again does not begin its time again"
+    assert desk.due(11.9) == []
+    now[0] = 12.0
+    assert desk.due(12.0) == [(1, "a.txt")]
+    assert not desk.is_held(fact("a.txt"))
+    desk.release(fact("a.txt"))
+    assert desk.due(99.0) == []
+
+
+def test_without_a_delay_nobody_is_held(desk: Metadata) -> None:
+    assert not desk.is_held(fact("a.txt"))
+    assert not desk.held
+
+
+def test_only_the_configured_types_get_files(desk: Metadata) -> None:
+    assert desk.wants(PathKey("sub/a.txt"))
+    assert not desk.wants(PathKey("sub/a.png"))
+    assert not Metadata((), {}).wants(PathKey("sub/a.txt"))

@@ -1,0 +1,141 @@
+"""Relocations through a running engine: one batch under a hold, identities kept, and an answer for whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from live_project import LiveProject, Request
+
+from aptui.core.messages import HealthChanged
+from aptui.core.relocation import Deed, Relocate, Report
+from aptui.engine import relocate_files
+from aptui.link import codec
+from aptui.link.codec import Answered
+from aptui.store.reader import open_reader
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
+builders: [{name: data, copy: ["*.txt", "*.png"]}]
+metadata_types: [".png"]
+meta_delay: 10ms
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveProject]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    (project.root / "shared").mkdir()
+    for name in ("art/a.png", "art/deep/b.png", "art/c.txt", "other.txt"):
+        project.write(f"assets/{name}", name)
+    with project.running():
+        project.until_idle()
+        yield project
+
+
+def relocate(project: LiveProject, order: Relocate) -> Report:
+    request = project.ask(order)
+    assert request.answered is not None, request.refused
+    message = codec.decode_message(codec.encode_answer(1, request.answered).rstrip(b"\n"))
+    assert isinstance(message, Answered)
+    return msgspec.convert(message.answer, Report)
+
+
+def begun(project: LiveProject, order: Relocate) -> Request:
+    request = Request(order)
+    project.desk.take(request)
+    return request
+
+
+def uuids(project: LiveProject) -> dict[str, str]:
+    with closing(open_reader(project.cache / "assetdb.sqlite")) as reader:
+        return {row.source: row.uuid.hex() for row in reader.sources()}
+
+
+def test_a_folder_moves_as_one_batch_and_only_what_moved_runs(project: LiveProject) -> None:
+    project.forget()
+
+    report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
+    project.until_idle()
+
+    assert report.is_whole
+    assert set(project.runs) == {f"pictures/{name}:data" for name in ("a.png", "deep/b.png", "c.txt")}
+    assert set(project.runs.values()) == {1}
+    assert next(health.health.holds for health in project.news if isinstance(health, HealthChanged)) == ("moving 'art/*'",)
+    assert sorted(project.texts()) == ["other.txt", "pictures/a.png", "pictures/c.txt", "pictures/deep/b.png"]
+    project.check_rest()
+
+
+def test_a_source_with_an_identity_file_is_the_same_asset_afterwards(project: LiveProject) -> None:
+    before, meta = uuids(project), (project.root / "assets/art/a.png.meta").read_bytes()
+
+    report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
+    project.until_idle()
+
+    assert report.items[0].uuid == report.items[0].new_uuid
+    assert uuids(project)["pictures/a.png"] == before["art/a.png"]
+    assert uuids(project)["pictures/c.txt"] != before["art/c.txt"]
+    assert (project.root / "assets/pictures/a.png.meta").read_bytes() == meta
+    assert not (project.root / "assets/art").exists()
+
+
+def test_a_preview_holds_nothing_and_moves_nothing(project: LiveProject) -> None:
+    project.forget()
+
+    report = relocate(project, Relocate("art/*", "pictures/*"))
+
+    assert (report.counts.sources, report.counts.metadata, report.is_performed) == (3, 2, False)
+    assert not [news for news in project.news if isinstance(news, HealthChanged)]
+    assert (project.root / "assets/art/a.png").exists()
+
+
+def test_a_deletion_takes_products_away(project: LiveProject) -> None:
+    assert relocate(project, Relocate("art/*", is_delete=True, is_confirmed=True)).is_whole
+    project.until_idle()
+
+    assert list(project.texts()) == ["other.txt"]
+
+
+def test_orders_that_come_together_are_done_one_after_the_other(project: LiveProject) -> None:
+    first, second = (begun(project, Relocate("other.txt", name, is_confirmed=True)) for name in ("first.txt", "second.txt"))
+
+    project.until(lambda: first.is_over and second.is_over)
+    project.until_idle()
+
+    assert first.answered is not None
+    assert "there is no 'other.txt'" in second.refused
+    assert project.live.health.holds == ()
+
+
+def test_a_mistake_is_refused_and_the_hold_ends(project: LiveProject) -> None:
+    request = project.ask(Relocate("art", "new/", is_confirmed=True))
+
+    assert "'art' is a folder" in request.refused
+    project.until(lambda: project.live.health.holds == ())
+
+
+def test_a_failure_half_way_is_told_and_the_engine_goes_on_with_what_is_there(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = relocate_files.move
+
+    def move(old: str, new: str) -> list[str]:
+        if old.endswith("c.txt"):
+            raise OSError(28, "No space left on device")
+        return really(old, new)
+
+    monkeypatch.setattr(relocate_files, "move", move)
+
+    report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
+    project.until_idle()
+
+    assert {item.old: item.deed for item in report.items if not item.is_metadata} == {
+        "art/a.png": Deed.DONE, "art/c.txt": Deed.FAILED, "art/deep/b.png": Deed.LEFT,
+    }  # fmt: skip
+    assert sorted(project.texts()) == ["art/c.txt", "art/deep/b.png", "other.txt", "pictures/a.png"]
+    project.check_rest()

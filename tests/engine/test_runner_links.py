@@ -1,0 +1,104 @@
+"""What a builder says that its products need: checked, brought into one form, told where it makes no sense."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from run_room import Room, made, write
+
+from aptui.core.messages import LogLevel, Outcome
+from aptui.core.model import LinkKind, ProductLink
+from aptui.engine.wire import Kind, decode, encode
+from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
+
+ROCK = UUID(int=7)
+PRODUCT = PathDependencyKind.PRODUCT_FILE
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Room(tmp_path)
+
+
+def run(room, handled=True, order=None, **declared):
+    def process_job(request):
+        write(request.product_path("a.out"))
+        return made(JobProduct("a.out", 3, dependencies_handled=handled, **declared))
+
+    return room.process(process_job, order)
+
+
+def told(result, level):
+    return [record.text for record in result.log if record.level == level]
+
+
+def test_dependencies_travel_to_the_engine_with_their_flags(room):
+    result = run(
+        room,
+        dependencies=[ProductDependency(ROCK, 9, LoadBehavior.PRE_LOAD), ProductDependency(ROCK, 10, 0x12)],
+        path_dependencies=[PathDependency("Tex\\A.psd"), PathDependency(f"{room.root}/B.psd"), PathDependency("!x/*", PRODUCT)],
+        legacy_sub_ids=(5, 4, 3, 5),
+    )
+
+    (product,) = decode(Kind.RAN, encode(Kind.RAN, result)[5:]).products
+    assert product.links == (
+        ProductLink(LinkKind.ASSET, "", 0, ROCK.bytes, 9),
+        ProductLink(LinkKind.ASSET, "", 0x12, ROCK.bytes, 10),
+        ProductLink(LinkKind.SOURCE_FILE, "tex/a.psd"),
+        ProductLink(LinkKind.SOURCE_FILE, "b.psd"),
+        ProductLink(LinkKind.PRODUCT_FILE, "x/*", is_exclusion=True),
+    )
+    assert product.legacy_sub_ids == (4, 5)
+    assert told(result, LogLevel.WARNING) == []
+
+
+def test_a_job_that_declares_some_and_never_says_that_they_are_all_gets_one_warning(room):
+    assert len(told(run(room, False, path_dependencies=[PathDependency("x"), PathDependency("y")]), LogLevel.WARNING)) == 1
+    assert told(run(room, False), LogLevel.WARNING) == []
+
+
+def test_a_product_that_names_itself_is_told_so_and_does_not(room):
+    order = room.order(source_uuid=ROCK.bytes)
+    itself = [PathDependency("A.out", PRODUCT), PathDependency("a.TXT"), PathDependency("other")]
+    result = run(room, order=order, dependencies=[ProductDependency(ROCK, 3), ProductDependency(ROCK, 4)], path_dependencies=itself)
+
+    (product,) = result.products
+    assert [(link.kind, link.path, link.sub_id) for link in product.links] == [
+        (LinkKind.ASSET, "", 4), (LinkKind.SOURCE_FILE, "a.txt", 0), (LinkKind.SOURCE_FILE, "other", 0),
+    ]  # fmt: skip
+    assert [text.count("depends on itself") for text in told(result, LogLevel.WARNING)] == [1, 1, 1]
+
+
+def test_what_is_both_wanted_and_excluded_is_ignored_with_an_error_in_the_log(room):
+    result = run(room, path_dependencies=[PathDependency("a/*"), PathDependency("!A/*"), PathDependency("b")])
+
+    assert result.outcome is Outcome.SUCCEEDED
+    assert [link.path for link in result.products[0].links] == ["b"]
+    (text,) = told(result, LogLevel.ERROR)
+    assert "'a/*' is both wanted and excluded" in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ({"path_dependencies": ["a.psd"]}, "has a str among its path dependencies, not a PathDependency"),
+        ({"path_dependencies": [PathDependency(3)]}, "depends on the path 3, which is no text"),
+        ({"path_dependencies": [PathDependency("a", 5)]}, "whose kind 5 is neither SOURCE_FILE nor PRODUCT_FILE"),
+        ({"path_dependencies": [PathDependency("../a")]}, "depends on the path '../a', which climbs out of its folder"),
+        ({"path_dependencies": [PathDependency("a", load=-1)]}, "gives -1 where a load behaviour"),
+        ({"dependencies": [PathDependency("a")]}, "has a PathDependency among its dependencies, not a ProductDependency"),
+        ({"dependencies": [ProductDependency("7")]}, "depends on '7', which is no UUID"),
+        ({"dependencies": [ProductDependency(UUID(int=0))]}, "which is nobody's"),
+        ({"dependencies": [ProductDependency(ROCK, 1 << 32)]}, "gives 4294967296 where a sub id of 32 bits belongs"),
+        ({"legacy_sub_ids": ("x",)}, "gives 'x' where a legacy sub id of 32 bits belongs"),
+    ],
+)
+def test_what_is_no_dependency_fails_the_job_and_names_the_product(room, declared, why):
+    result = run(room, **declared)
+
+    assert result.outcome is Outcome.FAILED
+    assert result.error.startswith("product 'a.out' ")
+    assert why in result.error

@@ -1,0 +1,260 @@
+"""The scan and identity files: who is reported again, who waits, what is made, and files that do not override each other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from aptui.core.identity import META_SUFFIX
+from aptui.core.messages import FolderSeen, FoldersKept
+from aptui.core.model import SHADOW, FileFact, PathKey, Project, ScanFolder
+from aptui.engine.metadata import Metadata
+from aptui.engine.scanner import Scanner
+from aptui.engine.walk import Walk
+
+ONE, TWO = (f"{{{digit * 8}-2222-4333-8444-555555555555}}" for digit in "12")
+
+
+class Room:
+    """One or two scan folders on disk, `a` and `b`, with a clock that stands still."""
+
+    def __init__(self, root: Path, *names: str, types: tuple[str, ...] = (), delay_s: float = 0.0, creates: bool = False) -> None:
+        self.root = root
+        self.now = 100.0
+        self.names = names
+        for name in names:
+            (root / name).mkdir()
+        self.rows: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = {}
+        self.types, self.delay_s, self.creates = types, delay_s, creates
+        self.metadata = Metadata(types, {}, creates=creates, delay_s=delay_s, clock=lambda: self.now)
+        self._numbers = itertools.count(1)
+        self._ticks = itertools.count(1)
+
+    def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        for (folder, part), (digest, _facts) in self.rows.items():
+            found.setdefault(folder, []).append((part, digest))
+        return {folder: tuple(parts) for folder, parts in found.items()}
+
+    def folder_parts(self, folder: str) -> dict[int, tuple[bytes, Sequence[FileFact]]]:
+        return {part: row for (name, part), row in self.rows.items() if name == folder}
+
+    def scan(self, *, reassess: bool = False) -> FolderSeen | None:
+        """Look, remember what was seen as the engine would, and return what was said of the top folder."""
+        parts = tuple(ScanFolder(number, name, str(self.root / name), number) for number, name in enumerate(self.names, 1))
+        project = Project((), "linux", parts, (), metadata_types=self.types)
+        self.metadata.types = self.types
+        self.metadata.roots = {part.id: part.path for part in parts}
+        scanner = Scanner(project, Walk(project, ()), self, lambda: next(self._numbers), metadata=self.metadata, reassess=reassess)
+        answer = None
+        for event in [event for step in scanner.steps() for event in step]:
+            if isinstance(event, FoldersKept):
+                continue
+            for key in [key for key in self.rows if key[0] == event.folder]:
+                del self.rows[key]
+            self.rows.update({(event.folder, part): (digest, facts) for part, digest, facts in event.rows if facts})
+            answer = event if event.folder == "" else answer
+        return answer
+
+    def write(self, rel: str, data: str = "x") -> None:
+        """Write a file with a time of its own."""
+        (self.root / rel).write_text(data)
+        tick = next(self._ticks)
+        os.utime(self.root / rel, (tick, tick))
+
+    def name(self, rel: str, uuid: str = ONE) -> None:
+        """Write the identity file of a source."""
+        self.write(rel + META_SUFFIX, json.dumps({"UUID": {"uuid": uuid}}))
+
+
+def reported(event: FolderSeen | None) -> list[str]:
+    return sorted(fact.key for fact in event.facts) if event else []
+
+
+def said(event: FolderSeen | None) -> dict[str, str]:
+    return {str(key): identity.problem or identity.uuid.hex()[:8] for key, identity in event.identities} if event else {}
+
+
+# ------------------------------------------------------------------------------------------------------------------ reading
+
+
+def test_a_source_whose_identity_file_came_changed_or_went_is_reported_with_it(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a")
+    room.write("a/x.txt")
+    room.write("a/y.txt")
+    room.scan()
+
+    room.name("a/x.txt")
+    event = room.scan()
+    assert reported(event) == ["x.txt", "x.txt.meta"]
+    assert said(event) == {"x.txt": "11111111"}
+    room.name("a/x.txt", TWO)
+    assert said(room.scan()) == {"x.txt": "22222222"}
+    room.write("a/y.txt", "changed")
+    assert reported(room.scan()) == ["y.txt"]
+    (tmp_path / "a/x.txt.meta").unlink()
+    event = room.scan()
+    assert (reported(event), said(event)) == (["x.txt"], {})
+    assert event is not None
+    assert event.gone == ("x.txt.meta",)
+
+
+def test_an_identity_file_counts_in_any_case_and_alone_it_is_a_file_like_any_other(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a")
+    room.write("a/X.txt")
+    room.name("a/x.TXT")
+    room.name("a/alone.txt")
+
+    event = room.scan()
+
+    assert said(event) == {"x.txt": "11111111"}
+    assert reported(event) == ["alone.txt.meta", "x.txt", "x.txt.meta"]
+
+
+def test_the_identity_file_of_an_overridden_source_is_nobodys(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", "b")
+    room.write("a/x.txt")
+    room.write("b/x.txt")
+    room.name("b/x.txt")
+
+    assert said(room.scan()) == {}
+
+
+# ------------------------------------------------------------------------------------------------------------------- making
+
+
+def test_missing_files_are_made_for_their_types_and_for_nothing_else(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", types=(".txt",), creates=True)
+    room.write("a/x.txt")
+    room.write("a/y.png")
+
+    event = room.scan()
+
+    assert sorted(os.listdir(tmp_path / "a")) == ["x.txt", "x.txt.meta", "y.png"]
+    assert reported(event) == ["x.txt", "x.txt.meta", "y.png"]
+    assert list(said(event)) == ["x.txt"]
+    assert room.scan() is None, "what was made is remembered"
+
+
+def test_who_only_builds_makes_none(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", types=(".txt",))
+    room.write("a/x.txt")
+
+    assert reported(room.scan()) == ["x.txt"]
+    assert os.listdir(tmp_path / "a") == ["x.txt"]
+
+
+def test_a_new_source_waits_for_its_file_and_gets_one_when_its_time_is_over(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
+    room.write("a/x.txt")
+
+    assert reported(room.scan()) == []
+    assert room.metadata.due(101.9) == []
+    room.now = 102.0
+    assert reported(room.scan()) == ["x.txt", "x.txt.meta"]
+    assert not room.metadata.held
+
+
+def test_a_file_that_comes_in_time_ends_the_waiting(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
+    room.write("a/x.txt")
+    room.scan()
+
+    room.name("a/x.txt")
+    event = room.scan()
+
+    assert said(event) == {"x.txt": "11111111"}
+    assert not room.metadata.held
+
+
+def test_while_a_lost_file_is_waited_for_everything_counts_as_it_was(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
+    room.write("a/x.txt")
+    room.name("a/x.txt")
+    room.scan()
+    (tmp_path / "a/x.txt.meta").unlink()
+    room.write("a/x.txt", "changed")
+
+    event = room.scan()
+
+    assert event is not None
+    assert (reported(event), event.gone) == ([], ())
+    (tmp_path / "a/x.txt").unlink()
+    room.now = 103.0
+    event = room.scan()
+    assert event is not None
+    assert set(event.gone) == {"x.txt", "x.txt.meta"}
+
+
+def test_an_empty_file_is_filled_when_its_time_is_over(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", types=(".txt",), creates=True)
+    room.write("a/x.txt")
+    room.write("a/x.txt.meta", "")
+
+    assert list(said(room.scan())) == ["x.txt"]
+
+
+@pytest.mark.parametrize("creates", [False, True])
+def test_sources_that_differ_in_case_clash_whatever_files_they_have(tmp_path: Path, creates: bool) -> None:
+    room = Room(tmp_path, "a", "b", types=(".txt",), creates=creates)
+    for folder in "ab":
+        for name in ("x.txt", "X.txt"):
+            room.write(f"{folder}/{name}")
+            room.name(f"{folder}/{name}")
+
+    event = room.scan()
+
+    assert event is not None
+    assert {str(fact.rel) for fact, _others in event.clashes} == {"x.txt", "X.txt", "x.txt.meta", "X.txt.meta"}
+    assert reported(event) == [], "among shadows nobody is told apart by case"
+    for folder in "ab":
+        (tmp_path / folder / "X.txt").unlink()
+        (tmp_path / folder / "X.txt.meta").unlink()
+    assert list(said(room.scan())) == ["x.txt", f"x.txt{SHADOW}2"]
+
+
+# ------------------------------------------------------------------------------------------------------------------ shadows
+
+
+def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", "b", types=(".txt",))
+    for folder in "ab":
+        room.write(f"{folder}/x.txt")
+        room.name(f"{folder}/x.txt", ONE if folder == "a" else TWO)
+        room.write(f"{folder}/y.png")
+
+    event = room.scan()
+
+    shadow = PathKey(f"x.txt{SHADOW}2")
+    assert (
+        {fact.key: fact.scan_folder for fact in event.facts if "meta" not in fact.key} == {"x.txt": 1, shadow: 2, "y.png": 1}
+        if event
+        else False
+    )
+    assert said(event) == {"x.txt": "11111111", shadow: "22222222"}
+    room.name("b/x.txt", "{33333333-2222-4333-8444-555555555555}")
+    assert said(room.scan()) == {shadow: "33333333"}
+    (tmp_path / "a/x.txt").unlink()
+    event = room.scan()
+    assert event is not None
+    assert ("x.txt", 2) in [(fact.key, fact.scan_folder) for fact in event.facts], "the shadow comes to light"
+    assert shadow in event.gone
+
+
+def test_a_configuration_that_tells_files_apart_no_more_drops_the_shadows(tmp_path: Path) -> None:
+    room = Room(tmp_path, "a", "b", types=(".txt",))
+    for folder in "ab":
+        room.write(f"{folder}/x.txt")
+    room.scan()
+    room.types = ()
+
+    event = room.scan(reassess=True)
+
+    assert event is not None
+    assert reported(event) == ["x.txt"]
+    assert f"x.txt{SHADOW}2" in event.gone

@@ -1,0 +1,200 @@
+"""A small O3DE project, and a stand-in for O3DE's own test tools: how they start and await both programs (spec/surface.md §7), and what they
+read (§3.8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+PATIENCE_S = 60.0
+PLATFORMS = {"Platform linux": {"tags": "tools"}, "Platform pc": {"tags": "tools"}, "Platform ios": {"tags": "mobile"}}
+RULES = {"RC txt": {"glob": "*.txt", "params": "copy"}, "RC ini": {"glob": "*.ini", "params": "copy"}}
+
+
+class O3deProject:
+    """An asset root `T` with an engine's settings and a project `AutomatedTesting`."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.project, self.logs = root, root / "AutomatedTesting", root / "logs"
+        self.cache = self.project / "Cache"
+        self.write("engine.json", json.dumps({"engine_name": "o3de"}))
+        self.write("AutomatedTesting/project.json", json.dumps({"project_name": "AutomatedTesting"}))
+        self.settings({**PLATFORMS, **RULES, "Platforms": {"linux": "enabled"}})
+        for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+            monkeypatch.setenv(name, str(root / "person"))
+
+    def settings(self, settings: dict[str, object], name: str = "Registry/AssetProcessorPlatformConfig.setreg") -> None:
+        """Write a file of the settings registry."""
+        self.write(name, json.dumps({"Amazon": {"AssetProcessor": {"Settings": settings}}}))
+
+    def write(self, rel: str, text: str) -> Path:
+        """Write a file below the root."""
+        path = self.root / rel
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def source(self, rel: str, text: str) -> Path:
+        """Write a source of the project."""
+        return self.write(f"AutomatedTesting/{rel}", text)
+
+    def product(self, name: str) -> str:
+        """Return what a product holds."""
+        return (self.cache / name).read_text()
+
+    def arguments(self, *more: str, is_fast: bool = True) -> list[str]:
+        """Return the command line that LyTestTools makes, literal quotes included."""
+        return [
+            *(["--zeroAnalysisMode"] if is_fast else []),
+            f'--regset="/Amazon/AzCore/Bootstrap/project_path={self.project}"',
+            "--assetroot",
+            str(self.root),
+            f'--regset="/Amazon/AzCore/Bootstrap/project_cache_path={self.cache}"',
+            "--randomListeningPort",
+            "--logDir",
+            str(self.logs),
+            "--scanfolders",
+            str(self.project),
+            "--noGemScanFolders",
+            "--noConfigScanFolders",
+            *more,
+        ]
+
+
+@dataclass
+class Run:
+    """What LyTestTools makes of one run: the lines without what is before them, and the numbers in them."""
+
+    lines: list[str] = field(default_factory=list)
+    numbers: dict[str, int | float | tuple[int, int]] = field(default_factory=dict)
+
+
+_NUMBERS = {
+    "Successes": r"^Number of Assets Successfully Processed: (\d*).",
+    "Failures": r"^Number of Assets Failed to Process: (\d*).",
+    "Warnings": r"^Number of Warnings Reported: (\d*).",
+    "Errors": r"^Number of Errors Reported: (\d*).",
+    "Control Port": r"^Control Port: (\d*)",
+    "Listening Port": r"^Listening Port: (\d*)",
+    "Time": r"^Total Assets Processing Time: (\d*\.?\d*)s",
+    "Full Analysis": r"^Builder optimization: (\d*) / (\d*)",
+}
+
+
+def read_output(text: str) -> Run:
+    """Return what is read of the standard output."""
+    run = Run()
+    for line in text.splitlines():
+        window, _, said = line.partition(": ")
+        if window and said:
+            _digest(run, said)
+    return run
+
+
+def read_log(path: Path) -> list[Run]:
+    """Return the runs in a log."""
+    runs, run, before = [], Run(), ""
+    for line in path.read_text().splitlines():
+        fields = line.strip().split("~~", 4)
+        window, _, said = (fields[4] if len(fields) > 4 else "").partition("~~")
+        if window and window != "none":
+            _digest(run, said)
+        elif window == "none" and "AzFramework File Logging New Run" in before and run.lines:
+            runs.append(run)
+            run = Run()
+        before = line
+    return [*runs, run] if run.lines else runs
+
+
+def _digest(run: Run, said: str) -> None:
+    run.lines.append(said)
+    for name, pattern in _NUMBERS.items():
+        if match := re.match(pattern, said):
+            numbers = [float(text) if "." in text else int(text) for text in match.groups()]
+            run.numbers[name] = numbers[0] if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+
+
+class Driven:
+    """A program as LyTestTools drives it: `AssetProcessor`, unless another module and its log are named."""
+
+    def __init__(self, project: O3deProject, *more: str, module: str = "asset_processor", log: str = "AP_GUI.log") -> None:
+        command = [sys.executable, "-c", f"import sys; from aptui.{module} import main; sys.exit(main())"]
+        arguments = project.arguments("--acceptInput", "--platforms", "linux", *more)
+        self._log = project.logs / log
+        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        self._output = (project.root / "output.txt").open("wb")
+        self.process = subprocess.Popen(
+            [*command, *arguments],
+            cwd=project.root,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        self._channel: socket.socket | None = None
+
+    def port(self, name: str) -> int:
+        """Return a port from the log of the last run."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, "it has ended"
+            runs = read_log(self._log) if self._log.exists() else []
+            if runs and name in runs[-1].numbers:
+                return int(runs[-1].numbers[name])  # type: ignore[arg-type]
+            time.sleep(0.02)
+        raise AssertionError(f"no {name} in the log")
+
+    def until_logged(self, said: str) -> None:
+        """Wait for a line in the log of the last run."""
+        deadline = time.monotonic() + PATIENCE_S
+        while said not in read_log(self._log)[-1].lines:
+            assert time.monotonic() < deadline
+            assert self.process.poll() is None, "it has ended"
+            time.sleep(0.02)
+
+    def connect(self) -> None:
+        """Connect to the control channel."""
+        self._channel = socket.create_connection(("127.0.0.1", self.port("Control Port")), timeout=PATIENCE_S)
+
+    def ask(self, command: str) -> str:
+        """Send a command and return the answer."""
+        self.send(command)
+        assert self._channel is not None
+        return self._channel.recv(4096).decode()
+
+    def send(self, command: str) -> None:
+        """Send a command."""
+        if self._channel is None:
+            self.connect()
+        assert self._channel is not None
+        self._channel.sendall(command.encode())
+
+    def heard(self) -> str:
+        """Return what comes next."""
+        assert self._channel is not None
+        return self._channel.recv(4096).decode()
+
+    def end(self) -> int:
+        """Wait for its end and return the exit code."""
+        try:
+            return self.process.wait(PATIENCE_S)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of everything, and end it if it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._output.close()

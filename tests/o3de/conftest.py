@@ -1,0 +1,24 @@
+"""What the tests of this room begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_engine import SmallEngine
+
+from aptui import config
+from aptui.o3de import dialect
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallEngine:
+    """Return an engine on a Linux machine of a person who has no settings of their own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "person"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    monkeypatch.setattr(config, "DIALECTS", [])
+    for module in ("config", "config_init", "o3de.settings"):
+        monkeypatch.setattr(f"aptui.{module}.host_platform", lambda: "linux")
+    dialect.register()
+    return SmallEngine(tmp_path)

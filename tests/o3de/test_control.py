@@ -1,0 +1,204 @@
+"""The control channel (spec/surface.md §3.7), over real sockets of this machine."""
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from aptui.core.errors import HostError
+from aptui.o3de.control import COMMANDS, HOST, ClosedDoor, ControlChannel, commands_in, listener
+
+PATIENCE_S = 20.0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_needs_no_end(command: str) -> None:
+    assert commands_in(command.encode()) == ([command], b"")
+
+
+@pytest.mark.parametrize(
+    ("data", "commands", "rest"),
+    [
+        (b"pingisidle", ["ping", "isidle"], b""),
+        (b"ping\r\nquit\n", ["ping", "quit"], b""),
+        (b"waitfor", [], b"waitfor"),
+        (b"pingsignali", ["ping"], b"signali"),
+        (b"nonsense", [], b""),
+        (b"PING", [], b""),
+        (b"ping?quit", ["ping"], b""),
+        (b"", [], b""),
+        (b"\xff\x00", [], b""),
+    ],
+)
+def test_what_tcp_joined_or_split_is_told_apart(data: bytes, commands: list[str], rest: bytes) -> None:
+    assert commands_in(data) == (commands, rest)
+
+
+class Fake:
+    """A processor whose idleness the test decides."""
+
+    def __init__(self) -> None:
+        self.idle = False
+        self.waiting: list[Callable[[], None]] = []
+        self.signalled: list[Callable[[], None]] = []
+        self.is_over = False
+
+    def is_idle(self) -> bool:
+        return self.idle
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        self.waiting.append(then)
+
+    def at_next_idle(self, then: Callable[[], None]) -> None:
+        self.signalled.append(then)
+
+    def quit(self) -> None:
+        self.is_over = True
+
+
+class Room:
+    """A channel that the test turns itself."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.processor = Fake()
+        self.channel = ControlChannel(self.selector, self.processor)
+        self.clients: list[socket.socket] = []
+
+    def connect(self) -> socket.socket:
+        client = socket.create_connection((HOST, self.channel.port), timeout=PATIENCE_S)
+        self.clients.append(client)
+        return client
+
+    def until(self, is_true: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_true():
+            assert time.monotonic() < deadline
+            for key, mask in self.selector.select(0.02):
+                key.data(mask)
+
+    def answer(self, client: socket.socket) -> str:
+        client.setblocking(False)
+        heard: list[bytes] = []
+
+        def has_come() -> bool:
+            try:
+                heard.append(client.recv(100))
+            except BlockingIOError:
+                return False
+            return True
+
+        self.until(has_come)
+        return heard[0].decode()
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        self.channel.close()
+        self.selector.close()
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    room = Room()
+    yield room
+    room.close()
+
+
+@pytest.mark.parametrize(("command", "answer"), [("ping", "pong"), ("isidle", "false"), ("windowid", "0")])
+def test_questions_are_answered_at_once(room: Room, command: str, answer: str) -> None:
+    client = room.connect()
+
+    client.sendall(command.encode())
+
+    assert room.answer(client) == answer
+
+
+def test_isidle_says_what_is(room: Room) -> None:
+    client = room.connect()
+    room.processor.idle = True
+
+    client.sendall(b"isidle")
+
+    assert room.answer(client) == "true"
+
+
+@pytest.mark.parametrize(("command", "list_name"), [("waitforidle", "waiting"), ("signalidle", "signalled")])
+def test_idle_is_said_when_it_comes_true_and_not_before(room: Room, command: str, list_name: str) -> None:
+    client = room.connect()
+    client.sendall(command.encode())
+    waiting = getattr(room.processor, list_name)
+    room.until(lambda: waiting)
+    client.sendall(b"ping")
+    assert room.answer(client) == "pong"
+
+    waiting[0]()
+
+    assert room.answer(client) == "idle"
+
+
+def test_a_command_may_come_in_pieces(room: Room) -> None:
+    client = room.connect()
+    client.sendall(b"pi")
+    for _ in range(3):
+        for key, mask in room.selector.select(0.01):
+            key.data(mask)
+    client.sendall(b"ng")
+
+    assert room.answer(client) == "pong"
+
+
+def test_quit_has_no_answer(room: Room) -> None:
+    client = room.connect()
+
+    client.sendall(b"quit")
+
+    room.until(lambda: room.processor.is_over)
+
+
+def test_whoever_left_is_not_answered(room: Room) -> None:
+    client = room.connect()
+    client.sendall(b"waitforidle")
+    room.until(lambda: room.processor.waiting)
+    client.close()
+    other = room.connect()
+    other.sendall(b"ping")
+    assert room.answer(other) == "pong"
+
+    room.processor.waiting[0]()
+
+    other.sendall(b"ping")
+    assert room.answer(other) == "pong"
+
+
+def test_the_closed_door_lets_everybody_knock() -> None:
+    with selectors.DefaultSelector() as selector:
+        door = ClosedDoor(selector, 0)
+        try:
+            with socket.create_connection((HOST, door.port), timeout=PATIENCE_S) as client:
+                deadline = time.monotonic() + PATIENCE_S
+                while not (ready := selector.select(0.1)):
+                    assert time.monotonic() < deadline
+                for key, mask in ready:
+                    key.data(mask)
+
+                assert client.recv(10) == b""
+        finally:
+            door.close()
+
+
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    with selectors.DefaultSelector() as selector, listener(0) as taken:
+        port = taken.getsockname()[1]
+        door = ClosedDoor(selector, port)
+        try:
+            assert door.port > port
+        finally:
+            door.close()
+
+
+def test_no_port_at_all_is_an_error_for_people() -> None:
+    with selectors.DefaultSelector() as selector, pytest.raises(HostError, match="no port from 65536 upwards is free"):
+        ClosedDoor(selector, 65536)

@@ -1,0 +1,111 @@
+"""`aptui client` and `aptui token` on the command line."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aptui import cli
+from aptui.verbs import gateway as verbs
+
+from .live_served import SETTINGS, Garden, garden
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
+    with garden(tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a", "b.txt": "bb"}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(there: Garden, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("APTUI_TOKEN", there.served.token)
+    return lambda *words: cli.main(["client", *words, "--url", there.url])
+
+
+def test_what_is_asked_is_answered_as_json(client, capsys: pytest.CaptureFixture[str]) -> None:
+    assert client("status", "a.txt", "--platform", "linux") == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "compiled"
+    assert client("jobs_info", "term=b.txt", "fence=false") == 0
+    assert len(json.loads(capsys.readouterr().out)["jobs"]) == 2
+    assert client("ping") == 0
+
+
+def test_products_are_got_and_listed(client, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert client("get", "b.txt", "--platform", "linux", "--output", str(tmp_path / "b")) == 0
+    assert (tmp_path / "b").read_text() == "bb"
+    assert client("catalog", "--platform", "server") == 0
+    assert [line.split()[-1] for line in capfdbinary.readouterr().out.decode().splitlines()][:2] == ["server/a.txt", "server/b.txt"]
+    assert client("catalog", "--platform", "server", "--json") == 0
+    assert json.loads(capfdbinary.readouterr().out.splitlines()[0])["path"] == "a.txt"
+
+
+def test_what_happens_is_watched_with_its_time(there: Garden, client, capsys: pytest.CaptureFixture[str]) -> None:
+    def change_then_end() -> None:
+        there.write("seen.txt", "seen")
+        there.ready(there.client(), "seen.txt")
+        for session in list(there.served.room.sessions):
+            if session.hello.client == "aptui client":
+                there.served.loop.call_soon_threadsafe(lambda one=session: there.served.loop.create_task(one.close(1001, "over")))
+
+    there.served.room.sessions.greets.append(lambda session: session.hello.client == "aptui client" and thread.start())
+    thread = threading.Thread(target=change_then_end)
+    assert client("watch", "--notices", "asset_changed") == 2  # the connection ended
+    thread.join()
+    there.served.room.sessions.greets.pop()
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[1] for line in lines if "path=seen.txt" in line] == ["asset_changed", "asset_changed"]
+    assert all(line[0].count(":") == 2 for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("fly",), ("status", "wing=1"), ("get",), ("job_log", "job_id=soon"), ("jobs_info", "nothing"), ("watch", "--ca", "/no")],
+)
+def test_mistakes_are_told_before_anything_is_asked(client, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert client(*words) == 3
+    assert capsys.readouterr().err.startswith("aptui: ")
+
+
+def test_nobody_is_there_and_no_token_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("APTUI_TOKEN", raising=False)
+    assert cli.main(["client", "ping", "--url", "http://127.0.0.1:1", "--token", "x"]) == 2
+    assert "no gateway answers" in capsys.readouterr().err
+    assert cli.main(["client", "ping", "--url", "http://127.0.0.1:1"]) == 3
+    assert "a token is missing" in capsys.readouterr().err
+
+
+def test_tokens_are_made_listed_and_revoked(
+    there: Garden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(there.served.token_file.parents[1]))
+    assert cli.main(["token", "add", "phone", "--scopes", "read", "--json"]) == 0
+    token = json.loads(capsys.readouterr().out)["token"]
+    ask = lambda what: cli.main(["client", what, "--url", there.url, "--token", token])
+
+    assert ask("ping") == 0
+    assert ask("rescan") == 3
+    assert "lacks the scope" in capsys.readouterr().err
+    assert cli.main(["token", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert "phone" in listed
+    assert token not in listed
+    assert cli.main(["token", "revoke", "phone"]) == 0
+    assert ask("ping") == 3
+    assert "does not know this token" in capsys.readouterr().err
+    for words in (["add", "x", "--scopes", "fly"], ["add"], ["revoke", "nobody"]):
+        assert cli.main(["token", *words]) == 3
+
+
+def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(verbs, "find_spec", lambda _name: None)
+
+    assert cli.main(["gateway"]) == 3
+    assert "pip install 'aptui[serve]'" in capsys.readouterr().err

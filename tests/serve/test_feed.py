@@ -1,0 +1,81 @@
+"""The change feed over HTTP: whole, resumable, and over when the gateway is."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disk_project import Project
+
+from .served import Served, served
+
+SETTINGS = """
+platforms: {linux: {}}
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    monkeypatch.setattr("aptui.store.change_tail.PAGE", 2)
+    project = Project(tmp_path / "project", SETTINGS)
+    for name in "abc":
+        project.write(f"assets/{name}.txt", name)
+    project.engine_run()
+    with served(project, tmp_path / "tokens.json") as place:
+        yield place
+
+
+def records(body: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in body.splitlines()]
+
+
+def test_everything_then_what_changed_since(place: Served) -> None:
+    reply = place.get("/v1/changes")
+    *listed, end = records(reply.body)
+    assert reply["Content-Type"] == "application/x-ndjson"
+    assert [each["name"] for each in listed] == ["a.txt", "b.txt", "c.txt", "linux/a.txt", "linux/b.txt", "linux/c.txt"]
+    assert end["kind"] == "listed"
+    assert len(records(place.get("/v1/changes?since=0").body)) == 6
+
+    place.project.write("assets/d.txt", "d")
+    place.project.delete("assets/a.txt")
+    place.project.engine_run()
+    news = records(place.get(f"/v1/changes?since={end['seq']}").body)
+    assert {(each["name"], "removed" in each) for each in news} == {
+        ("d.txt", False), ("linux/d.txt", False), ("a.txt", True), ("linux/a.txt", True),
+    }  # fmt: skip
+    assert records(place.get(f"/v1/changes?since={news[1]['seq']}").body) == news[2:]
+
+
+def test_numbers_that_nobody_gave(place: Served) -> None:
+    [answer] = records(place.get("/v1/changes?since=77").body)
+    assert answer["kind"] == "resync"
+    for text in ("x", "-1", "", "1.5"):
+        assert place.get(f"/v1/changes?since={text}").status == 400
+
+
+def test_a_follower_hears_more_until_the_gateway_ends(tmp_path: Path, place: Served) -> None:
+    with served(place.project, tmp_path / "more-tokens.json") as ending:
+        connection = http.client.HTTPConnection("127.0.0.1", ending.port, timeout=30)
+        connection.request("GET", "/v1/changes?since=0&follow=1", headers={"Authorization": f"Bearer {ending.token}"})
+        reply = connection.getresponse()
+        assert len([json.loads(reply.readline()) for _ in range(6)]) == 6
+        for turn in range(3):
+            place.project.write("assets/a.txt", f"{turn}")
+            place.project.engine_run()
+            assert [json.loads(reply.readline())["name"] for _ in range(2)] == ["a.txt", "linux/a.txt"]
+    assert reply.read() == b""
+    connection.close()
+
+
+def test_without_a_database_one_asks_later(place: Served) -> None:
+    place.project.delete("Cache")
+    assert place.get("/v1/changes").status == 503

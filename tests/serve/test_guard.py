@@ -1,0 +1,371 @@
+"""SEC-6 to SEC-11 at the door: who may come in, under which name, with which token, how often; each fails without its rule."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import http.client
+import json
+import os
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+
+from aptui import config
+from aptui.config_serve import Serve
+from aptui.core.errors import BusyError, HostError, UserError
+from aptui.serve import gateway, tokens
+from aptui.serve.guard import Rate
+from aptui.serve.protocol import Scope
+
+from .live_served import CERTIFICATE, KEY
+from .served import Served, served
+
+PLAIN = "scan_folders: [{name: game, path: assets}]\n"
+KNOCK = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+DOOR = "/v1/protocol"
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("guarded")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        with served(Project(folder / "p", PLAIN), folder / "tokens.json") as opened:
+            yield opened
+
+
+def knock(there: Served, path: str = "/v1/connect", **headers: str) -> int:
+    """Return how asking for a WebSocket ends."""
+    connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
+    try:
+        connection.request("GET", path, headers=KNOCK | {name.replace("_", "-"): value for name, value in headers.items()})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def bearer(there: Served) -> str:
+    return f"Bearer {there.token}"
+
+
+# --------------------------------------------------------------------------------------------------------- SEC-8: the web
+
+
+def test_sec_8_only_under_its_own_names(there: Served) -> None:
+    """SEC-8: exact `Host` allow-list, against DNS rebinding."""
+    port = there.port
+
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
+        assert there.get(DOOR, Host=host).status == 200
+    for host in (
+        "evil.example",
+        f"evil.example:{port}",
+        "127.0.0.1",
+        f"127.0.0.1:{port + 1}",
+        f"127.0.0.1.evil.example:{port}",
+        "localhost",
+    ):
+        assert there.get(DOOR, Host=host).status == 421
+        assert knock(there, Host=host, Authorization=bearer(there)) == 421
+
+
+def test_sec_8_other_pages_may_not_come_in(there: Served) -> None:
+    """SEC-8: `Origin` allow-list, `Sec-Fetch-Site`, on plain requests and on WebSockets."""
+    own = f"http://127.0.0.1:{there.port}"
+
+    assert there.get(DOOR, Origin=own).status == 200
+    assert knock(there, Origin=own, Authorization=bearer(there)) == 101
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{there.port}", "http://127.0.0.1:1", "http://localhost:3000"):
+        assert there.get(DOOR, Origin=origin).status == 403
+        assert knock(there, Origin=origin, Authorization=bearer(there)) == 403
+    for site in ("cross-site", "same-site"):
+        assert there.get(DOOR, Sec_Fetch_Site=site).status == 403
+    assert there.get(DOOR, Sec_Fetch_Site="same-origin").status == there.get(DOOR, Sec_Fetch_Site="none").status == 200
+
+
+def test_sec_8_a_token_even_to_look_and_to_connect(there: Served) -> None:
+    """SEC-8: token on GET and on the WebSocket upgrade."""
+    wrong = "Bearer " + there.token[:-1] + ("A" if there.token[-1] != "A" else "B")
+
+    for words in ("", wrong, "Bearer", "Bearer ", f"Basic {there.token}", there.token):
+        assert there.get(DOOR, Authorization=words).status == 401
+        assert knock(there, **({"Authorization": words} if words else {})) == 401
+    assert knock(there, Authorization=bearer(there)) == 101
+
+
+def test_a_page_in_a_browser_gives_its_token_as_subprotocol_or_cookie(there: Served) -> None:
+    assert knock(there, Sec_WebSocket_Protocol=f"aptui.v1, aptui.token.{there.token}") == 101
+    assert knock(there, Sec_WebSocket_Protocol="aptui.v1, aptui.token.wrong") == 401
+    assert there.get(DOOR, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
+
+
+def test_sec_8_no_cors_no_guessing_of_types_and_no_forms(there: Served) -> None:
+    """SEC-8: no CORS header, `X-Content-Type-Options`, `Content-Type` checked."""
+    reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
+    refused = there.get(DOOR, Authorization="")
+
+    assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+    assert reply["X-Content-Type-Options"] == refused["X-Content-Type-Options"] == "nosniff"
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        assert there.ask("POST", DOOR, b"{}", Content_Type=kind).status == 415
+    assert there.ask("POST", DOOR, b"{}", Content_Type="application/json").status == 405
+
+
+def test_pages_that_are_configured_may_come_in(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, hosts: [editor.lan], origins: ['https://tools.lan']}\n")
+    with served(project, tmp_path / "tokens.json") as there:
+        assert there.get(DOOR, Host=f"editor.lan:{there.port}").status == 200
+        assert there.get(DOOR, Origin="https://tools.lan", Sec_Fetch_Site="cross-site").status == 200
+
+
+# ------------------------------------------------------------------------------------------------- SEC-7: TCP, TLS, tokens
+
+
+def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
+    """SEC-7: a non-loopback address without TLS, or without anybody's token, is refused, and the sentence says what to set."""
+    file = tmp_path / "s" / "tokens.json"
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    certificate.write_text(CERTIFICATE)
+    key.write_text(KEY)
+    safe = Serve(address="0.0.0.0", port=0, tls_cert=str(certificate), tls_key=str(key))
+
+    for address in ("0.0.0.0", "::", "192.168.1.5", "some.host", "10.0.0.1"):
+        with pytest.raises(UserError, match="tls_cert"):
+            gateway.refuse_unsafe(Serve(address=address), file)
+    with pytest.raises(UserError, match="aptui token add"):
+        gateway.refuse_unsafe(safe, file)
+    with pytest.raises(UserError, match="tls_key' is missing"):
+        gateway.refuse_unsafe(replace(safe, tls_key=""), file)
+    tokens.add(file, "phone", [Scope.READ])
+    gateway.refuse_unsafe(safe, file)
+    for address in ("127.0.0.1", "::1", "localhost", "127.8.9.1"):
+        gateway.refuse_unsafe(Serve(address=address), file)
+
+
+def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_path: Path) -> None:
+    """SEC-7: TCP is opt-in, 127.0.0.1 by default."""
+    serve = config.load(Project(tmp_path / "p", PLAIN).root).serve
+
+    assert not serve.is_enabled
+    assert serve.address == "127.0.0.1"
+
+
+def test_sec_7_tokens_are_256_bits_and_the_file_keeps_digests_for_its_owner_alone(tmp_path: Path) -> None:
+    """SEC-7: 256 bits, file 0600."""
+    file = tmp_path / "state" / "tokens.json"
+    old = os.umask(0)
+    try:
+        token = tokens.add(file, "phone", [Scope.READ])
+    finally:
+        os.umask(old)
+
+    assert len(token) == 43  # 32 bytes in base64 without padding
+    assert token not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    owner = tokens.Tokens(file).owner_of(token)
+    assert owner is not None
+    assert (owner.name, owner.scopes) == ("phone", {Scope.READ})
+    file.chmod(0o644)
+    assert tokens.Tokens(file).owner_of(token) is None
+    with pytest.raises(HostError, match="open to others"):
+        tokens.read(file)
+
+
+def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-7: `hmac.compare_digest`, with every token that there is."""
+    file = tmp_path / "tokens.json"
+    made = [tokens.add(file, name, [Scope.READ]) for name in ("a", "b", "c")]
+    compared = []
+    real = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda one, other: compared.append(one) or real(one, other))
+
+    assert tokens.Tokens(file).owner_of(made[0]).name == "a"
+    assert len(compared) == 3
+
+
+def test_sec_7_a_token_does_what_its_scopes_say_and_nothing_once_it_is_revoked(there: Served) -> None:
+    """SEC-7: scopes; a revoked token opens nothing from that moment."""
+    token = there.with_scopes(Scope.CONTROL)
+    reader = there.with_scopes(Scope.READ)
+
+    assert there.get(DOOR, Authorization=token).status == 403
+    assert there.get(DOOR, Authorization=reader).status == 200
+    tokens.revoke(there.token_file, "read")
+    assert there.get(DOOR, Authorization=reader).status == 401
+
+
+def test_tokens_have_one_name_each_and_only_what_is_there_is_revoked(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    tokens.add(file, "phone", [Scope.READ])
+
+    for name in ("phone", "local", "", "a\nb"):
+        with pytest.raises(UserError):
+            tokens.add(file, name, [Scope.READ])
+    with pytest.raises(UserError, match="there are 'phone'"):
+        tokens.revoke(file, "tablet")
+    file.write_text("{")
+    with pytest.raises(UserError, match="no list of tokens"):
+        tokens.read(file)
+
+
+def test_with_tls_it_speaks_tls_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    with served(project, tmp_path / "tokens.json") as there:
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+        connection = http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=10)
+        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        assert connection.getresponse().status == 200
+        connection.close()
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            there.get(DOOR)
+
+
+# ----------------------------------------------------------------------------------------------------- what cannot start
+
+
+def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate")
+    bad = str(tmp_path / "bad.pem")
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BusyError, match=f"port {port} of 127.0.0.1 is taken"):
+            gateway.listen(Serve(port=port))
+    with pytest.raises(UserError, match="nobody can listen"):
+        gateway.listen(Serve(address="203.0.113.7", port=0))
+    with pytest.raises(UserError, match="are no certificate and its key"):
+        gateway.tls_context(Serve(tls_cert=bad, tls_key=bad))
+    with pytest.raises(UserError, match="cannot be read"):
+        gateway.tls_context(Serve(tls_cert="/no/such", tls_key="/no/such"))
+
+
+# ---------------------------------------------------------------------------------------------------------- SEC-10: limits
+
+
+def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-10: header time-out; a byte now and then does not help."""
+    doors = there.room.doors
+    monkeypatch.setattr(doors, "_header_limit_s", 0.3)
+
+    with socket.create_connection(("127.0.0.1", there.port)) as silent, socket.create_connection(("127.0.0.1", there.port)) as slow:
+        silent.settimeout(10)
+        slow.settimeout(0.05)
+        began, is_over = time.monotonic(), False
+        while not is_over and time.monotonic() - began < 10:
+            try:
+                slow.sendall(b"G")
+                is_over = slow.recv(1) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                is_over = True
+        assert is_over
+        try:
+            assert silent.recv(1) == b""
+        except ConnectionError:
+            pass
+
+
+def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-10: sockets are limited; half-open ones do not keep a client out."""
+    doors = there.room.doors
+    monkeypatch.setattr(doors, "_strangers_limit", 8)
+
+    crowd = [socket.create_connection(("127.0.0.1", there.port)) for _ in range(60)]
+    try:
+        assert there.get(DOOR).status == 200
+        assert len(doors.all) <= 9
+    finally:
+        for each in crowd:
+            each.close()
+
+
+def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:
+    """SEC-10: 64 connections by default, configurable."""
+    assert Serve().clients_limit == 64
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
+    with served(project, tmp_path / "tokens.json") as there:
+        kept = []
+        for _ in range(2):
+            connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
+            connection.request("GET", "/v1/connect", headers=KNOCK | {"Authorization": bearer(there)})
+            assert connection.getresponse().status == 101
+            kept.append(connection)
+        assert knock(there, Authorization=bearer(there)) == 503
+        for connection in kept:
+            connection.close()
+
+
+def test_a_rate_fills_up_again() -> None:
+    now = [0.0]
+    rate = Rate(100, lambda: now[0])
+
+    assert all(rate.takes() for _ in range(100))
+    assert not rate.takes()
+    now[0] = 0.011
+    assert rate.takes()
+    assert not rate.takes()
+
+
+# --------------------------------------------------------------------------------------------- SEC-6, SEC-11: local files
+
+
+def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: the folder is 0700 first, the file 0600 from its first moment."""
+    from aptui.link import gateways
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    settings = config.load(Project(tmp_path / "p", PLAIN).root)
+    old = os.umask(0)
+    try:
+        gateway.announce(settings, gateway.Place("http://127.0.0.1:1", "127.0.0.1", 1, "secret"))
+    finally:
+        os.umask(old)
+
+    file = gateways.path_of(settings.cache_dir)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    found = gateways.found(settings.cache_dir)
+    assert found is not None
+    assert (found.token, found.is_alive) == ("secret", True)
+    gateway.retract(settings)
+    assert gateways.found(settings.cache_dir) is None
+
+
+def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) -> None:
+    """SEC-11: one line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
+    from aptui.serve.guard import Audit, Identity
+
+    log = tmp_path / "logs" / "gateway-audit.log"
+    identity = Identity("phone", frozenset({Scope.CONTROL}), "10.0.0.9")
+
+    Audit(log).write(identity, "reprocess", "done", arguments={"sources": ("a\nb",)})
+    Audit(tmp_path / "logs" / "gateway-audit.log" / "no").write(identity, "reprocess", "done")
+
+    (line,) = log.read_text().splitlines()
+    entry = json.loads(line)
+    assert (entry["identity"], entry["address"], entry["request"], entry["outcome"]) == ("phone", "10.0.0.9", "reprocess", "done")
+    assert entry["arguments"] == {"sources": ["a\nb"]}
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_closing_a_gateway_that_never_opened_is_harmless(tmp_path: Path) -> None:
+    asyncio.run(gateway.Gateway(config.load(Project(tmp_path / "p", PLAIN).root), tmp_path / "t").close())

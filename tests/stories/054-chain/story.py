@@ -1,0 +1,57 @@
+"""Intermediates are sources of other builders, stage by stage; what ends at one stage ends below it, and what is equal goes no further."""
+
+from pathlib import Path
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: []
+"""
+FILES = {
+    "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
+    "assets/sub/A.top": "one",
+    "assets/b.top": "two",
+}
+A = ("sub/A.top:chained@common", "sub/a.mid:chained@common", "sub/a.low:chained")
+B = ("b.top:chained@common", "b.mid:chained@common", "b.low:chained")
+
+
+def play(story):
+    story.run(*A, *B)
+    assert story.texts() == {
+        **{f"common/sub/a.{end}": "one" for end in ("mid", "low")},
+        **{f"common/b.{end}": "two" for end in ("mid", "low")},
+        "sub/a.end": "one",
+        "b.end": "two",
+    }
+    story.run(analysed=0)
+
+    story.write("assets/sub/A.top", "# another first line, the same intermediate\none")
+    story.run(A[0])
+    story.write("assets/sub/A.top", "three")
+    story.run(*A)
+    assert story.texts()["sub/a.end"] == "three"
+
+    # deleted by hand: it comes back, and all that was made of it
+    story.delete("Cache/Intermediate Assets/sub/a.mid")
+    story.run(*A)
+    story.delete("Cache/linux/sub/a.end")
+    story.run(A[2])
+    # a stray file in the folder of intermediates is nobody's source
+    story.write("Cache/Intermediate Assets/sub/stray.low", "stray")
+    story.run(analysed=0)
+    assert "common/sub/stray.low" not in story.texts()
+
+    # the job stops making its intermediate: all below goes, and nothing failed
+    story.write("assets/b.top", "none")
+    story.run(B[0])
+    assert [name for name in story.texts() if "b." in name] == []
+    story.write("assets/b.top", "two")
+    story.run(*B)
+
+    # it fails: what it made last stays, with all below
+    story.write("assets/b.top", "fail")
+    story.run(f"{B[0]}!")
+    assert story.texts()["b.end"] == "two"
+    story.delete("assets/b.top")
+    story.run()
+    assert story.statuses().keys() == set(A)

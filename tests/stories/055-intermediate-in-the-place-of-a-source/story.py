@@ -1,0 +1,39 @@
+"""An intermediate never overrides a real source: its job fails, whatever came first, and is tried again when the source goes."""
+
+from pathlib import Path
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: []
+"""
+FILES = {
+    "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
+    "assets/a.top": "made",
+    "assets/A.mid": "real",
+}
+REAL = ("A.mid:chained@common", "a.low:chained")
+
+
+def play(story):
+    story.run("a.top:chained@common!", *REAL)
+    assert "'A.mid'" in story.errors()["a.top:chained@common"]
+    assert story.texts() == {"common/a.low": "real", "a.end": "real"}
+    story.run("a.top:chained@common!")  # as every failed job, at each start
+
+    story.delete("assets/A.mid")
+    story.run("a.top:chained@common", "a.mid:chained@common", "a.low:chained")
+    assert story.texts()["a.end"] == "made"
+
+    # the other order, and a later stage
+    story.write("assets/A.low", "real")
+    story.run("a.mid:chained@common!", "A.low:chained")
+    assert "begins with 'a.top'" in story.errors()["a.mid:chained@common"]
+    assert story.texts() == {"common/a.mid": "made", "a.end": "real"}
+    story.delete("assets/A.low")
+    story.run("a.mid:chained@common", "a.low:chained")
+
+    story.write("assets/A.mid", "real")
+    story.run("a.top:chained@common!", *REAL)
+    story.delete("assets/a.top")
+    story.run()
+    assert story.texts() == {"common/a.low": "real", "a.end": "real"}

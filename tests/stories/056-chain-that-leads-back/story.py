@@ -1,0 +1,42 @@
+"""A job whose intermediate is a stage of the chain that made it fails; nothing goes round."""
+
+from pathlib import Path
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: []
+"""
+FILES = {
+    "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
+    "assets/self.top": "as self.top",
+    "assets/back.top": "back",
+    "assets/ring.top": "ring",
+}
+
+
+def play(story):
+    story.write(
+        "builders/chained.py",
+        (Path(__file__).parent.parent / "chained.py")
+        .read_text()
+        .replace(
+            "said = [line",
+            'names = {"back.mid": ["back.top"], "ring.low": ["ring.mid"]}.get(request.source, names)\n        said = [line',
+        )
+        .replace('request.source.endswith(".low")', 'request.source == "never"'),
+    )
+    story.run(
+        "self.top:chained@common!",
+        "back.top:chained@common",
+        "back.mid:chained@common!",
+        "ring.top:chained@common",
+        "ring.mid:chained@common",
+        "ring.low:chained@common!",
+    )
+    errors = story.errors()
+    assert "self.top -> self.top" in errors["self.top:chained@common"]
+    assert "back.top -> back.mid -> back.top" in errors["back.mid:chained@common"]
+    assert "ring.mid -> ring.low -> ring.mid" in errors["ring.low:chained@common"]
+    assert set(story.texts()) == {"common/back.mid", "common/ring.mid", "common/ring.low"}
+    story.delete("assets/ring.top")
+    story.run("self.top:chained@common!", "back.mid:chained@common!")

@@ -1,0 +1,25 @@
+"""Two sources that make the same intermediate both fail, and nothing is made of it; when one of them stops, the other has it."""
+
+from pathlib import Path
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: []
+"""
+FILES = {
+    "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
+    "assets/a.top": "as same.low\na",
+    "assets/b.top": "b",
+}
+
+
+def play(story):
+    story.run("a.top:chained@common", "same.low:chained", "b.top:chained@common", "b.mid:chained@common", "b.low:chained")
+    story.write("assets/b.top", "as same.low\nb")
+    ran = story.engine_run()
+    assert set(ran.runs) >= {"a.top:chained@common!", "b.top:chained@common!"}
+    assert story.texts() == {"common/b.mid": "b", "common/b.low": "b", "b.end": "b"}  # what b made before it failed
+
+    story.delete("assets/a.top")
+    story.run("b.top:chained@common", "same.low:chained")
+    assert story.texts() == {"common/same.low": "b", "same.end": "b"}

@@ -1,0 +1,66 @@
+"""Files of a metadata type do not override each other: each is processed, and those of later scan folders say so in their products."""
+
+import json
+
+from disk_project import database
+
+CONFIG = """
+scan_folders: [{name: high, path: high}, {name: low, path: low}]
+metadata_types: [.top]
+builders:
+  - {name: copies, uses: copy, patterns: ["*.top", "*.dat"]}
+"""
+
+
+def meta(uuid: str, original: str) -> str:
+    said = {
+        "uuid": f"{{{uuid * 8}-{uuid * 4}-4{uuid * 3}-8{uuid * 3}-{uuid * 12}}}",
+        "legacyUuids": ["{11111111-0000-0000-0000-000000000000}"],
+    }
+    return json.dumps({"FileVersion": 1, "UUID": {**said, "originalPath": original, "creationUnixEpochMS": 1}})
+
+
+FILES = {
+    "high/x.txt": "",
+    "low/d/a.top": "low",
+    "low/d/a.dat": "low",
+}
+
+
+def uuids(story) -> dict[tuple[int, str], str]:
+    with database(story.cache) as connection:
+        rows = connection.execute("SELECT ScanFolderPK, SourceName, SourceGuid FROM Sources")
+        return {(folder, name): guid.hex() for folder, name, guid in rows}
+
+
+def play(story):
+    story.run("d/a.top:copies", "d/a.dat:copies")
+    assert story.texts() == {"d/a.top": "low", "d/a.dat": "low"}
+    plain = uuids(story)[2, "d/a.top"]
+
+    # the same path in a higher folder: an ordinary file is overridden, a told-apart one is not
+    story.write("high/d/a.top", "high")
+    story.write("high/d/a.dat", "high")
+    ran = story.engine_run()
+    assert set(ran.runs) == {"d/a.top:copies", "d/a.dat:copies"}
+    assert story.texts() == {"d/a.top": "high", "d/(2)a.top": "low", "d/a.dat": "high"}
+    assert len(set(uuids(story).values())) == 3
+    story.run()
+
+    # a builder's own product of that name does not collide with the name of another scan folder's
+    story.write("low/d/a.top.meta", meta("b", "d/a.top"))
+    story.write("high/d/a.top.meta", meta("c", "d/a.top"))
+    story.run("d/a.top:copies", "d/a.top:copies")
+    assert uuids(story)[2, "d/a.top"].startswith("bbbbbbbb")
+    assert uuids(story)[1, "d/a.top"].startswith("cccccccc")
+    story.write("low/d/a.top", "low again")
+    story.run("d/a.top:copies")
+    assert story.texts()["d/(2)a.top"] == "low again"
+    story.run()
+
+    story.delete("high/d/a.top")
+    story.delete("high/d/a.top.meta")
+    story.engine_run()
+    assert story.texts() == {"d/a.top": "low again", "d/a.dat": "high"}
+    assert uuids(story).get((2, "d/a.top"), "").startswith("bbbbbbbb")
+    assert plain

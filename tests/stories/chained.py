@@ -1,0 +1,61 @@
+"""A builder of chains for stories: `*.top` → intermediate `.mid` → intermediate `.low` → product `.end`.
+
+A source's lines say more: `as NAME` makes a product of that name instead, `also NAME` one more, `none` nothing, `fail` fails, `read PATH`
+puts in another source and depends on it, `after PATH` depends on that source's job by its products.
+"""
+
+from __future__ import annotations
+
+import os
+
+from aptui import sdk
+
+NEXT = {".top": ".mid", ".mid": ".low", ".low": ".end"}
+
+
+class Chained:
+    """See the module's head."""
+
+    name = "chained"
+    version = "1"
+    patterns = ("*.top", "*.mid", "*.low")
+
+    def create_jobs(self, request):
+        lines = request.read_source().decode().splitlines()
+        platforms = [item.id for item in request.platforms] if request.source.endswith(".low") else ["common"]
+        dependencies = [
+            sdk.JobDependency(line[6:], "chained", "common", sdk.DependencyKind.ORDER)
+            for line in lines
+            if line.startswith("after ")
+        ]
+        return sdk.CreateJobsResponse(
+            sdk.Result.SUCCESS,
+            [sdk.JobDescriptor("chained", platform, job_dependencies=dependencies) for platform in platforms],
+            [sdk.SourceDependency(line[5:]) for line in lines if line.startswith("read ")],
+        )
+
+    def process_job(self, request):
+        lines = request.read_source().decode().splitlines()
+        if "fail" in lines:
+            return sdk.ProcessJobResponse(error="told to fail")
+        stem, extension = os.path.splitext(os.path.basename(request.source))
+        names = [line[3:] for line in lines if line.startswith("as ")] or [stem + NEXT[extension]]
+        names += [line[5:] for line in lines if line.startswith("also ")]
+        said = [line for line in lines if line.split()[0] not in ("as", "also", "after", "#")]
+        for line in [line for line in said if line.startswith("read ")]:
+            said += self._read(os.path.join(request.scan_folder, line[5:]))
+        products = []
+        for number, name in enumerate(() if "none" in lines else names):
+            with open(request.product_path(name), "w") as file:
+                file.write("\n".join(line for line in said if not line.startswith("read ")))
+            flags = sdk.ProductFlag.INTERMEDIATE if request.platform.id == "common" else sdk.ProductFlag.PRODUCT
+            products.append(sdk.JobProduct(name, number, flags=flags))
+        return sdk.ProcessJobResponse(sdk.Result.SUCCESS, products)
+
+    @staticmethod
+    def _read(path):
+        try:
+            with open(path) as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return ["missing"]

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui import config
+from aptui.config_cluster import Cluster, check_address, compiled, restored
+from aptui.core.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("address", "has_certificates"),
+    [("tcp://127.0.0.1:8786", False), ("tcp://localhost:8786", False), ("tcp://[::1]:8786", False), ("tls://head:8786", True)],
+)
+def test_scheduler_behind_tls_or_on_the_loopback_is_accepted(address, has_certificates):
+    check_address(address, has_certificates=has_certificates)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("tcp://head:8786", "not encrypted"),
+        ("tcp://10.0.0.1:8786", "not encrypted"),
+        ("tls://head:8786", "certificates"),
+        ("head:8786", "no address"),
+        ("tls://head", "no address"),
+        ("inproc://x:1", "no address"),
+    ],
+)
+def test_scheduler_that_anybody_could_speak_to_is_refused(address, message):
+    with pytest.raises(UserError, match=message):
+        check_address(address, has_certificates=False)
+
+
+def test_configuration_of_a_cluster_survives_being_kept():
+    said = {"kind": "dask", "scheduler": "tcp://127.0.0.1:8786", "share": 4, "store": "store", "tags": ["GPU"]}
+
+    found = compiled(said, [{"name": "bake", "needs": ["gpu", "Licence"], "at_most": 2}, {"name": "copy"}], Path("/p"))
+
+    assert found.store == "/p/store"
+    assert found.tags == ("gpu",)
+    assert found.needs == (("bake", ("gpu", "licence")),)
+    assert found.at_most == (("bake", 2),)
+    assert restored(config.pack(found)) == found
+    assert not Cluster().is_used
+
+
+def test_cluster_without_a_store_is_refused(tmp_path):
+    (tmp_path / "aptui.yaml").write_text("pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786'}\n")
+
+    with pytest.raises(UserError, match="needs a store"):
+        config.load(tmp_path)

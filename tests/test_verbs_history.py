@@ -1,0 +1,124 @@
+"""`log --history` and `log --compare`: the runs of an asset, and what two of them differ in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verb_project
+
+from aptui import cli
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`tables/bad.json` fails, is put right, and fails again; `sub/b.up` has a new version in between; `a.txt` changes twice."""
+    folder = tmp_path_factory.mktemp("history")
+    with pytest.MonkeyPatch.context() as patch:
+        project = verb_project.write(folder, patch)
+        cli.main(["batch"])
+        (project / "assets/tables/bad.json").write_text("{}")
+        (project / "assets/a.txt").write_text("longer")
+        (project / "aptui.yaml").write_text(verb_project.CONFIG.replace("version: 1", "version: 2"))
+        cli.main(["batch"])
+        (project / "assets/tables/bad.json").write_text("{oops again}")
+        (project / "assets/a.txt").write_text("longer yet")
+        cli.main(["batch"])
+    return project
+
+
+@pytest.fixture
+def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(processed.parent / variable.lower()))
+    monkeypatch.chdir(processed)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def runs(out: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(out)[0]["runs"]
+    return found
+
+
+def test_the_history_of_an_asset_has_every_run(run: Run) -> None:
+    _, out, _ = run("log", "a.txt@linux", "--history", "--json")
+
+    found = runs(out)
+    assert [item["run"] for item in found] == [1, 2, 3]
+    assert [item["products"][0]["size"] for item in found] == [10, 6, 1]
+    assert len({item["products_digest"] for item in found}) == 3
+    assert len({entry["digest"] for item in found for entry in item["inputs"] if entry["kind"] == "source"}) == 3
+    assert [item["outcome"] for item in found] == ["completed"] * 3
+    assert found[-1]["reason"] == "new source"
+
+
+def test_failures_stand_among_the_runs_with_what_they_were_made_of(run: Run, processed: Path) -> None:
+    _, out, _ = run("log", "tables/bad.json@linux", "--history", "--json")
+
+    found = runs(out)
+    outcomes = [item["outcome"] for item in found]
+    sources = [next(entry["digest"] for entry in item["inputs"] if entry["kind"] == "source") for item in found]
+    assert (outcomes[0], outcomes[-1], outcomes.count("completed")) == ("failed", "failed", 1)
+    assert sources[0] != sources[outcomes.index("completed")] != sources[-1] != sources[0]
+    assert all(bool(item["products"]) is (item["outcome"] == "completed") for item in found)
+
+
+def test_the_version_of_the_builder_is_kept(run: Run) -> None:
+    _, out, _ = run("log", "sub/b.up@linux", "--history", "--json")
+
+    assert [item["builder_version"] for item in runs(out)] == ["2", "1"]
+
+
+def test_people_get_a_table_for_each_job(run: Run) -> None:
+    code, out, _ = run("log", "a.txt", "--history")
+
+    lines = out.splitlines()
+    assert code == 0
+    assert [line.split("  #")[0] for line in lines if line.startswith("a.txt")] == ["a.txt@linux:data", "a.txt@server:data"]
+    assert sum(" completed " in line for line in lines) == 6
+    assert "source 'a.txt' changed" in out
+
+
+def test_two_runs_are_compared(run: Run) -> None:
+    _, out, _ = run("log", "a.txt@linux", "--compare", "3", "1", "--json")
+    _, told, _ = run("log", "a.txt@linux", "--compare", "3", "1")
+    _, version, _ = run("log", "sub/b.up@linux", "--compare", "2", "1")
+
+    found = json.loads(out)
+    assert [(change["change"], change["name"]) for change in found["inputs"]] == [("changed", "source a.txt")]
+    assert [(change["change"], change["name"]) for change in found["products"]] == [("changed", "linux/a.txt")]
+    assert "1 bytes -> " in told
+    assert "10 bytes" in told
+    assert "changed  rule upper" in version
+    assert "the same products" in version
+
+
+def test_a_failed_run_is_not_said_to_have_lost_products(run: Run) -> None:
+    _, told, _ = run("log", "tables/bad.json@linux", "--compare", "2", "1")
+
+    assert "a run that did not complete made no products" in told
+
+
+def test_a_run_that_is_not_kept_is_a_mistake(run: Run) -> None:
+    code, _, complaint = run("log", "a.txt@linux", "--compare", "1", "9")
+
+    assert (code, "there are 3; 1 is the last one" in complaint) == (3, True)
+    assert run("log", "nothing.txt", "--history")[0] == 3
+
+
+def test_the_plain_form_still_shows_the_log(run: Run) -> None:
+    _, out, _ = run("log", "sub/b.up@linux")
+
+    assert "working" in out

@@ -1,0 +1,222 @@
+"""`assetlist`, `bundle`, `compare`: what ships, packed to the byte, and what grew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aptui import cli
+from tests.store.graph_rows import Rows
+
+Run = Callable[..., tuple[int, str, str]]
+CONTENT = {at: bytes([65 + at]) * (100 * (at + 1)) for at in range(5)}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def run(verb: str, *words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        database = () if verb == "compare" else ("--database", "cache")
+        code = cli.main([verb, *words, *database])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Rows:
+    """0 needs 1 needs 2; 3 needs 4."""
+    cache = tmp_path / "cache"
+    (cache / "linux").mkdir(parents=True)
+    rows = Rows(cache / "assetdb.sqlite", 5, sizes=[len(data) for data in CONTENT.values()])
+    rows.need([(0, 1), (1, 2), (3, 4)])
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        for at, data in CONTENT.items():
+            (cache / f"linux/p{at}").write_bytes(data)
+            database.execute("UPDATE aptui_products SET digest = ? WHERE product_id = ?", (hashlib.sha256(data).digest(), at + 1))
+    return rows
+
+
+def change(rows: Rows, at: int, data: bytes) -> None:
+    """Make another product of a source."""
+    (rows.path.parent / f"linux/p{at}").write_bytes(data)
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        values = (hashlib.sha256(data).digest(), len(data), at + 1)
+        database.execute("UPDATE aptui_products SET digest = ?, size = ? WHERE product_id = ?", values)
+
+
+# --------------------------------------------------------------------------------------------------------------- assetlist
+
+
+def test_a_list_says_what_pulled_each_product_in(run: Run, rows: Rows) -> None:
+    rows.need_path(1, "gone.dds")
+
+    _, out, _ = run("assetlist", "s0", "--json")
+    _, told, _ = run("assetlist", "linux/p0")
+
+    found = json.loads(out)
+    assert [(item["name"], item["pulled_in_by"], item["size"]) for item in found["products"]] == [
+        ("linux/p0", "", 100), ("linux/p1", "linux/p0", 200), ("linux/p2", "linux/p1", 300),
+    ]  # fmt: skip
+    assert found["total_bytes"] == 600
+    assert [(end["kind"], end["product"], end["target"]) for end in found["loose_ends"]] == [("unmet", "linux/p1", "gone.dds")]
+    assert "3 products, 600 bytes, 1 unmet" in told
+
+
+@pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
+def test_a_seed_is_named_in_any_way(run: Run, rows: Rows, seed: str) -> None:
+    from aptui.store.assets import asset_id_text
+
+    uuid, sub_id, _platform = rows.products[4]
+    word = asset_id_text(uuid, sub_id) if seed == "{asset id}" else seed
+
+    _, out, complaint = run("assetlist", word, "--json")
+
+    assert [item["name"] for item in json.loads(out)["products"]] == ["linux/p3", "linux/p4"], complaint
+
+
+def test_orphans_are_what_no_seed_reaches_or_nobody_needs(run: Run, rows: Rows) -> None:
+    _, unreached, _ = run("assetlist", "--orphans", "s0", "--json")
+    _, unneeded, _ = run("assetlist", "--orphans", "--json")
+
+    assert [item["name"] for item in json.loads(unreached)["products"]] == ["linux/p3", "linux/p4"]
+    assert [item["name"] for item in json.loads(unneeded)["products"]] == ["linux/p0", "linux/p3"]
+
+
+def test_a_seed_or_a_platform_that_is_none_is_a_mistake(run: Run, rows: Rows) -> None:
+    assert run("assetlist", "nope")[0] == 3
+    assert run("assetlist")[0] == 3
+    code, _, complaint = run("assetlist", "s0", "--platform", "windows")
+    assert (code, "there are linux" in complaint) == (3, True)
+
+
+# ------------------------------------------------------------------------------------------------------------------ bundle
+
+
+def test_a_bundle_is_the_same_bytes_however_it_was_asked_for(run: Run, rows: Rows) -> None:
+    run("assetlist", "s*", "--output", "list.json")
+    codes = [run("bundle", *words)[0] for words in (("s0", "s3", "-o", "a.zip"), ("s3", "s?", "-o", "b.zip"))]
+    codes.append(run("bundle", "--list", "list.json", "-o", "c.zip")[0])
+    for at in CONTENT:
+        os.utime(rows.path.parent / f"linux/p{at}", (1, 1))
+    codes.append(run("bundle", "linux/*", "-o", "d.zip")[0])
+
+    assert codes == [0, 0, 0, 0]
+    first, *others = (Path(f"{name}.zip").read_bytes() for name in "abcd")
+    assert all(other == first for other in others)
+
+
+def test_a_bundle_has_products_and_a_manifest(run: Run, rows: Rows) -> None:
+    run("bundle", "s0", "-o", "a.zip", "--store")
+
+    with zipfile.ZipFile("a.zip") as bundle:
+        names, manifest = bundle.namelist(), json.loads(bundle.read("manifest.json"))
+        data = bundle.read("linux/p1")
+        infos = bundle.infolist()
+    assert names == ["linux/p0", "linux/p1", "linux/p2", "manifest.json"]
+    assert data == CONTENT[1]
+    assert {info.date_time for info in infos} == {(1980, 1, 1, 0, 0, 0)}
+    entry = manifest["products"][1]
+    assert (entry["name"], entry["size"], entry["digest"]) == ("linux/p1", 200, hashlib.sha256(CONTENT[1]).hexdigest())
+    assert entry["asset_id"].endswith(":0")
+
+
+@pytest.mark.parametrize("data", [b"damaged", b"x" * 200, None])
+def test_a_product_that_is_not_as_recorded_leaves_no_bundle(run: Run, rows: Rows, data: bytes | None) -> None:
+    product = rows.path.parent / "linux/p1"
+    Path("a.zip").write_bytes(b"the one before")
+    if data is None:
+        product.unlink()
+    else:
+        product.write_bytes(data)
+
+    code, _, complaint = run("bundle", "s0", "-o", "a.zip")
+
+    assert code == 2
+    assert "p1" in complaint
+    assert Path("a.zip").read_bytes() == b"the one before"
+    assert sorted(path.name for path in Path().iterdir()) == ["a.zip", "cache"]
+
+
+def test_an_unsettled_cache_is_refused_unless_told(run: Run, rows: Rows) -> None:
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        database.execute("UPDATE Jobs SET Status = 2 WHERE JobID = 5")
+
+    code, _, complaint = run("bundle", "s0", "-o", "a.zip")
+    told, _, _ = run("bundle", "s0", "-o", "a.zip", "--unsettled")
+
+    assert (code, "1 failed, such as s4" in complaint, told) == (3, True, 0)
+
+
+def test_a_bundle_of_a_list_that_is_out_of_date_is_refused(run: Run, rows: Rows) -> None:
+    run("assetlist", "s0", "--output", "list.json")
+    change(rows, 1, b"other")
+
+    code, _, complaint = run("bundle", "--list", "list.json", "-o", "a.zip")
+
+    assert (code, "'linux/p1' has changed since" in complaint) == (3, True)
+
+
+def test_a_product_whose_name_leads_out_of_the_cache_is_refused(run: Run, rows: Rows) -> None:
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        database.execute("UPDATE Products SET ProductName = 'linux/../../secret' WHERE ProductID = 2")
+
+    code, _, complaint = run("bundle", "s0", "-o", "a.zip")
+
+    assert (code, "cannot be the name of a product" in complaint) == (3, True)
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def test_two_lists_are_compared(run: Run, rows: Rows) -> None:
+    run("assetlist", "s0", "s4", "--output", "old.json")
+    change(rows, 0, b"x" * 400)
+    change(rows, 1, b"x")
+    change(rows, 2, b"y" * 300)
+    run("assetlist", "s0", "--output", "new.json")
+    run("bundle", "s0", "-o", "new.zip")
+
+    code, out, _ = run("compare", "old.json", "new.json", "--json")
+    same, told, _ = run("compare", "new.zip", "new.json")
+    _, table, _ = run("compare", "old.json", "new.json")
+
+    found = json.loads(out)
+    names = {kind: [item["name"] for item in found[kind]] for kind in ("added", "removed", "grown", "shrunk", "changed")}
+    assert code == 1
+    assert names == {"added": [], "removed": ["linux/p4"], "grown": ["linux/p0"], "shrunk": ["linux/p1"], "changed": ["linux/p2"]}
+    assert (found["old"]["total_bytes"], found["new"]["total_bytes"]) == (1100, 701)
+    assert (same, told.startswith("equal; 3 products")) == (0, True)
+    assert "1 removed, 1 grown, 1 shrunk, 1 changed" in table
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", '{"format": 1}', "{" * 9, '{"format": "aptui asset list", "version": 9}',
+        '{"format": "aptui asset list", "version": 1, "platform": "x", "seeds": [], "products": [{"name": 1}]}',
+        '{"format": "aptui asset list", "version": 1, "platform": "x", "seeds": [], "products": {"a": 1}}',
+    ],
+)  # fmt: skip
+def test_what_is_no_list_is_refused(run: Run, tmp_path: Path, text: str) -> None:
+    Path("list.json").write_text(text)
+
+    code, _, complaint = run("compare", "list.json", "list.json")
+
+    assert code == 3
+    assert complaint.startswith("aptui: list.json: ")
+
+
+def test_a_list_that_is_not_there_is_a_mistake(run: Run) -> None:
+    assert run("compare", "none.json", "none.json")[0] == 3

@@ -1,0 +1,100 @@
+"""A database that O3DE wrote, under the real screen without an engine: every pane shows what is in it, and nothing of it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from aptui.tui.app import AptuiApp
+from aptui.tui.session import NoSession
+from aptui.tui.state import Memory
+from tests.store import o3de_database as o3de
+
+from .shell_room import LARGE, Hands, text, until
+
+ROCK_LOG = (
+    "~~1750000000001~~1~~1f~~AssetBuilder~~C: [Source] = Textures/Rock.png\n"
+    "~~1750000000002~~1~~1f~~Image Builder~~E: Image Builder: cannot read the file\r\n"
+    "~~1750000000003~~1~~1f~~AssetBuilder~~S: 2 errors, 1 warnings\n"
+)
+AP_LOG = (
+    "~~1750000000000~~1~~7f~~none~~AzFramework File Logging New Run\n"
+    "~~1750000000001~~1~~7f~~AssetProcessor~~Asset Processor Batch Processing Started.\n"
+    "~~1750000000002~~2~~7f~~AssetProcessor~~W: AssetProcessor: a gem is old\n"
+)
+
+
+@pytest.fixture(params=[36, 40])
+def game(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    game = tmp_path / "Game"
+    o3de.make(game / "Cache/assetdb.sqlite", request.param, is_in_log=True)
+    log = game / "user/log/JobLogs/Textures/Rock.png-1-3.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(ROCK_LOG)
+    (game / "user/log/AP_Batch.log").write_text(AP_LOG)
+    return game
+
+
+def looked_at(game: Path, look) -> None:
+    """Open the screen as `aptui open` does, do `look(app, hands)`."""
+
+    async def main() -> None:
+        session = NoSession(game.name, game / "Cache")
+        app = AptuiApp(session, None, memory=Memory(game / "project.json"), person=Memory(game / "person.json"), theme="dark")
+        async with app.run_test(size=LARGE) as pilot:
+            hands = Hands(pilot)
+            await until(hands, lambda: "Textures/Rock.png" in text(app))
+            await look(app, hands)
+
+    asyncio.run(main())
+
+
+def bytes_of(game: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (game / "Cache").iterdir()}
+
+
+PANES = {
+    "1": ["Textures/Rock.png", "Levels/Main/Main.prefab", "! 3 warnings", "1.50 s", "▶ processing", "· pending", "9 jobs"],
+    "2": ["Sources 6", "Textures", "Levels", "Terrain"],
+    "3": ["AP_Batch.log", "Batch Processing Started", "! Warning", "a gem is old"],
+    "4": ["this is a database without one"],
+    "5": ["{49494949-4949-4949-4949-494949494949}", "only the database names this builder"],
+    "6": ["5 products", "android", "common", "textures/"],
+    "7": ["Key tester"],
+}
+
+
+def test_every_pane_shows_what_is_in_it_and_changes_nothing(game):
+    before = bytes_of(game)
+
+    async def look(app, hands):
+        for key, wanted in PANES.items():
+            await hands.press(key)
+            await until(hands, lambda wanted=wanted: all(words in text(app) for words in wanted))
+
+    looked_at(game, look)
+
+    assert bytes_of(game) == before
+
+
+def test_the_log_of_a_job_is_read_where_o3de_wrote_it(game):
+    async def look(app, hands):
+        for _ in range(4):
+            await hands.press("down")
+        await until(hands, lambda: "cannot read the file" in text(app))
+
+        assert "Event log · Textures/Rock.png · android" in text(app)
+
+    looked_at(game, look)
+
+
+def test_an_intermediate_leads_to_the_source_it_was_made_from(game):
+    async def look(app, hands):
+        await hands.press("2", "t")
+        await until(hands, lambda: "materials" in text(app))
+        await hands.press("right", "down")
+        await until(hands, lambda: "stone_made.azmaterial" in text(app) and "Materials/Stone.material" in text(app))
+
+    looked_at(game, look)
