@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 
-from aptui.asset_processor_work import Start
+from aptui.asset_processor_work import Start, asked_holder
 from aptui.core.errors import BusyError
 from aptui.core.missing import LINE_LIMIT
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
 from aptui.engine import relocate
 from aptui.engine.missing import FileFound, Place, Search
-from aptui.link import places, port
-from aptui.link.client import Client, NoEngine
+from aptui.link import port
 from aptui.o3de import lines
 from aptui.store import missing as store
 from aptui.store.missing import NO_UUID, Scanned
@@ -53,12 +52,7 @@ def _scan_products(start: Start, search: Search, wanted: Sequence[Scanned], limi
         with relocate.held(start.config), closing(Writer(start.database, lambda _ticket: None)) as writer:
             search.products(wanted, lambda rows: writer.run(rows, durable=False))
     except BusyError as busy:
-        try:
-            client = Client.connect(places.socket_path(start.config.cache_dir), kind="batch")
-        except NoEngine:
-            raise busy from None
-        with client:
-            client.ask(port.ScanMissing(product_ids=tuple(each.product_id for each in wanted), max_matches=limit))
+        asked_holder(start.config, busy, port.ScanMissing(product_ids=tuple(each.product_id for each in wanted), max_matches=limit))
 
 
 def _base(name: str) -> str:

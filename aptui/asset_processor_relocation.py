@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from aptui.asset_processor_work import Start
+from aptui.asset_processor_work import Start, asked_holder
 from aptui.core.errors import BusyError, KnownError
 from aptui.core.relocation import Relocate, Report
 from aptui.engine import relocate
 from aptui.engine.relocate_paths import RelocationError, from_switches
-from aptui.link import places
-from aptui.link.client import Client, NoEngine
 from aptui.o3de import relocation_report
 from aptui.o3de.switches import Given
 
@@ -56,9 +54,4 @@ def _performed(start: Start, order: Relocate) -> Report:
     except BusyError as busy:
         import msgspec
 
-        try:
-            client = Client.connect(places.socket_path(start.config.cache_dir), kind="batch")
-        except NoEngine:
-            raise busy from None
-        with client:
-            return msgspec.convert(client.ask(order), Report)
+        return msgspec.convert(asked_holder(start.config, busy, order), Report)

@@ -15,12 +15,15 @@ from pathlib import Path
 from aptui.asset_processor_console import Console
 from aptui.asset_processor_teller import Teller
 from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.core.errors import BusyError, UserError
 from aptui.core.model import PathKey, Project
 from aptui.core.paths import key_of, to_text
 from aptui.engine.cache import Cache
 from aptui.engine.catalog import path_of
 from aptui.engine.opening import Opening
+from aptui.link import places
+from aptui.link.client import Client, NoEngine
+from aptui.link.port import Answer, Verb
 from aptui.o3de import lines
 from aptui.o3de.control import DEFAULT_PORT
 from aptui.o3de.facts import Facts
@@ -222,3 +225,13 @@ def tell_end(start: Start, teller: Teller) -> None:
     report(stats, start.facts.stats)
     stats["ComputeStatsTime"] = Stat(int((time.monotonic() - began_s) * 1000))
     start.console.say_all(report(stats, start.facts.stats))
+
+
+def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
+    """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
+    try:
+        client = Client.connect(places.socket_path(config.cache_dir), kind="batch")
+    except NoEngine:
+        raise busy from None
+    with client:
+        return client.ask(verb)

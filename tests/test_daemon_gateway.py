@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import has_ended
 from test_daemon import SETTINGS, Home
 
 ENABLED = SETTINGS + "serve: {enabled: true, port: 0}\n"
@@ -69,15 +70,7 @@ def test_it_does_not_outlive_an_engine_that_is_killed(home: Served) -> None:
 
     os.kill(home.pids()[0], signal.SIGKILL)
 
-    home.wait(lambda: _has_ended(gateway))
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether a process is gone, or nobody has heard of its end yet: tests of workers take orphans in."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+    home.wait(lambda: has_ended(gateway))
 
 
 def test_what_keeps_it_from_listening_is_told_and_the_engine_goes_on(home: Served) -> None:

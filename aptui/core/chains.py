@@ -51,10 +51,6 @@ class Chains:
         known = self._memory.archive.owners(list(names)) if names else {}
         return {key for name, key in names.items() if name not in known}
 
-    def is_made(self, key: PathKey) -> bool:
-        """Whether any job made an intermediate with this key."""
-        return self._has_any and bool(self._memory.archive.owners([_PREFIX + key]))
-
     def producers(self, keys: Iterable[PathKey]) -> list[Job]:
         """Return the jobs whose intermediates have these keys."""
         if not self._has_any:

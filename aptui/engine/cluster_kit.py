@@ -9,24 +9,20 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-import msgspec
-
 import aptui
 from aptui import config
+from aptui.core.errors import UserError
 from aptui.core.model import Builder, BuilderKind
-from aptui.engine.pool_member import python_command, python_environment
-from aptui.engine.registry import Answer, Question, code_digest
+from aptui.engine.registry import Answer, Question, code_digest, described
 
 Kit = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
-_LIMIT_S = 120.0
 _DECISIVE = ("core/messages.py", "core/model.py", "core/links.py", "core/paths.py", "core/settings.py", "sdk.py")
 
 
@@ -83,18 +79,9 @@ def _answers(questions: list[Question]) -> list[Answer]:
     if not questions:
         return []
     try:
-        ended = subprocess.run(
-            python_command("--describe"),
-            input=msgspec.json.encode(questions),
-            capture_output=True,
-            timeout=_LIMIT_S,
-            check=False,
-            env=python_environment(),
-            start_new_session=True,
-        )
-        return msgspec.json.decode(ended.stdout, type=list[Answer])
-    except (subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
-        return [Answer(error=f"the builders cannot be looked at: {error}") for _ in questions]
+        return described(questions)
+    except UserError as error:
+        return [Answer(error=str(error)) for _ in questions]
 
 
 def _python_kit(answer: Answer) -> Kit:

@@ -303,11 +303,10 @@ class Live:
 
     def _watch_intermediates(self) -> None:
         """The folder of intermediates is made when the first of them is."""
-        wanted = self._wanted_roots() if self.watcher is not None else []
         path = os.path.join(str(self.config.cache_dir), INTERMEDIATES)
-        is_new = any(os.fsdecode(root.path) == path for root in wanted) and not any(root.path == path for root in self._roots)
-        if self.watcher is not None and is_new:
-            self.watcher.replace(wanted)
+        is_watched = any(root.path == path for root in self._roots)
+        if self.watcher is not None and not is_watched and os.path.isdir(path):
+            self.watcher.replace(self._wanted_roots())
 
     # ------------------------------------------------------------------------------------------------------------ trouble
 

@@ -303,7 +303,7 @@ def _answers(questions: dict[str, Question], known: dict[str, Answer]) -> dict[s
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
     if missing:
-        fresh.update(zip(missing, _ask([questions[key] for key in missing]), strict=True))
+        fresh.update(zip(missing, described([questions[key] for key in missing]), strict=True))
     return {key: fresh[key] for key in questions}
 
 
@@ -328,7 +328,12 @@ def _digest_of(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _ask(questions: list[Question]) -> list[Answer]:
+def described(questions: list[Question]) -> list[Answer]:
+    """Have a child process look at builders.
+
+    Raises:
+        UserError: it hangs, or says nothing that can be read.
+    """
     import subprocess
 
     import msgspec

@@ -23,6 +23,8 @@ _FENCE_LIMIT_S = 60.0
 _COUNT_S = 0.5
 _COUNT_SHARE = 50
 """Jobs are not counted again before this many times as long as it took has gone by: two hundredths of the engine's time at most."""
+_COUNT_MOST_S = 5.0
+"""… but no answer is older than this."""
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class _Fenced:
 
 @dataclass(slots=True)
 class _Owed:
-    """What is owed, as it was counted at `at`."""
+    """What is owed, as it was counted at `at`; `cost_s` is time of this thread, not of others that kept it from the processor."""
 
     at: float = 0.0
     cost_s: float = 0.0
@@ -155,10 +157,11 @@ class Serving:
         )
 
     def _counted(self, engine: Engine) -> _Owed:
-        owed, now = self._owed, time.monotonic()
         if engine.is_idle:
-            return _Owed(epoch=engine.epoch)
-        if owed.epoch == engine.epoch and now < owed.at + max(_COUNT_S, _COUNT_SHARE * owed.cost_s):
+            self._owed = _Owed()
+            return self._owed
+        owed, now, busy_s = self._owed, time.monotonic(), time.thread_time()
+        if owed.epoch == engine.epoch and now < owed.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * owed.cost_s)):
             return owed
         pending: Counter[str] = Counter()
         critical: Counter[str] = Counter()
@@ -172,7 +175,7 @@ class Serving:
                     continue
                 pending[job.platform] += 1
                 critical[job.platform] += job.is_critical
-        self._owed = _Owed(now, time.monotonic() - now, engine.epoch, pending, critical, analyses)
+        self._owed = _Owed(now, time.thread_time() - busy_s, engine.epoch, pending, critical, analyses)
         return self._owed
 
     # ---------------------------------------------------------------------------------------------------------------- time

@@ -283,17 +283,18 @@ def _robust(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(_mended(msgspec.to_builtins(value)))
+        return _encoder.encode(mended(msgspec.to_builtins(value)))
 
 
-def _mended(value: object) -> object:
+def mended(value: object) -> object:
+    """Return plain data with what UTF-8 cannot hold replaced: lone surrogates of names and logs."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
         case dict():
-            return {_mended(key): _mended(item) for key, item in value.items()}
+            return {mended(key): mended(item) for key, item in value.items()}
         case list() | tuple():
-            return [_mended(item) for item in value]
+            return [mended(item) for item in value]
     return value
 
 

@@ -24,12 +24,11 @@ _TURNED_AWAY = (
 class Door(RequestHandler):
     """One socket."""
 
-    __slots__ = ("_doors", "is_admitted", "quiet_since")
+    __slots__ = ("_doors", "quiet_since")
 
     def __init__(self, *values: Any, doors: Doors, **more: Any) -> None:
         super().__init__(*values, **more)
         self._doors = doors
-        self.is_admitted = False
         self.quiet_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,7 +49,6 @@ class Door(RequestHandler):
 
     def admitted(self) -> None:
         """Somebody with a token uses it."""
-        self.is_admitted = True
         self._doors.strangers.pop(self, None)
 
     def log_exception(self, *args: Any, **more: Any) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from aptui.link.codec import mended
 from aptui.serve import notices, requests
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def encoded(value: object) -> str:
     try:
         return _encoder.encode(value).decode()
     except UnicodeEncodeError:
-        return _encoder.encode(_mended(msgspec.to_builtins(value))).decode()
+        return _encoder.encode(mended(msgspec.to_builtins(value))).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,17 +238,6 @@ class _Said:
 
 def _fields(record: Any) -> dict[str, object]:
     return {each.name: getattr(record, each.name) for each in fields(record)}
-
-
-def _mended(value: object) -> object:
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {_mended(key): _mended(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_mended(item) for item in value]
-    return value
 
 
 @cache

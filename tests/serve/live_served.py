@@ -17,7 +17,8 @@ from live_project import LiveProject
 
 from aptui import __version__
 from aptui.client import Client
-from aptui.link import places
+from aptui.link import places, port
+from aptui.link.client import Client as EngineClient
 from aptui.link.server import Server
 from aptui.serve import tokens
 from aptui.serve.protocol import Scope
@@ -64,6 +65,8 @@ class Garden:
     served: Served
     gate: Path
     clients: list[Client] = field(default_factory=list)
+    before: dict[Path, bytes | None] = field(default_factory=dict)
+    """What stood where the running test wrote."""
 
     @property
     def url(self) -> str:
@@ -83,14 +86,21 @@ class Garden:
         return client
 
     def write(self, name: str, text: str) -> Path:
+        path = self.project.root / "assets" / name
+        self.before.setdefault(path, path.read_bytes() if path.exists() else None)
         return self.project.write(f"assets/{name}", text)
 
     def ready(self, client: Client, term: str) -> Any:
         return client.ask(WaitReady(term=term), PATIENCE_S)
 
     def rest(self) -> None:
-        """Open the gate and let all that it held end: held jobs would keep workers from the next test."""
+        """Open the gate, put back what was there and let everything end: the next test, or another try, finds it as this one did."""
         self.gate.unlink(missing_ok=True)
+        while self.before:
+            path, data = self.before.popitem()
+            path.unlink(missing_ok=True) if data is None else path.write_bytes(data)
+        with EngineClient.connect(places.socket_path(self.cache), kind="test") as engine:
+            engine.ask(port.Settle(), PATIENCE_S)
         until(lambda: self.project.is_idle, "everything is at rest")
 
     def end_clients(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from aptui.client import Refused
+from aptui.engine import serving_desk
 from aptui.serve import requests
 from aptui.serve.nouns import Match, Reach, Status
 from aptui.serve.protocol import REQUESTS, Scope
@@ -127,6 +128,19 @@ def test_processor_status_says_when_an_editor_can_open(there: Garden) -> None:
     until(lambda: client.ask(requests.ProcessorStatus("linux")).pending == 1)
     assert client.ask(requests.ProcessorStatus("server")).pending == 0
     assert client.ask(requests.ProcessorStatus("linux")).is_ready
+
+
+def test_what_is_owed_is_counted_anew_after_a_time_however_dear_counting_was(
+    there: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_desk, "_COUNT_SHARE", 1e12)
+    monkeypatch.setattr(serving_desk, "_COUNT_MOST_S", 0.05)
+    client = there.client()
+    there.gate.touch()
+
+    for number in (1, 2, 3):
+        there.write(f"owed{number}.slow", "owed")
+        until(lambda number=number: client.ask(requests.ProcessorStatus("linux")).pending == number)
 
 
 def test_platforms_and_scan_folders(there: Garden) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from aptui import cli
 from aptui.verbs import gateway as verbs
 
-from .live_served import SETTINGS, Garden, garden
+from .live_served import SETTINGS, Garden, garden, until
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +46,30 @@ def test_products_are_got_and_listed(client, tmp_path: Path, capfdbinary: pytest
 
 
 def test_what_happens_is_watched_with_its_time(there: Garden, client, capsys: pytest.CaptureFixture[str]) -> None:
-    def change_then_end() -> None:
-        there.write("seen.txt", "seen")
-        there.ready(there.client(), "seen.txt")
-        for session in list(there.served.room.sessions):
-            if session.hello.client == "aptui client":
-                there.served.loop.call_soon_threadsafe(lambda one=session: there.served.loop.create_task(one.close(1001, "over")))
+    printed: list[str] = []
 
-    there.served.room.sessions.greets.append(lambda session: session.hello.client == "aptui client" and thread.start())
+    def is_seen() -> bool:
+        printed.append(capsys.readouterr().out)
+        return "".join(printed).count("path=seen.txt") == 2
+
+    def change_then_end() -> None:
+        try:
+            there.write("seen.txt", "seen")
+            until(is_seen, "both platforms' news")
+        finally:
+            for session in there.served.room.sessions:
+                if session.hello.client == "aptui client":
+                    asyncio.run_coroutine_threadsafe(session.close(1001, "over"), there.served.loop).result()
+
     thread = threading.Thread(target=change_then_end)
+    greets = there.served.room.sessions.greets
+    greets.append(lambda session: session.hello.client == "aptui client" and thread.start())
     assert client("watch", "--notices", "asset_changed") == 2  # the connection ended
     thread.join()
-    there.served.room.sessions.greets.pop()
+    greets.pop()
+    there.rest()
 
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    lines = [line.split() for line in "".join(printed).splitlines()]
     assert [line[1] for line in lines if "path=seen.txt" in line] == ["asset_changed", "asset_changed"]
     assert all(line[0].count(":") == 2 for line in lines)
 

@@ -15,6 +15,7 @@ from typing import Any
 import chromium
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
+from processes import has_ended
 
 from aptui.serve import terminal
 from aptui.serve import web as serve_web
@@ -62,7 +63,7 @@ async def opened(tmp_path: Path, command: list[str] = ECHO) -> AsyncIterator[Cal
 
 async def children_are_gone(before: set[str]) -> None:
     """Wait for what textual-serve leaves to itself: that the processes of its screens end."""
-    while any(thread.name.startswith("asyncio-waitpid") for thread in threading.enumerate()) or children() - before:
+    while any("waitpid-" in thread.name for thread in threading.enumerate()) or children() - before:
         await asyncio.sleep(0.005)
     for _ in range(3):  # what was told to the loop
         await asyncio.sleep(0)
@@ -70,15 +71,7 @@ async def children_are_gone(before: set[str]) -> None:
 
 def children() -> set[str]:
     found = {child for file in Path("/proc/self/task").glob("*/children") for child in file.read_text().split()}
-    return {child for child in found if not _is_over(child)}
-
-
-def _is_over(child: str) -> bool:
-    """Whether a process has ended, and only its parent has not heard of it: orphans come to us, whoever they were."""
-    try:
-        return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+    return {child for child in found if not has_ended(child)}
 
 
 def with_caller(tmp_path: Path, does: Callable[[Caller], Awaitable[None]], command: list[str] = ECHO) -> None:
