@@ -81,7 +81,7 @@ def _reachable(live: Live) -> Iterator[None]:
 def _ports(live: Live, start: Start, processor: _Processor) -> Iterator[None]:
     given = start.given
     with contextlib.ExitStack() as closing:
-        door = ClosedDoor(live.selector, start.first_port)
+        door = ClosedDoor(live.selector, start.first_port, start.tell_turned_away)
         closing.callback(door.close)
         start.console.say(lines.listening_port(door.port))
         if given.has("acceptInput"):
@@ -105,11 +105,16 @@ def _take_signals(live: Live) -> list[tuple[int, object]]:
     return wanted
 
 
+_Work = tuple[int, int]
+"""How often files were looked at because they changed, and how many jobs have ended."""
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Somebody waits until everything that was changed before is processed."""
+    """Somebody waits until everything that was changed before is processed, and, if `besides` says so, until more was done than that."""
 
     then: Callable[[], None]
+    besides: _Work | None = None
     is_heard: bool = False
 
 
@@ -120,10 +125,14 @@ class _Processor:
         self.teller = Teller(start.console, start.config.log_dir, self._root_of, self._builder_of)
         self._live, self._start = live, start
         self._waiting: list[_Waiting] = []
-        self._at_next_idle: list[Callable[[], None]] = []
+        self._told: _Work | None = None
+        """What had been done when somebody was told last that it is idle."""
+        self._done_at_idle: _Work | None = None
         self._was_idle = True
         self._busy_since_s = self._began_s = time.monotonic()
         self._is_finished = False
+        self._owes_full_scan = start.facts.user.zero_analysis is False and not start.given.has("zeroAnalysisMode")
+        """Whether the person has switched off that times are trusted; it is done once what they tell of is done."""
         self._to_reprocess: Iterator[PathKey] = work.to_reprocess(start)
         live.wants_all = True
         live.listeners.append(self.teller)
@@ -154,7 +163,18 @@ class _Processor:
 
     def when_idle(self, then: Callable[[], None]) -> None:
         """Call `then` when everything that was changed before now is processed."""
-        live, waiting = self._live, _Waiting(then)
+        self._wait(_Waiting(then))
+
+    def at_next_idle(self, then: Callable[[], None]) -> None:
+        """Call `then` when it becomes idle the next time, or has become so since somebody was told last.
+
+        Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it waiting.
+        """
+        known = self._done if self._told is None else self._told
+        self._wait(_Waiting(then, known if self.is_idle() else (-1, -1)))
+
+    def _wait(self, waiting: _Waiting) -> None:
+        live = self._live
 
         def heard(is_whole: bool) -> None:
             waiting.is_heard = True
@@ -164,9 +184,9 @@ class _Processor:
         self._waiting.append(waiting)
         live.watching.when_all_is_heard(heard)
 
-    def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when it becomes idle the next time."""
-        self._at_next_idle.append(then)
+    @property
+    def _done(self) -> _Work:
+        return self._live.watching.looks, self.teller.ended_count
 
     def quit(self) -> None:
         """End as soon as that can be done cleanly."""
@@ -185,8 +205,12 @@ class _Processor:
             self._busy_since_s = now
         self._was_idle = is_idle
         if is_idle:
-            for waiting in [item for item in self._waiting if item.is_heard]:
+            done = self._done
+            for waiting in [item for item in self._waiting if item.is_heard and item.besides != done]:
+                if not self.is_idle():
+                    break  # one of them has begun something
                 self._waiting.remove(waiting)
+                self._told = done
                 waiting.then()
         return None
 
@@ -194,13 +218,17 @@ class _Processor:
         if self.teller.is_scan_open:
             self.teller.end_scan()
             self.teller.end_analysis(work.source_count(self._start))
-        self._start.console.say(lines.idle(now - self._busy_since_s))
-        signalled, self._at_next_idle = self._at_next_idle, []
-        for then in signalled:
-            then()
+        if self._done_at_idle != self._done:  # not after a second look at what had been too fresh
+            self._start.console.say(lines.idle(now - self._busy_since_s))
+        self._done_at_idle = self._done
 
     def _rest(self) -> None:
-        """Do what is to be done once there is nothing else: files to process again, one by one; then perhaps the end."""
+        """Do what is to be done once there is nothing else: a full scan, files to process again, one by one; then perhaps the end."""
+        if self._owes_full_scan and self._live.engine is not None:
+            self._owes_full_scan = self._was_idle = False
+            self._live.engine.start_scan(is_full=True)
+            self.when_idle(self._rest)
+            return
         key = next(self._to_reprocess, None)
         if key is not None and self._live.engine is not None:
             self._live.engine.ask("reprocess", keys=[key])

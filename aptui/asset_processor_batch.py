@@ -163,7 +163,8 @@ class _Batch:
         given, console = self._start.given, self._start.console
         with contextlib.ExitStack() as closing:
             first = self._start.first_port
-            door = ClosedDoor(selector, first and first + 1)  # the program with a window may listen on the first one
+            first = first and first + 1  # the program with a window may listen on the first one
+            door = ClosedDoor(selector, first, self._start.tell_turned_away)
             closing.callback(door.close)
             console.say(lines.listening_port(door.port))
             if given.has("acceptInput"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -19,13 +20,15 @@ from aptui.core.model import COMMON_PLATFORM
 from aptui.o3de import dialect, lines, switches
 from aptui.o3de.facts import Facts, facts_of
 from aptui.o3de.log_file import BATCH, LogFile
-from aptui.o3de.options import MARKER, TAGS, Options, is_project
+from aptui.o3de.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
 from aptui.o3de.switches import Given
 
 if TYPE_CHECKING:
     from aptui.o3de.registry import Registry
 
 FAILED = 1
+JOB_LOGS = "JobLogs"
+"""Where logs of jobs are, below the folder of logs (spec/surface.md §6)."""
 _ATTACH_S = 20.0
 """So long somebody has to attach a debugger."""
 _BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
@@ -71,6 +74,8 @@ def _prepared(given: Given, base: str, console: Console) -> Start:
     if given.first("logDir") is None:
         console.keep(LogFile(config.log_dir, base, console.started_ms))
     console.is_verbose = facts.user.is_verbose
+    with contextlib.suppress(OSError):  # whoever needs it will say why it cannot be made
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
     _tell_doubts(given, config, console)
     console.say(lines.project_root(str(config.project_dir)))
     console.say(lines.job_slots(config.workers))
@@ -129,15 +134,15 @@ def options_of(given: Given, base: str) -> Options:
         if (value := given.last(f"{place}-path")) is not None
     ]
     return Options(
-        regset=(*shorthands, *given.all("regset")),
-        regremove=given.all("regremove"),
+        registry=given.in_order("regset", "regremove"),
+        regset=tuple(shorthands),
         regset_file=given.all("regset-file"),
         asset_root=given.first("assetroot") or "",
         scan_folders=tuple(os.path.abspath(folder) for folder in given.all("scanfolders")),
-        scan_folder_pattern=given.first("scanfolderpattern") or "",
+        scan_folder_patterns=given.all("scanfolderpattern"),
         has_config_scan_folders=not given.has("noConfigScanFolders"),
         has_gem_scan_folders=not given.has("noGemScanFolders"),
-        tags=(*TAGS, "assetprocessorbatch") if base == BATCH else TAGS,
+        tags=BATCH_TAGS if base == BATCH else TAGS,
     )
 
 

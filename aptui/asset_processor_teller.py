@@ -31,7 +31,7 @@ class Teller:
     def __init__(
         self, console: Console, log_dir: Path, root_of: Callable[[int], str], builder_of: Callable[[str], str] = lambda name: name
     ) -> None:
-        self.processed_count = 0
+        self.processed_count = self.ended_count = 0
         self.warnings = self.errors = 0
         self.stats: dict[str, Stat] = {}
         self.processed_by: dict[str, list[str]] = {}
@@ -112,6 +112,7 @@ class Teller:
     def _analysis_changed(self, job: JobChanged) -> None:
         if job.status not in _ENDED or not self._is_new(job):
             return
+        self.ended_count += 1
         self._analysed.add(job.source)
         self._add(f"CreateJobs,{job.source},{job.builder}", job.duration_ms)
         if job.status == "failed":
@@ -121,6 +122,7 @@ class Teller:
 
     def _job_ended(self, job: JobChanged) -> None:
         path, builder = self._path(job), self._builder_of(job.builder)
+        self.ended_count += 1
         self._count_logged(job)
         self._add(
             f"ProcessJob,{self._root_of(job.scan_folder)},{job.source},{job.job_key},{job.platform},{builder}", job.duration_ms

@@ -70,6 +70,10 @@ class Start:
         said = self.facts.bootstrap.get("remote_port", "")
         return int(said) if said.isdecimal() else DEFAULT_PORT
 
+    def tell_turned_away(self) -> None:
+        """Say what whoever connects to the listening port should know."""
+        self.console.say(lines.turned_away(str(self.config.cache_dir)))
+
     @property
     def database(self) -> Path:
         """Where the asset database is."""

@@ -12,7 +12,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -195,9 +195,7 @@ def _run_engine(
     summary.seconds = time.monotonic() - began_s
     summary.is_interrupted = engine.is_stopping
     if engine.account is not None:
-        total = engine.account.total()
-        summary.account = engine.account.line() if total.hits or config.sharing.is_remote else ""
-        summary.shared = asdict(total)
+        summary.take_account(engine.account.total(), is_remote=config.sharing.is_remote)
     return summary
 
 

@@ -42,6 +42,10 @@ def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, bega
     summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
     summary.seconds = time.monotonic() - began_s
     summary.is_interrupted = answer is None
+    if answer and isinstance(shared := answer.get("shared"), dict) and shared:
+        from aptui.sharing.account import sum_of
+
+        summary.take_account(sum_of(shared), is_remote=config.sharing.is_remote)
     return summary
 
 

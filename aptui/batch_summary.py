@@ -7,7 +7,7 @@ A job that was skipped keeps its warnings, errors and failure, so a gate sees th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from aptui.store.schema import uuid_text
 
 if TYPE_CHECKING:
     from aptui.config import Config
+    from aptui.sharing.account import Sum
 
 _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
@@ -58,6 +59,13 @@ class Summary:
     is_interrupted: bool = False
     account: str = ""
     shared: dict[str, int] = field(default_factory=dict)
+
+    def take_account(self, total: Sum, *, is_remote: bool) -> None:
+        """Say what results gave that were there already; where nobody shares with others, a run that found none has nothing to say."""
+        from aptui.sharing.account import line
+
+        self.account = line(total) if total.hits or is_remote else ""
+        self.shared = asdict(total)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `aptui batch --json`."""

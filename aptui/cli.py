@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import NoReturn
 
 from aptui import __version__, printing
-from aptui import config as configuration
 from aptui.core.errors import InternalError, KnownError, UserError
 
 INTERRUPTED = 130
@@ -72,6 +71,8 @@ VERBS = {
 
 
 _O3DE = ("project.json", "aptui.o3de.dialect")
+_WITH_VALUE = frozenset({"--project", "--engine-path", "--theme"})
+"""Options before a verb, or without one, whose value is the next word."""
 
 
 class Parser(ArgumentParser):
@@ -84,7 +85,6 @@ class Parser(ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says and return the exit code."""
-    register_dialects()
     printing.prepare_streams()
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
@@ -107,8 +107,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def register_dialects() -> None:
     """Let projects of other programs be opened as they are; what speaks their language is imported where one is met."""
-    if _O3DE not in configuration.DIALECTS:
-        configuration.DIALECTS.append(_O3DE)
+    from aptui import config  # a screen shows its frame first
+
+    if _O3DE not in config.DIALECTS:
+        config.DIALECTS.append(_O3DE)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -117,6 +119,8 @@ def _dispatch(words: list[str]) -> int:
         return _alone(words)
     if verb not in VERBS:
         raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
+    if verb != "open":
+        register_dialects()
     module = import_module(VERBS[verb][0])
     parser = Parser(
         prog=f"aptui {verb}", description=VERBS[verb][1], formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False
@@ -131,10 +135,10 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _split(words: list[str]) -> tuple[str | None, list[str]]:
-    """Return the verb and the other words; `--project` may also stand before the verb."""
+    """Return the verb and the other words; options may stand before the verb, too."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] == "--project" else 1
+        at += 2 if words[at] in _WITH_VALUE else 1
     if at >= len(words):
         return None, words
     return words[at], words[:at] + words[at + 1 :]
@@ -198,6 +202,8 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
     arguments = parser.parse_args(words)
     name = os.path.basename(os.path.abspath(getattr(arguments, "database", None) or arguments.project or os.curdir))
     is_shown = skeleton.show(name)
+    if verb != "open":
+        register_dialects()
     try:
         return int(getattr(import_module(module), verb)(arguments))
     except KnownError:

@@ -18,12 +18,15 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from aptui.core.errors import BusyError, HostError, KnownError, UserError
 from aptui.core.peers import DEVICE_PORT
+from aptui.core.sanitize import sanitize
 from aptui.serve import protocol
+from aptui.serve.admission import is_loopback
 from aptui.serve.notices import Resync
 from aptui.serve.protocol import REQUESTS, Mistake
 from aptui.serve.requests import Hello, ReadProduct, Welcome
@@ -37,8 +40,12 @@ T = TypeVar("T")
 
 MESSAGE_LIMIT_BYTES = 64 << 20
 _CONNECT_LIMIT_S = 10.0
+_WINDOW = 15
+"""Of the compression that is offered to a gateway on another machine."""
 _KEPT = 100_000
 """Notifications that are kept for who does not take them; more, and all are dropped for one `Resync`."""
+_SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
+_REASON_LENGTH = 300
 _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 
 
@@ -106,6 +113,7 @@ class AsyncClient:
                 headers={"Authorization": f"Bearer {token}"},
                 max_msg_size=MESSAGE_LIMIT_BYTES,
                 heartbeat=30.0,
+                compress=0 if is_loopback(urlsplit(url).hostname or "") else _WINDOW,
                 ssl=tls if tls is not None else True,
             )
             client = cls(http, socket)
@@ -113,8 +121,9 @@ class AsyncClient:
             assert isinstance(welcome, Welcome)
             client.welcome = welcome
         except aiohttp.WSServerHandshakeError as error:
+            why = await _reason(http, url, token, tls, error.status)
             await http.close()
-            raise _refused_handshake(url, error.status) from None
+            raise _refused_handshake(url, error.status, why) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             await http.close()
             raise Disconnected(f"no gateway answers at '{url}': {error or type(error).__name__}") from None
@@ -208,19 +217,22 @@ class AsyncClient:
     # ----------------------------------------------------------------------------------------------------------- listening
 
     async def _read(self) -> None:
+        code, why = None, ""
         try:
-            async for message in self._socket:
+            while (message := await self._socket.receive()).type in _SPOKEN:
                 if message.type is aiohttp.WSMsgType.TEXT:
                     self._take(protocol.decode_said(message.data))
-                elif message.type is aiohttp.WSMsgType.BINARY:
+                else:
                     self._take_bytes(message.data)
+            if message.type is aiohttp.WSMsgType.CLOSE:
+                code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
         except Mistake as mistake:
             self._finish(Disconnected(f"the gateway says what nobody understands: {mistake.what}"))
         finally:
-            code = self._socket.close_code
-            self._finish(
-                Disconnected("the connection to the gateway has ended" + (f" (code {code})" if code not in (None, 1000) else ""))
-            )
+            # What the gateway said, not how its connection ended: over TLS no answer reaches it any more, which would be 1006.
+            code = code or self._socket.close_code
+            number = f" (code {code})" if code not in (None, 1000) else ""
+            self._finish(Disconnected(f"the connection to the gateway has ended{number}{why}"))
 
     def _take(self, said: protocol.Said) -> None:
         for plain in said.notices:
@@ -363,22 +375,40 @@ def local(cache_dir: Path) -> tuple[str, str]:
     return found.url, found.token
 
 
-def _refused_handshake(url: str, status: int) -> KnownError:
+async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None, status: int) -> str:
+    """Return why we are not let in, "" = nobody says: what a handshake that failed said of it is lost, so it is asked for again."""
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        async with http.get(
+            url.rstrip("/") + protocol.PATH,
+            headers=headers,
+            ssl=tls if tls is not None else True,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=_CONNECT_LIMIT_S),
+        ) as said:
+            is_plain = said.status == status and said.content_type == "text/plain"
+            return (await said.content.read(_REASON_LENGTH)).decode("utf-8", "replace").strip() if is_plain else ""
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return ""
+
+
+def _refused_handshake(url: str, status: int, why: str) -> KnownError:
+    told = f": {sanitize(why)}" if why else ""
     reasons = {
         401: Refused("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),
-        403: Refused("the gateway does not let us in", hint="look at its lists, and at the token's scopes", code=1),
+        403: Refused(f"the gateway does not let us in{told}", hint="look at its lists, and at the token's scopes", code=1),
         421: Refused(f"the gateway is not called what stands in '{url}'", hint="'serve.hosts' has its names"),
         503: Refused("the gateway has too many clients", hint="'serve.clients_limit' says how many there may be", code=4),
     }
     return reasons.get(status) or Disconnected(f"'{url}' is no gateway: it answers {status}")
 
 
-async def _listen(address: str, port: int, hello: dict[str, Any]) -> None:
+async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
     """Be a device: print what every gateway that dials us says, as JSON Lines."""
     from aptui.serve.device import Device
 
     device = Device(**hello)
-    print(f"listening at {address} port {await device.open(address, port)}", flush=True)
+    print(f"listening at {address} port {await device.open(address, port, tls)}", flush=True)
     tasks: set[asyncio.Task[None]] = set()
     try:
         while True:
@@ -399,6 +429,12 @@ async def _print(client: AsyncClient) -> None:
         print(protocol.encoded({"gone": str(error)}), flush=True)
 
 
+def _certified(file: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
+
+
 def main() -> None:
     """Be `python -m aptui.client listen`: a device that a gateway dials."""
     from argparse import ArgumentParser
@@ -407,13 +443,14 @@ def main() -> None:
     parser.add_argument("deed", choices=["listen"])
     parser.add_argument("--address", default="127.0.0.1", help="where to listen")
     parser.add_argument("--port", type=int, default=DEVICE_PORT, help="where to listen; 0 = any")
+    parser.add_argument("--certificate", help="PEM file: certificate chain and key; a gateway on another machine wants one")
     parser.add_argument("--name", default="device", help="what to call ourselves")
     parser.add_argument("--platform", action="append", default=[], help="what to hear of; all unless said")
     parser.add_argument("--catalog", action="store_true", help="hear the whole catalog first")
     given = parser.parse_args()
     hello = {"client": given.name, "platforms": tuple(given.platform), "wants_catalog": given.catalog}
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_listen(given.address, given.port, hello))
+        asyncio.run(_listen(given.address, given.port, _certified(given.certificate) if given.certificate else None, hello))
 
 
 if __name__ == "__main__":

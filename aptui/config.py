@@ -31,6 +31,7 @@ from aptui.core.model import (
     PatternKind,
     Platform,
     Project,
+    ReferenceRule,
     ScanFolder,
     UndeclaredReads,
 )
@@ -42,7 +43,7 @@ FILE_NAME = "aptui.yaml"
 _SHIPPED_LAYERS = 2
 _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
-_FORM = 5
+_FORM = 6
 """Rises when the compiled form changes."""
 _LONGEST = 100
 """Characters of a value that is explained."""
@@ -634,7 +635,7 @@ def _unpack_project(data: dict[str, Any]) -> Project:
 
 def _unpack_builder(data: dict[str, Any]) -> Builder:
     return Builder(
-        **_plain(data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command", "undeclared_reads"),
+        **_plain(data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command", "undeclared_reads", "references"),
         uuid=bytes.fromhex(data["uuid"]),
         code_digest=bytes.fromhex(data["code_digest"]),
         asset_type=bytes.fromhex(data["asset_type"]),
@@ -642,6 +643,7 @@ def _unpack_builder(data: dict[str, Any]) -> Builder:
         undeclared_reads=UndeclaredReads(data["undeclared_reads"]) if data["undeclared_reads"] else None,
         patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
         command=CommandRule(**_plain(data["command"])) if data["command"] else None,
+        references=tuple(ReferenceRule(**rule) for rule in data["references"]),
     )
 
 

@@ -40,6 +40,7 @@ from aptui.core.model import (
     PatternKind,
     Platform,
     Project,
+    ReferenceRule,
     ScanFolder,
     UndeclaredReads,
 )
@@ -48,7 +49,18 @@ from aptui.core.settings import is_settings
 
 T = TypeVar("T")
 _FORMS = ("copy", "uses", "command")
-_COMMAND_KEYS = ("products", "depfile", "dependencies", "warnings", "errors", "tools", "trace_reads", "intermediate")
+_COMMAND_KEYS = (
+    "products",
+    "depfile",
+    "dependencies",
+    "product_dependencies",
+    "warnings",
+    "errors",
+    "tools",
+    "trace_reads",
+    "intermediate",
+)
+_LOADS = {"pre": 0, "queue": 1, "none": 2}
 _HOST_TAGS = ("renderer", "tools")
 
 
@@ -330,6 +342,7 @@ class Compiler:
             undeclared_reads=UndeclaredReads(values["undeclared_reads"]) if "undeclared_reads" in values else None,
             traces_reads=values.get("trace_reads", False),
             makes_intermediates=values.get("intermediate", False),
+            references=tuple(self._references(node)),
         )
         return builder if platforms else None
 
@@ -409,6 +422,36 @@ class Compiler:
             dependency_regex=self._lifting(node.get("dependencies"), ("file",)),
             warning_regex=self._lifting(node.get("warnings"), ("file", "line", "message")),
             error_regex=self._lifting(node.get("errors"), ("file", "line", "message")),
+            links_file=values.get("product_dependencies", ""),
+        )
+
+    def _references(self, node: Node) -> Iterator[ReferenceRule]:
+        listed = node.get("references")
+        for item in listed.value if listed else []:
+            rule = self._try(self._reference, item)
+            if rule is not None:
+                yield rule
+
+    def _reference(self, node: Node) -> ReferenceRule:
+        """Return a rule whose groups are those that its path names."""
+        said: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
+        regex = yaml.checked_regex(said["regex"])
+        path = said["path"].value if "path" in said else ""
+        for group in re.findall(r"\{([^{}]*)\}", path):
+            if group not in regex.groupindex:
+                raise UserError(
+                    f"the regular expression has no group '{group}'", where=said["path"].where, hint=f"write (?P<{group}>…) in it"
+                )
+        if not path and "path" not in regex.groupindex and regex.groups != 1:
+            raise UserError("which group is the path is not clear", where=said["regex"].where, hint="name it: (?P<path>…)")
+        values = {key: child.value for key, child in said.items()}
+        return ReferenceRule(
+            regex.pattern,
+            path,
+            int(values.get("kind") == "product"),
+            _LOADS[values.get("load", "queue")],
+            values.get("relative_to") == "source",
+            values.get("look_in") == "source",
         )
 
     def _lifting(self, node: Node | None, groups: tuple[str, ...]) -> str:

@@ -267,6 +267,30 @@ _UNDECLARED: _Schema = {
     "description": "Sources that a job reads and its builder did not declare: nothing, a warning in its log, or a dependency.",
 }
 
+_REFERENCE = _record(
+    "a regular expression, or a mapping like {regex: …, path: …}",
+    ("regex",),
+    regex=_text("a regular expression", "What finds a path in the text; its group `path`, or its only group, is the path."),
+    path=_text("a path", "What to make of a match: text with its groups in braces; may have `*`, and `!` before it."),
+    kind={"enum": ["source", "product"], "title": "source or product", "description": "What the path names."},
+    load={
+        "enum": ["pre", "queue", "none"],
+        "title": "pre, queue or none",
+        "description": "When the runtime loads it: before the product is ready, right after it, or when asked.",
+    },
+    relative_to={
+        "enum": ["root", "source"],
+        "title": "root or source",
+        "description": "Where the path begins: at the scan folders, or in the folder of the source.",
+    },
+    look_in={
+        "enum": ["product", "source"],
+        "title": "product or source",
+        "description": "Which text is searched: of each product for itself, or of the source for all of them.",
+    },
+)
+_REFERENCE = {**_REFERENCE, "type": ["string", "object"], "minLength": 1}
+
 _BUILDER = _record(
     "a mapping that describes a builder",
     ("name",),
@@ -302,6 +326,14 @@ _BUILDER = _record(
     dependencies=_text("a regular expression", "Command: lifts what was read out of its output; group `file`, or its only group."),
     warnings=_REGEX,
     errors=_REGEX,
+    product_dependencies=_text(
+        "a file name", "Command: a file it writes that says what its products need at run time; relative to the temp folder."
+    ),
+    references=_list(
+        _REFERENCE,
+        "a list of regular expressions",
+        "How the text of its products names other assets, which these need at run time: product dependencies.",
+    ),
     tools=_list(_text("a program", pattern=_NAME), "a list of programs", "Command: programs whose upgrade re-runs its jobs."),
     undeclared_reads=_UNDECLARED,
     intermediate=_flag("Command: what it makes are sources of other builders, the same for all platforms."),
@@ -369,6 +401,12 @@ _SERVE = _record(
     port=_NUMBER_OF_PORT,
     tls_cert=_text("a path", "Certificate chain (PEM)."),
     tls_key=_text("a path", "Its key (PEM)."),
+    dial_ca=_text("a path", "Authority (PEM) that signs the certificates of devices that are dialled."),
+    dial_fingerprints=_list(
+        _text("a fingerprint", pattern=r"^(sha256:)?([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$"),
+        "a list of fingerprints",
+        "SHA-256 of the certificates of devices that are dialled; where there are any, they decide alone.",
+    ),
     clients_limit={
         "type": "integer",
         "minimum": 1,

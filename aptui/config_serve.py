@@ -20,6 +20,8 @@ class Serve:
         is_enabled: the engine starts it and keeps it alive.
         address: to listen at; any but the loopback needs TLS and a token. `port` 0 = any that is free.
         tls_cert: absolute path of the certificate chain, `tls_key` that of its key (PEM); "" = no TLS.
+        dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = those the system trusts.
+        dial_fingerprints: SHA-256 of their certificates; where there are any, they decide alone.
         clients_limit: how many WebSockets may be open.
         hosts: names under which clients may call it, beside the address itself and those of the loopback: `name` or `name:port`.
         origins: web pages that may use it beside its own: `https://name`.
@@ -34,6 +36,8 @@ class Serve:
     port: int = PORT
     tls_cert: str = ""
     tls_key: str = ""
+    dial_ca: str = ""
+    dial_fingerprints: tuple[str, ...] = ()
     clients_limit: int = 64
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
@@ -47,9 +51,11 @@ class Serve:
 def compiled(given: Mapping[str, Any], project_dir: Path) -> Serve:
     """Return what the checked mapping `serve:` means; paths are relative to the project."""
     texts: dict[str, Any] = {
-        name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key") if name in given
+        name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key", "dial_ca") if name in given
     }
-    lists: dict[str, Any] = {name: tuple(given[name]) for name in ("hosts", "origins", "allowed", "rejected") if name in given}
+    lists: dict[str, Any] = {
+        name: tuple(given[name]) for name in ("hosts", "origins", "allowed", "rejected", "dial_fingerprints") if name in given
+    }
     plain = {name: given[name] for name in ("address", "port", "clients_limit") if name in given}
     dials = tuple(Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in given.get("connections", ()))
     return Serve(

@@ -95,13 +95,17 @@ class SourceDependency:
 
 @dataclass(slots=True)
 class JobDependency:
-    """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`)."""
+    """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`).
+
+    `uuid` wins over `source`.
+    """
 
     source: str
     job_key: str
     platform: str
     kind: DependencyKind = DependencyKind.ORDER
     sub_ids: tuple[int, ...] = ()
+    uuid: UUID | None = None
 
 
 @dataclass(slots=True)
@@ -186,6 +190,8 @@ class JobProduct:
 
     `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all of
     them: a job that declares some without saying so for any product gets a warning.
+
+    `folder` is for intermediates alone: a folder, relative to the scan folders, that stands in place of the source's.
     """
 
     path: str
@@ -196,6 +202,7 @@ class JobProduct:
     path_dependencies: list[PathDependency] = field(default_factory=list)
     dependencies_handled: bool = False
     legacy_sub_ids: tuple[int, ...] = ()
+    folder: str = ""
 
 
 @dataclass(slots=True)

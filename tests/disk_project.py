@@ -16,7 +16,7 @@ from unittest import mock
 from aptui import config
 from aptui.core.messages import JobChanged, Notice, Said
 from aptui.core.paths import product_at
-from aptui.engine import loop
+from aptui.engine import loop, loop_scans
 from aptui.engine.opening import Opening
 from aptui.store.reader import open_reader
 
@@ -87,7 +87,7 @@ class Project:
         """
         ran = Ran()
         settings = config.load(self.root, sets=list(sets), workers=workers or self.workers)
-        with mock.patch.object(loop, "RACY_NS", 0):
+        with mock.patch.object(loop_scans, "RACY_NS", 0):
             opening = Opening(settings, trusts_times=not is_full_scan)
             opening.take()
             if opening.is_current:  # as `aptui batch` does: where nothing is owed there is no engine
@@ -245,5 +245,12 @@ def violations_of_rest(cache: Path) -> list[str]:
             found.append(
                 f"product '{name}': " + ("no row" if name not in rows else "no file" if name not in files else "other bytes")
             )
-    found += [f"staging: {path.name}" for path in (cache / ".aptui" / "staging").iterdir()]
+    found += [f"staging: {path.name}" for path in (cache / ".aptui" / "staging").iterdir() if not _is_kept(path)]
     return found
+
+
+def _is_kept(folder: Path) -> bool:
+    """Whether these are the empty folders that a living worker has for its next command."""
+    word, _, number = folder.name.partition("-")
+    is_alive = word == "worker" and Path("/proc", number.partition("-")[0]).exists()
+    return is_alive and all(path.is_dir() and not path.is_symlink() for path in folder.rglob("*"))

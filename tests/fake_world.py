@@ -91,6 +91,8 @@ _KINDS = {
     "once": DependencyKind.ORDER_ONCE,
     "only": DependencyKind.ORDER_ONLY,
 }
+BY_UUID = "uuid="
+"""Leads a source that is named by 32 hex digits."""
 CHAIN = "chain"
 """Key of the job that makes intermediates."""
 TWIN = scripter("twin").uuid
@@ -617,7 +619,9 @@ class World:
                 script.info,
                 "{}",
                 tuple(
-                    JobDependency(PathKey(path), other, on or platform, kind, sub_ids)
+                    JobDependency(
+                        PathKey(path.removeprefix(BY_UUID)), other, on or platform, kind, sub_ids, path.startswith(BY_UUID)
+                    )
                     for kind, path, other, on, sub_ids in script.dependencies
                 ),
             )
@@ -716,6 +720,8 @@ class World:
     def _products_before(self, order: ProcessOrder, script: Script) -> list[tuple[str, Digest | None]]:
         found: list[tuple[str, Digest | None]] = []
         for kind, path, key, on, sub_ids in script.dependencies:
+            if path.startswith(BY_UUID):
+                continue
             if kind is DependencyKind.ORDER and key_of(RelPath(path)) != key_of(RelPath(order.rel)):
                 stem = f"{on or order.platform}/{product_stem(path, key)}"
                 names = [f"{stem}.{'out' if n == 0 else n}" for n in sub_ids or (0,)]

@@ -659,9 +659,9 @@ class FakeScanner:
         return merge_folder([parts[part] for part in ranked], self._project.metadata_types)
 
 
-def meta(name: str, original: str = "", *legacy: str) -> str:
+def meta(name: str, original: str = "", *legacy: str, created_ms: int = 0) -> str:
     """Return the text of an identity file on the fake disk; `name` stands for a UUID."""
-    return " ".join(("meta", name, original or "-", *legacy))
+    return " ".join(("meta", name, original or "-", *legacy, *([f"created:{created_ms}"] if created_ms else [])))
 
 
 def meta_uuid(name: str) -> SourceUuid:
@@ -676,7 +676,9 @@ def identity_said(text: str) -> Identity | None:
     word, name, original, *legacy = [*text.split(), "", "", ""][: max(3, len(text.split()))]
     if word != "meta" or not original:
         return Identity(SourceUuid(bytes(16)), digest=sha(text), problem="its identity file is damaged")
-    return Identity(meta_uuid(name), tuple(map(meta_uuid, legacy)), original, 0, sha(text))
+    created_ms = sum(int(word.removeprefix("created:")) for word in legacy if word.startswith("created:"))
+    had = tuple(meta_uuid(word) for word in legacy if not word.startswith("created:"))
+    return Identity(meta_uuid(name), had, original, created_ms, sha(text))
 
 
 def _differs(old: FileFact | None, new: FileFact | None) -> bool:

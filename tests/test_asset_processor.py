@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from lytesttools import PATIENCE_S, PLATFORMS, RULES, Driven, O3deProject, read_log
 
-from aptui import asset_processor_batch
+from aptui import asset_processor, asset_processor_batch
+from aptui.engine.loop import Engine
 
 
 @pytest.fixture
@@ -42,11 +43,41 @@ def test_tools_start_drive_await_and_stop_it(project: O3deProject, gui: Driven) 
     gui.send("signalidle")
     project.source("second.txt", "2")
     assert gui.heard() == "idle"
+    assert project.product("linux/second.txt") == "2"
+    project.source("third.txt", "3")
+    deadline = time.monotonic() + PATIENCE_S
+    while not (project.cache / "linux/third.txt").exists() or gui.ask("isidle") != "true":
+        assert time.monotonic() < deadline
+    assert gui.ask("signalidle") == "idle"  # it has become so since it was said last
     gui.send("quit")
     assert gui.end() == 0
     run = read_log(project.logs / "AP_GUI.log")[-1]
-    assert run.numbers["Successes"] == 7
+    assert run.numbers["Successes"] == 8
     assert any("currently idle" in line for line in run.lines)
+    assert sum("was turned away: O3DE's own protocol is not spoken here" in line for line in run.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "switch", "is_full"), [("false", "", True), ("false", "--zeroAnalysisMode", False), ("true", "", False)]
+)
+def test_who_does_not_trust_times_has_every_file_read_once_at_the_start(
+    project: O3deProject, monkeypatch: pytest.MonkeyPatch, said: str, switch: str, is_full: bool
+) -> None:
+    project.source("a.txt", "text")
+    scans: list[bool] = []
+    start = Engine.start_scan
+
+    def noted(engine: Engine, *, retries: bool = True, is_full: bool | None = None) -> None:
+        scans.append(bool(is_full))
+        start(engine, retries=retries, is_full=is_full)
+
+    monkeypatch.setattr(Engine, "start_scan", noted)
+    setting = f"--regset=/O3DE/AssetProcessor/UserSettings/zeroAnalysisMode={said}"
+
+    assert asset_processor.main(project.arguments("--quitonidle", setting, *filter(None, [switch]), is_fast=False)) == 0
+
+    assert (True in scans, scans.count(True)) == (is_full, int(is_full))
+    assert project.product("linux/a.txt") == "text"
 
 
 def test_a_batch_beside_it_has_everything_processed(project: O3deProject, gui: Driven, capsys: pytest.CaptureFixture[str]) -> None:

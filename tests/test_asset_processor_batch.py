@@ -92,6 +92,27 @@ def test_a_second_run_does_nothing(batch: Batch) -> None:
         assert str(run.numbers["Full Analysis"]).startswith("(0, ")
 
 
+def test_what_was_made_for_one_platform_outlives_a_run_for_another(batch: Batch) -> None:
+    batch.source("a.txt", "text")
+    batch.run("--platforms=pc")
+    batch.run()
+
+    again = batch.run("--platforms=pc")
+
+    assert batch.product("pc/a.txt") == batch.product("linux/a.txt") == "text"
+    assert again.numbers["Successes"] == 0
+
+
+def test_tools_find_the_folder_of_job_logs_and_what_is_wrong_with_the_server_address(batch: Batch) -> None:
+    batch.source("a.txt", "text")
+    server = "/O3DE/AssetProcessor/Settings/Server"
+
+    batch.run(f' --regset="{server}/cacheServerAddress=InvalidAddress" ', f'--regset="{server}/assetCacheServerMode=Server"')
+
+    assert (batch.logs / "JobLogs").is_dir()
+    assert "(InvalidAddress) is invalid" in batch.output
+
+
 def test_each_run_stands_in_the_log_with_its_numbers(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()

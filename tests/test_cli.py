@@ -145,3 +145,9 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
 def _environment() -> dict[str, str]:
     root = str(Path(__file__).parents[1])
     return {"PATH": "/usr/bin:/bin", "PYTHONPATH": root, "LC_ALL": "C.UTF-8"}
+
+
+@pytest.mark.parametrize("option", ["--theme", "--project", "--engine-path"])
+def test_the_value_of_an_option_is_no_verb(option):
+    assert cli._split([option, "dark"]) == (None, [option, "dark"])
+    assert cli._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])

@@ -16,7 +16,7 @@ import pytest
 from aptui import config
 from aptui.config import Config, load
 from aptui.core.errors import UserError
-from aptui.core.model import BuilderKind, Platform
+from aptui.core.model import BuilderKind, Platform, ReferenceRule
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
 
@@ -87,6 +87,16 @@ def test_the_example_of_the_issue_becomes_records(write: Write, tmp_path: Path) 
     assert upper.command is not None
     assert (upper.kind, upper.version, upper.command.products) == (BuilderKind.COMMAND, "1", ("*.txt",))
     assert data.uuid == name_uuid(b"aptui:builder:data")
+
+
+def test_references_become_rules_also_in_the_form_that_is_kept(write: Write) -> None:
+    said = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
+    folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {said}]}}\n"))
+
+    for loaded in (load(folder), load(folder)):
+        (rule,) = loaded.project.builders
+        assert rule.references == (ReferenceRule("b(.)"), ReferenceRule("(?P<n>x)", "a/{n}", 1, 0, True, True))
+        assert not rule.is_plain_copy
 
 
 def test_the_host_platform_is_on_even_where_nobody_declares_it(write: Write) -> None:

@@ -125,6 +125,22 @@ MEANINGS = {
         "  - {name: a, command: x, patterns: [x], dependencies: 'x'}",
         "3:56: which group is the file is not clear; name it: (?P<file>…)",
     ),
+    "no group of a reference": (
+        "  - {name: a, copy: [x], references: ['x']}",
+        "3:39: which group is the path is not clear; name it: (?P<path>…)",
+    ),
+    "unknown group of a reference": (
+        "  - {name: a, copy: [x], references: [{regex: '(?P<nam>x)', path: 'y/{name}'}]}",
+        "3:67: the regular expression has no group 'name'; write (?P<name>…) in it",
+    ),
+    "regex of a reference": (
+        "  - {name: a, copy: [x], references: ['a(']}",
+        "3:39: not a regular expression: missing ), unterminated subpattern at character 2: 'a('",
+    ),
+    "links of a copy": (
+        "  - {name: a, copy: [x], product_dependencies: y}",
+        "3:26: 'product_dependencies' belongs to a builder with 'command:', not 'copy:'",
+    ),
     "tool": (
         "  - {name: a, command: x, patterns: [x], tools: [no-such-tool]}",
         "3:50: tool 'no-such-tool' is not found in PATH, or cannot be run; install it, or give its path",

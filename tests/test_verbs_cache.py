@@ -124,6 +124,15 @@ def test_prefetch_names_what_nobody_has_and_builds_nothing(run: Run, project: Pa
     assert not list(project.rglob("new.out"))
 
 
+def test_a_store_that_cannot_be_reached_is_not_taken_for_one_that_has_nothing(run: Run, project: Path, tmp_path: Path) -> None:
+    (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: client, store: {tmp_path / 'nowhere'}}}\n")
+
+    found = asked(run, "cache", "prefetch")
+
+    assert (found["found"], len(found["missing"])) == (0, 2)
+    assert any("is not there" in text for text in found["doubts"])
+
+
 def git(folder: Path, *words: str) -> None:
     identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
     subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **identity})

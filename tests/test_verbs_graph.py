@@ -56,10 +56,10 @@ class Afters:
     name, version, patterns = "afters", "1", ("*.after",)
 
     def create_jobs(self, request):
-        target = request.read_source().decode().strip()
+        target, kind = (request.read_source().decode().split() + ["FINGERPRINT"])[:2]
         jobs = []
         for item in request.platforms:
-            jobs.append(JobDescriptor("after", item.id, job_dependencies=[JobDependency(target, "note", item.id, DependencyKind.FINGERPRINT)]))
+            jobs.append(JobDescriptor("after", item.id, job_dependencies=[JobDependency(target, "note", item.id, DependencyKind[kind])]))
         return CreateJobsResponse(Result.SUCCESS, jobs, [])
 
     process_job = Notes.process_job
@@ -340,6 +340,41 @@ def test_affected_knows_companions_builders_and_what_changes_nothing(run: Run, r
     assert set(statuses(companions)) == {"one.note", "two.note", "wait.after"}
     assert "companion" in next(item["why"] for item in companions["sources"] if item["source"] == "one.note")
     assert set(statuses(builders)) == {"one.note", "two.note", "all.note", "file.note", "wait.after"}
+
+
+@needs_git
+def test_affected_leaves_out_modes_and_builders_whose_code_is_as_it_was(run: Run, repository: Path) -> None:
+    (repository / "assets/a.txt").chmod(0o755)
+    (repository / "assets/b.txt").chmod(0o755)
+    git(repository, "add", "assets/b.txt")
+    (repository / "assets/lonely.txt").write_bytes((repository / "assets/lonely.txt").read_bytes())
+    (repository / "builders/_nobody.py").write_text("nobody imports it")
+
+    assert affected(run) | {"repositories": []} == {
+        "since": "HEAD", "repositories": [], "not_covered": [], "configuration": [], "files": [], "sources": [], "jobs": [],
+        "products": [],
+    }  # fmt: skip
+
+
+@needs_git
+def test_affected_says_which_jobs_rest_where_products_come_out_equal(
+    run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = write(tmp_path)
+    (project / "assets/order.after").write_text("one.note ORDER")
+    monkeypatch.chdir(project)
+    run("batch")
+    commit_all(project)
+    (project / "assets/one.note").write_text("a.txt b.txt")
+    (project / "assets/fresh.txt").write_text("new")
+
+    jobs = {job["source"]: job["certain"] for job in affected(run)["jobs"]}
+    _, out, _ = run("affected", "--since", "HEAD")
+
+    assert jobs == {"one.note": True, "two.note": True, "wait.after": True, "order.after": False}
+    assert "2 of these jobs rest where the products that they depend on come out equal" in out
+    assert "what new sources depend on, and who will depend on them by what they make, is not known yet" in out
 
 
 @needs_git

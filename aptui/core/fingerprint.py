@@ -47,6 +47,8 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
     ]
     if builder.command is not None:
         entries.append(("command", builder.command.command, short(repr(builder.command).encode())))
+    if builder.references:
+        entries.append(("references", "", short(repr(builder.references).encode())))
     if debug_output:
         entries.append(("debug output", "on", short(b"on")))
     return tuple(entries)
@@ -98,6 +100,7 @@ _PHRASES = {
     "platform": "the platform '{name}' or its tags",
     "asset type": "the asset type",
     "command": "the command line",
+    "references": "the builder's references",
     "debug output": "debug output",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",

@@ -61,7 +61,7 @@ class Graph:
         self._settings = settings or Settings(project)
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
-        self._roots = [(folder.path + "/", folder.id) for folder in project.scan_folders]
+        self._roots = [(folder.path + "/", folder.recursive) for folder in project.scan_folders]
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._rings: dict[Identity, Ring] = {}
         self._has_loose_ends = False
@@ -251,7 +251,7 @@ class Graph:
             other = self.find_job(dependency)
             name = f"{dependency.source}@{dependency.platform}:{dependency.key}"
             if isinstance(other, Unsettled):
-                assembly.waits.add(dependency.source)
+                assembly.waits.add(self.source_of(dependency) or SCAN_END)
             elif other is None and self._may_turn_up(assembly):
                 assembly.misses_dependency = True
             elif other is None:
@@ -269,7 +269,7 @@ class Graph:
             return [("ring", name, fingerprint.short(name.encode()))]
         is_settled = other.state in SETTLED and not _is_analysis_owed(other)
         if not is_settled and not (dependency.kind is DependencyKind.ORDER_ONCE and other.fingerprint):
-            assembly.waits.add(dependency.source)
+            assembly.waits.add(other.source.key)
             assembly.blockers.append(other)
             return []
         if dependency.kind is DependencyKind.FINGERPRINT:
@@ -278,12 +278,20 @@ class Graph:
             return [("products", name, fingerprint.product_entries(other, dependency.sub_ids))]
         return []
 
+    def source_of(self, dependency: JobDependency) -> PathKey | None:
+        """Return the key of the source that a job dependency names, None while no source answers to its UUID."""
+        if not dependency.is_uuid:
+            return dependency.source
+        return self._memory.key_of(SourceUuid(bytes.fromhex(dependency.source)))
+
     def find_job(self, dependency: JobDependency) -> Job | Unsettled | None:
         """Return the job a dependency names; None when there is none, UNSETTLED when nobody can tell yet."""
-        fact = self._memory.file(dependency.source)
-        if isinstance(fact, Unsettled):
+        key = self.source_of(dependency)
+        if key is None:
+            return None if self._memory.scan_is_done else UNSETTLED
+        if isinstance(self._memory.file(key), Unsettled):
             return UNSETTLED
-        source = self._memory.view(dependency.source)
+        source = self._memory.view(key)
         if source is None:
             return None
         if any(job.is_analysis and job.state not in SETTLED for job in source.jobs.values()):
@@ -369,8 +377,8 @@ class Graph:
         if not path.startswith("/"):
             return normalize(path)
         path = "/" + normalize(path).lstrip("/")
-        for root, _scan_folder in self._roots:
-            if path.startswith(root):
+        for root, is_recursive in self._roots:
+            if path.startswith(root) and (is_recursive or "/" not in path[len(root) :]):
                 return path[len(root) :]
         return None
 

@@ -28,7 +28,10 @@ class WatchedRoot:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """One worker process: `state` is starting, idle, working or ending; `job` what it is at ("" = nothing), since `age_ms`."""
+    """One worker process: `state` is starting, idle, working or ending; `job` what it is at ("" = nothing), since `age_ms`.
+
+    Of a cluster, also its scheduler, which may be lost, and workers that may be unfit for any job.
+    """
 
     number: int
     pid: int

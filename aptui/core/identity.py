@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from uuid import UUID
 
 from aptui.core.model import SHADOW, Digest, Identity, PathKey, RelPath, Source, SourceUuid
@@ -27,8 +28,12 @@ def owner_of(key: PathKey) -> PathKey | None:
     return PathKey(key[: -len(META_SUFFIX)]) if key.endswith(META_SUFFIX) else None
 
 
+@lru_cache(maxsize=256)
 def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
-    """Return the UUIDs that stand for a path: of it in lower case, and as it is written if that differs."""
+    """Return the UUIDs that stand for a path: of it in lower case, and as it is written if that differs.
+
+    Remembered for a moment: whoever makes a source asks several times.
+    """
     plain = path_uuid(rel)
     return (plain,) if rel == rel.lower() else (plain, SourceUuid(name_uuid(from_text(rel))))
 
@@ -39,6 +44,11 @@ def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
     claimed = () if named is None or named.problem else (named.uuid, *named.legacy)
     others = (*claimed, *(() if source.is_shadow else path_uuids(source.rel)))
     return tuple(dict.fromkeys(uuid for uuid in others if uuid != source.uuid))
+
+
+def names_of(source: Source) -> tuple[str, ...]:
+    """Return how others may name a source in a dependency: by its key, and by 32 hex digits of each UUID that it answers to."""
+    return (source.key, *(uuid.hex() for uuid in (source.uuid, *legacy_of(source))))
 
 
 def intermediate_uuid(source: SourceUuid, builder: bytes, sub_id: int) -> SourceUuid:

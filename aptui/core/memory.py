@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from aptui.core.archive import Archive
@@ -45,10 +46,15 @@ class PendingFolder:
 
 
 class Memory:
-    """Sources, pending folders, edges. See the module's head."""
+    """Sources, pending folders, edges. See the module's head.
 
-    def __init__(self, archive: Archive) -> None:
+    Args:
+        ranks: {scan folder id: its place among the scan folders}; who had a UUID in an earlier one answers to it before others.
+    """
+
+    def __init__(self, archive: Archive, ranks: Mapping[int, int] = MappingProxyType({})) -> None:
         self.archive = archive
+        self._ranks = ranks
         self.sources: dict[PathKey, Source] = {}
         self.folders: dict[str, PendingFolder] = {}
         self.hashing: dict[PathKey, FileFact] = {}
@@ -71,7 +77,7 @@ class Memory:
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
         self._new_uuids: dict[SourceUuid, PathKey] = {}
-        self._new_legacy: dict[SourceUuid, PathKey] = {}
+        self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
         self._edges_in: dict[str, set[PathKey]] = {}
@@ -133,21 +139,32 @@ class Memory:
         self._new_uuids[source.uuid] = source.key
 
     def key_of(self, uuid: SourceUuid) -> PathKey | None:
-        """Return the key of the source with this UUID."""
+        """Return the key of the source with this UUID; of those that had it, the first by scan folder, age and path."""
         found = self._new_uuids.get(uuid)
-        if found is None:
-            found = next((key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)), None)
-        return found or self._new_legacy.get(uuid)
+        if found is not None:
+            return found
+        known = [key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)]
+        known += [key for key in self._new_legacy.get(uuid, ()) if key not in known]
+        return min(known, key=lambda key: self._standing(key, uuid)) if len(known) > 1 else next(iter(known), None)
+
+    def _standing(self, key: PathKey, uuid: SourceUuid) -> tuple[bool, int, int, PathKey]:
+        source = self.view(key)
+        if source is None:
+            return True, len(self._ranks), 0, key
+        created_ms = source.identity.created_ms if source.identity else 0
+        return source.uuid != uuid, self._ranks.get(source.scan_folder, len(self._ranks)), created_ms, key
 
     def answer_to(self, source: Source, legacy: Iterable[SourceUuid]) -> None:
         """`source` answers to these UUIDs as well from now on, which the archive does not know yet."""
-        self._new_legacy.update((uuid, source.key) for uuid in legacy)
+        for uuid in legacy:
+            self._new_legacy.setdefault(uuid, {})[source.key] = None
 
     def _forget_uuids(self, source: Source) -> None:
         if self._new_uuids.get(source.uuid) == source.key:
             del self._new_uuids[source.uuid]
         for uuid in legacy_of(source) if self._new_legacy else ():
-            if self._new_legacy.get(uuid) == source.key:
+            claims = self._new_legacy.get(uuid)
+            if claims is not None and claims.pop(source.key, source) is None and not claims:
                 del self._new_legacy[uuid]
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:

@@ -1,4 +1,4 @@
-"""The three vocabularies: Events (facts, past tense), Commands (orders, imperative), Notices (news); and what travels to workers.
+"""The three vocabularies: Events (facts, past tense), Commands (orders, imperative), Notices (news, in `notices`); and what travels to workers.
 
 Events about files and runs carry batches: the loop must move thousands of them a second. Each Command and Notice carries `cause`, the
 `seq` of the event that led to it.
@@ -9,31 +9,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from aptui.core.health import Connection, Health
-from aptui.core.model import FileFact, Identity, JobPlan, PathKey, Product, ProductLink, RelPath, RunKey, SourceEdge
-from aptui.core.peers import GatewayReport, PeerOrder
+from aptui.core.model import FileFact, Identity, JobPlan, PathKey, Product, ProductLink, SourceEdge
+from aptui.core.notices import (
+    ConnectionsChanged,
+    HealthChanged,
+    JobChanged,
+    LogLevel,
+    LogRecord,
+    MissingScan,
+    Notice,
+    PeerOrdered,
+    ProductsChanged,
+    Progress,
+    Said,
+    ShowAsked,
+    SourcesChanged,
+)
+
+__all__ = [
+    "ConnectionsChanged",
+    "HealthChanged",
+    "JobChanged",
+    "LogLevel",
+    "LogRecord",
+    "MissingScan",
+    "Notice",
+    "PeerOrdered",
+    "ProductsChanged",
+    "Progress",
+    "Said",
+    "ShowAsked",
+    "SourcesChanged",
+]
+# What is told stands in a module of its own: a screen that only listens need not make the records of the engine's inner life.
 
 # ---------------------------------------------------------------------------------------------------- to and from workers
-
-
-class LogLevel(IntEnum):
-    """Severity of a log record as the reference writes it (spec/surface.md §1.2)."""
-
-    DEBUG = 0
-    INFO = 1
-    WARNING = 2
-    ERROR = 3
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One line of a job's log. `window` is the reference's word for where it came from; `context` are key/value pairs shown with it."""
-
-    level: int
-    window: str
-    text: str
-    time_ms: int
-    context: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +125,7 @@ class Outcome(IntEnum):
 class StagedProduct:
     """A product as a worker left it: `staged` is its absolute path in staging ("" = equal to the one in the cache, nothing staged).
 
-    `name` is relative to the platform's cache folder, in lower case, `/` between parts.
+    `name` is relative to the platform's cache folder, in lower case, `/` between parts. `is_executable`: somebody may run it.
     """
 
     staged: str
@@ -128,6 +138,7 @@ class StagedProduct:
     size: int
     links: tuple[ProductLink, ...] = ()
     legacy_sub_ids: tuple[int, ...] = ()
+    is_executable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +257,7 @@ class FoldersKept:
 
 @dataclass(frozen=True, slots=True)
 class SlotsFree:
-    """So many messages may be sent to workers now, and up to `critical` while the best job is critical.
+    """So many messages may be sent to workers now, and up to `critical` while the best job is critical or an analysis.
 
     `jobs` > 0: no more than so many jobs, the one called `job_id` first.
     """
@@ -312,7 +323,10 @@ class RowsSaved:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Somebody asks: verb is "reprocess", "cancel", "escalate" or "stop"; `keys` are sources, `job_ids` jobs."""
+    """Somebody asks: verb is "reprocess", "cancel", "escalate", "analyse" or "stop"; `keys` are sources, `job_ids` jobs.
+
+    "analyse" hurries what waits to be analysed: somebody wants to know what there is.
+    """
 
     seq: int
     verb: str
@@ -440,130 +454,3 @@ class LookAgain:
 Command = (
     HashFiles | StartRuns | KillRuns | CommitProducts | DeleteProducts | SaveRows | WriteLog | DropLogs | DiscardStaging | LookAgain
 )
-
-# ----------------------------------------------------------------------------------------------------------------- notices
-
-
-@dataclass(frozen=True, slots=True)
-class JobChanged:
-    """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone."""
-
-    cause: int
-    job_id: int
-    source: RelPath
-    scan_folder: int
-    platform: str
-    job_key: str
-    builder: str
-    status: str
-    reason: str
-    error: str
-    warnings: int
-    errors: int
-    duration_ms: int
-    log_file: str
-    run_key: RunKey
-    completed_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ProductsChanged:
-    """Products published or removed: (name, digest hex or "" when removed)."""
-
-    cause: int
-    products: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SourcesChanged:
-    """Sources that appeared, changed or went: (relative path, is present)."""
-
-    cause: int
-    sources: tuple[tuple[RelPath, bool], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A sentence for people about the whole engine, not a job: "a link to a folder is not followed: …"."""
-
-    cause: int
-    level: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
-
-    `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
-    `jobs_done` and `jobs_failed` count runs of this engine, `failing_count` the jobs and analyses that are failed now, -1 = unknown.
-    """
-
-    cause: int
-    files_scanned: int
-    analyses_waiting: int
-    analyses_running: int
-    jobs_waiting: int
-    jobs_running: int
-    jobs_done: int
-    jobs_failed: int
-    is_scanning: bool
-    scan_ms: int = 0
-    analysis_ms: int = 0
-    processing_ms: int = 0
-    eta_ms: int = -1
-    failing_count: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class MissingScan:
-    """How far a search for missing dependencies has come; `name` is what is scanned, `error` why it ended too early."""
-
-    cause: int
-    name: str
-    file_count: int
-    done_count: int = 0
-    hit_count: int = 0
-    seconds: float = 0.0
-    is_over: bool = False
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HealthChanged:
-    """The engine itself is not as it was: all of its health."""
-
-    cause: int
-    health: Health
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionsChanged:
-    """Clients came or went: all that are connected; `gateway` tells of its own, None = none runs."""
-
-    cause: int
-    connections: tuple[Connection, ...]
-    gateway: GatewayReport | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShowAsked:
-    """A person wants to see this source, or this product (a name, "" = none) of it, in the editor."""
-
-    cause: int
-    source: RelPath
-    product: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PeerOrdered:
-    """Somebody wants something of the gateway; told to it alone."""
-
-    cause: int
-    order: PeerOrder
-
-
-Notice = (
-    JobChanged | ProductsChanged | SourcesChanged | Said | Progress | HealthChanged | ConnectionsChanged | MissingScan | ShowAsked
-    | PeerOrdered
-)  # fmt: skip

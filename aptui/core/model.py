@@ -96,6 +96,23 @@ class CommandRule:
     dependency_regex: str = ""
     warning_regex: str = ""
     error_regex: str = ""
+    links_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRule:
+    """How the text of a product, or of its source, names other assets (config/builders.yaml documents each key of `references`).
+
+    `path` is what to make of a match: text with its groups in braces, "" = the group `path` or the only one. `kind` and `load` are those of a
+    `ProductLink`; `is_beside`: relative to the folder of the source.
+    """
+
+    regex: str
+    path: str = ""
+    kind: int = 0
+    load: int = 1
+    is_beside: bool = False
+    is_in_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +123,8 @@ class Builder:
     `origin` tells a worker where the code is: "entry:<name>", "file:<absolute path>:<class>", or "".
     `params` is canonical JSON (sorted keys) of the parameters common to all platforms; `platform_params` maps a platform id
     to canonical JSON that overrides `params` key by key; `platforms` are the enabled platform ids it works for, in order.
-    `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command).
+    `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command). `references` are looked for
+    in what it makes; a copy that has some is a job like any other, not one of a batch (`is_plain_copy`).
     `undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is known (what a Python builder reads always is).
     `adapter` is set where the code at `origin` is in no form of ours: "module:function" of what a worker calls with this record to have a
     builder, and `environment` is text for that function alone. Without an `origin`, this record stands for all builders that the function
@@ -135,6 +153,7 @@ class Builder:
     undeclared_reads: UndeclaredReads | None = None
     traces_reads: bool = False
     makes_intermediates: bool = False
+    references: tuple[ReferenceRule, ...] = ()
     adapter: str = ""
     environment: str = ""
 
@@ -142,6 +161,11 @@ class Builder:
     def needs_analysis(self) -> bool:
         """Whether `create_jobs` has to be asked in a worker."""
         return self.kind is BuilderKind.PYTHON
+
+    @property
+    def is_plain_copy(self) -> bool:
+        """Whether its jobs are the bytes of their sources and nothing else."""
+        return self.kind is BuilderKind.COPY and not self.references
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +244,17 @@ class DependencyKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobDependency:
-    """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` narrow it to some products."""
+    """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` narrow it to some products.
+
+    With `is_uuid`, `source` are 32 hex digits of a UUID that the source answers to.
+    """
 
     source: PathKey
     key: str
     platform: str
     kind: DependencyKind
     sub_ids: tuple[int, ...] = ()
+    is_uuid: bool = False
 
 
 class EdgeKind(IntEnum):

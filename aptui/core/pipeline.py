@@ -110,6 +110,9 @@ class Pipeline(Files, Runs):
             self._cancel(event.job_ids)
         elif event.verb == "escalate":
             self._escalate(event)
+        elif event.verb == "analyse":
+            for job in [job for job in self.ready if job.is_analysis]:
+                self._hurry(job, event.value)
         elif event.verb == "stop":
             self._stop()
 

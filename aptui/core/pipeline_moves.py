@@ -13,6 +13,7 @@ from aptui.core.archive import Archive
 from aptui.core.chains import Chains
 from aptui.core.commits import Commits
 from aptui.core.graph import Graph
+from aptui.core.identity import names_of
 from aptui.core.ledger import Ledger
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.memory import Memory, brings_sources
@@ -96,7 +97,7 @@ class Moves:
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName, staging: str) -> None:
         self.project = project
-        self.memory = Memory(archive)
+        self.memory = Memory(archive, {folder.id: rank for rank, folder in enumerate(project.scan_folders)})
         self.memory.has_identities |= bool(project.metadata_types)  # shadows are not who their path says they are
         self.ledger = Ledger(*archive.next_ids())
         self.settings = Settings(project, archive.settings())
@@ -236,13 +237,13 @@ class Moves:
         """`job` rested and is owed a run: whoever depends on it and is only queued yet is looked at again, and waits for it."""
         if job.state not in SETTLED or job.is_analysis or not self.memory.has_edges:
             return
-        key = job.source.key
-        for source in self.memory.load(sorted(self.memory.dependents((key,)))):
+        names = names_of(job.source)
+        for source in self.memory.load(sorted(self.memory.dependents(names))):
             for other in source.jobs.values():
                 if (
                     other.state is JobState.QUEUED
                     and other.plan
-                    and any(item.source == key for item in other.plan.job_dependencies)
+                    and any(item.source in names for item in other.plan.job_dependencies)
                 ):
                     self._todo.append((other, False))
 
@@ -281,14 +282,14 @@ class Moves:
 
     def _movers_after(self, job: Job) -> list[Job]:
         """Return the jobs that started, or are about to, on the word of `job`, which does not rest any more."""
-        key = job.source.key
+        names = names_of(job.source)
         return [
             other
-            for source in self.memory.moving_dependents(key)
+            for source in dict.fromkeys(source for name in names for source in self.memory.moving_dependents(PathKey(name)))
             for other in source.jobs.values()
             if other.plan
             and any(
-                dependency.source == key and (other.state is JobState.QUEUED or dependency.kind in _COVERING)
+                dependency.source in names and (other.state is JobState.QUEUED or dependency.kind in _COVERING)
                 for dependency in other.plan.job_dependencies
             )
             and other.state in (JobState.QUEUED, JobState.RUNNING)
@@ -297,12 +298,12 @@ class Moves:
     def _dependents_of(self, job: Job) -> list[Job]:
         if not self.memory.has_edges or job.is_analysis:
             return []
-        key = job.source.key
+        names = names_of(job.source)
         return [
             other
-            for source in self.memory.load(sorted(self.memory.dependents((key,))))
+            for source in self.memory.load(sorted(self.memory.dependents(names)))
             for other in source.jobs.values()
-            if other.plan and any(dependency.source == key for dependency in other.plan.job_dependencies)
+            if other.plan and any(dependency.source in names for dependency in other.plan.job_dependencies)
         ]
 
     def _doubt(self, job: Job) -> None:

@@ -9,7 +9,7 @@ from aptui.core import fingerprint
 from aptui.core.chains import CHAINS_END
 from aptui.core.fingerprint import Manifest
 from aptui.core.graph import Assembly
-from aptui.core.identity import legacy_of
+from aptui.core.identity import legacy_of, names_of
 from aptui.core.machine import Trigger
 from aptui.core.memory import Unsettled, brings_sources
 from aptui.core.messages import (
@@ -232,7 +232,7 @@ class Plans(Identities):
     def _may_change_rings(self, job: Job, plan: JobPlan) -> bool:
         """Whether jobs that are known already may stand in other rings when `job` is planned so."""
         if job.plan is None:
-            return self.memory.has_dependents(job.source.key)
+            return any(self.memory.has_dependents(PathKey(name)) for name in names_of(job.source))
         return job.plan.job_dependencies != plan.job_dependencies
 
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:

@@ -27,7 +27,6 @@ from aptui.core.messages import (
 from aptui.core.model import (
     COMMON_PLATFORM,
     Builder,
-    BuilderKind,
     EdgeKind,
     FileFact,
     Job,
@@ -58,7 +57,7 @@ class Runs(Plans):
         left = event.jobs or _COPY_BATCH * most
         for message in range(most):
             job = self.ready.peek()
-            if job is None or left <= 0 or (message >= event.count and not job.is_critical):
+            if job is None or left <= 0 or (message >= event.count and not (job.is_critical or job.is_analysis)):
                 return
             orders = self._batch(job, left)
             left -= len(orders)
@@ -85,11 +84,11 @@ class Runs(Plans):
         builder = self._builders[job.builder]
         if job.is_analysis:
             return "analyse"
-        return "copy" if builder.kind is BuilderKind.COPY else job.builder
+        return "copy" if builder.is_plain_copy else job.builder
 
     def _batch_size(self, job: Job) -> int:
         builder = self._builders[job.builder]
-        if builder.kind is BuilderKind.COPY:
+        if builder.is_plain_copy:
             return _COPY_BATCH
         mean = self._mean_ms.get(job.builder + (b"a" if job.is_analysis else b"p"))
         return 1 if mean is None else max(1, min(_SMALL_BATCH, int(40 / (mean + 0.5))))
@@ -103,7 +102,7 @@ class Runs(Plans):
                 job.run_key, builder.name, root, source.rel, source.uuid, platforms, builder.analyse_limit_s, settings
             )
         staging = f"{self._staging}/{job.run_key}"
-        if builder.kind is BuilderKind.COPY:
+        if builder.is_plain_copy:
             present = job.products[0].digest if len(job.products) == 1 and job.fingerprint and not job.is_forced else b""
             return CopyOrder(job.run_key, f"{root}/{source.rel}", staging, present)
         fact, plan = source.fact, job.plan
@@ -234,7 +233,7 @@ class Runs(Plans):
                     self._warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
                 )
                 continue
-            known = [(self.graph.relative(item.source), item) for item in plan.job_dependencies]
+            known = [(item.source if item.is_uuid else self.graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_moved(item, key_of(RelPath(rel))) for rel, item in known if rel}))
             is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM  # others may wait for what it makes
             plans[plan.platform, plan.key] = JobPlan(
@@ -364,4 +363,4 @@ class Runs(Plans):
 
 
 def _moved(dependency: JobDependency, key: PathKey) -> JobDependency:
-    return JobDependency(key, dependency.key, dependency.platform, dependency.kind, dependency.sub_ids)
+    return JobDependency(key, dependency.key, dependency.platform, dependency.kind, dependency.sub_ids, dependency.is_uuid)

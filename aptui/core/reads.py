@@ -53,7 +53,7 @@ class Judge:
         A read that was added once is not declared by that: what this run did not read is no dependency any more.
         """
         declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
-        declared.update(dependency.source for dependency in (job.plan.job_dependencies if job.plan else ()))
+        declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
         declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
         strangers = self._strangers(job, builder, declared, result.reads)
         if not strangers:
@@ -73,7 +73,7 @@ class Judge:
         """
         plans, edges, log = answer
         declared, is_all = self._declared(job, edges)
-        declared.update(dependency.source for plan in plans for dependency in plan.job_dependencies)
+        declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
         strangers = self._strangers(job, builder, declared, reads)
         if builder.undeclared_reads is UndeclaredReads.ADD:
             edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in strangers)}))

@@ -102,7 +102,8 @@ def edge_rows(source: Source, builder: bytes) -> list[Row]:
             rows.add((source.uuid, builder, int(EdgeKind.DISCOVERED), name, 1, "", 0, source.id))
         for dependency in job.plan.job_dependencies if job.plan else ():
             sub_ids = ",".join(map(str, dependency.sub_ids))
-            rows.add((source.uuid, builder, int(EdgeKind.JOB), dependency.source, 2, sub_ids, 0, source.id))
+            kind = EdgeKind.UUID if dependency.is_uuid else EdgeKind.JOB
+            rows.add((source.uuid, builder, int(kind), dependency.source, 2, sub_ids, int(dependency.is_uuid), source.id))
     return sorted(rows, key=repr)
 
 
@@ -140,7 +141,10 @@ def _is_plain(plan: JobPlan) -> bool:
 
 
 def _plan_to_json(plan: JobPlan) -> list[Any]:
-    dependencies = [[item.source, item.key, item.platform, int(item.kind), item.sub_ids] for item in plan.job_dependencies]
+    dependencies = [
+        [item.source, item.key, item.platform, int(item.kind), item.sub_ids, *([1] if item.is_uuid else [])]
+        for item in plan.job_dependencies
+    ]
     return [
         plan.key, plan.platform, plan.priority, plan.is_critical, plan.additional_fingerprint, plan.params, dependencies,
     ]  # fmt: skip
@@ -156,7 +160,7 @@ def _plan_from_json(data: list[Any]) -> JobPlan:
         additional,
         params,
         tuple(
-            JobDependency(PathKey(source), job_key, on, DependencyKind(kind), tuple(sub_ids))
-            for source, job_key, on, kind, sub_ids in dependencies
+            JobDependency(PathKey(source), job_key, on, DependencyKind(kind), tuple(sub_ids), bool(is_uuid))
+            for source, job_key, on, kind, sub_ids, *is_uuid in dependencies
         ),
     )

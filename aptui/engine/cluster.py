@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import itertools
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -27,9 +30,11 @@ from aptui.core.errors import KnownError, UserError
 from aptui.core.messages import Outcome, ProcessOrder
 from aptui.core.model import Builder
 from aptui.engine import cluster_messages as messages
+from aptui.engine.cluster_dask import answer_of, brief, drop_exception, security_of
 from aptui.engine.cluster_inputs import Carrier, Elsewhere, Outdated, setup_of
 from aptui.engine.cluster_kit import Kit, difference, kits_of, program_version, python_version
-from aptui.engine.pool_messages import Result, ended
+from aptui.engine.cluster_station import FIRST_NUMBER, MEMORY, Errand, Station, departure, resources_of
+from aptui.engine.pool_messages import Identity, Result, ended, identity_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -43,40 +48,29 @@ _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
 _LOOK_LIMIT_S = 180.0
 _CLOSE_S = 3.0
+_STOP_S = 1.0
+_RESTART_S = 30.0
+_MOST_ORPHANS = 10_000
 _CARRIERS = 8
 """Threads that bring files to the store and products home."""
-MEMORY = "memory"
-"""The resource of workers that say how many bytes their jobs may take together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Station:
-    """A worker of the cluster. `builders` are those whose jobs it may get, None = it has not said yet what it is; `jobs` names what it is at."""
+@dataclass(slots=True)
+class _Doing:
+    """An errand under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
 
-    address: str
-    slots: int
-    resources: Mapping[str, float]
-    memory_bytes: int = 0
-    host: str = ""
-    pid: int = 0
-    builders: frozenset[str] | None = None
-    jobs: tuple[str, ...] = ()
+    `is_orphan`: all of them are gone; Dask would wait for them for ever.
+    """
 
-    def can(self, builder: str, needs: Iterable[str]) -> bool:
-        """Whether it may get jobs of a builder that needs these tags."""
-        return self.builders is not None and builder in self.builders and all(self.resources.get(tag, 0) >= 1 for tag in needs)
+    errand: Errand
+    key: str
+    workers: frozenset[str] = frozenset()
+    is_orphan: bool = False
+    task: asyncio.Task[None] | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """One run on its way: an order and what it takes along."""
-
-    order: ProcessOrder
-    builder: Builder
-    inputs: tuple[messages.Input, ...]
-    needs: tuple[str, ...]
-    memory_bytes: int
-    name: str
+    def cancel(self, why: str) -> None:
+        if self.task is not None:
+            self.task.cancel(why)
 
 
 @dataclass(slots=True)
@@ -84,9 +78,14 @@ class _Talk:
     """What one thread keeps: all of it is the event loop's."""
 
     client: Client | None = None
-    doing: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    doing: dict[int, _Doing] = field(default_factory=dict)
+    orphans: dict[Identity | None, None] = field(default_factory=dict)
+    """Jobs all of whose workers were gone once: if that happens again, it may be their doing."""
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    heard: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
+    """Answers that are waited for, by the keys of their tasks."""
     told: set[str] = field(default_factory=set)
+    is_loss_told: bool = False
 
 
 class Scheduler:
@@ -114,10 +113,17 @@ class Scheduler:
         self._post, self._changed, self._say = post, changed, say
         self.stations: Mapping[str, Station] = {}
         """By address; replaced whole, so that any thread may look."""
+        self.runs: Counter[str] = Counter()
+        """How many jobs each station has done, by its address."""
         self.is_connected = False
+        self.since_s = time.monotonic()
+        """Since when it is connected, or is not."""
         self.is_over = False
         """Nobody answers any more: what was sent and not answered has to be given up."""
-        self._engine = os.urandom(6).hex()
+        self._numbers = itertools.count(FIRST_NUMBER + 1)
+        self._prefix = f"aptui-{os.urandom(6).hex()}-"
+        self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
+        """The same for each engine of a project, for the scheduler keeps what was announced last on each topic for ever."""
         self._talk = _Talk()
         self._setup_blob: messages.Blob = (b"", 0)
         self._kits: dict[str, Kit] = {}
@@ -136,6 +142,10 @@ class Scheduler:
     def cancel(self, run_keys: Iterable[int]) -> None:
         """Stop runs: nobody wants their results any more."""
         self._call(self._cancel, tuple(run_keys))
+
+    def restart(self, address: str) -> None:
+        """Have a worker's nanny end it, and start it again."""
+        self._call(lambda: self._loop.create_task(self._restart(address)).add_done_callback(drop_exception))
 
     def close(self) -> None:
         """Let go of the scheduler; nothing is posted any more."""
@@ -183,7 +193,7 @@ class Scheduler:
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises what it likes; jobs can always run here
                 if self._is_closing:
                     return
-                self._tell(f"the cluster at '{self._place.scheduler}' cannot be used now: {_brief(error)}; jobs run here")
+                self._tell(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
             finally:
                 self._lose()
             await asyncio.sleep(pause_s)
@@ -220,18 +230,32 @@ class Scheduler:
         )
         try:
             await asyncio.wait_for(client, 2 * _CONNECT_LIMIT_S)
+            client.subscribe_topic(self._topic, self._hear)
             self._talk.client = client
-            self.is_connected = True
-            self._talk.told.discard(self._loss)  # the next loss is news again
+            self._note_connected(is_connected=True)
+            self._talk.is_loss_told = False
             await self._watch(client)
         finally:
-            self._talk.client = None
-            with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
-                await asyncio.wait_for(client.close(_CLOSE_S), _CLOSE_S)
+            await self._hang_up(client)
 
-    @property
-    def _loss(self) -> str:
-        return f"the scheduler at '{self._place.scheduler}' does not answer any more; its jobs come back and run here"
+    async def _hang_up(self, client: Any) -> None:
+        """Let go of a connection; what still runs over there is stopped, as far as anybody hears of it."""
+        names = [doing.key for doing in self._talk.doing.values()]
+        with contextlib.suppress(Exception):
+            if names and self._is_closing:
+                await asyncio.wait_for(self._stop_remote(names), _STOP_S)
+        self._talk.client = None
+        with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
+            await asyncio.wait_for(client.close(_CLOSE_S), _CLOSE_S)
+
+    def _tell_loss(self) -> None:
+        """Say once of each loss that it came; the hour tells it from others, for nobody is told the same sentence twice."""
+        if not self._talk.is_loss_told:
+            self._talk.is_loss_told = True
+            hour = time.strftime("%H:%M:%S")
+            self._tell(
+                f"the scheduler at '{self._place.scheduler}' does not answer any more ({hour}); its jobs come back and run here"
+            )
 
     async def _watch(self, client: Any) -> None:
         heard_s = time.monotonic()
@@ -244,16 +268,22 @@ class Scheduler:
                 heard_s = time.monotonic()
                 self._meet(known["workers"], busy)
             await asyncio.sleep(_PULSE_S)
-        self._tell(self._loss)
+        self._tell_loss()
+
+    def _note_connected(self, *, is_connected: bool) -> None:
+        if self.is_connected != is_connected:
+            self.is_connected, self.since_s = is_connected, time.monotonic()
 
     def _lose(self) -> None:
-        self.is_connected = False
+        self._note_connected(is_connected=False)
         self.stations = {}
         self._drop_all("the scheduler was lost")
         self._changed()
 
     def _drop_all(self, why: str) -> None:
-        for task in [*self._talk.doing.values(), *self._talk.greeting.values()]:
+        for doing in list(self._talk.doing.values()):
+            doing.cancel(why)
+        for task in self._talk.greeting.values():
             task.cancel(why)
         self._talk.greeting.clear()
 
@@ -267,15 +297,24 @@ class Scheduler:
             if station is None:
                 resources = {str(name): float(count) for name, count in (facts.get("resources") or {}).items()}
                 memory_bytes = int(resources.pop(MEMORY, 0))
-                station = Station(address, int(facts["nthreads"]), resources, memory_bytes, str(facts.get("host", "")))
+                host, number = str(facts.get("host", "")), next(self._numbers)
+                station = Station(
+                    address, int(facts["nthreads"]), resources, memory_bytes, host, number=number, since_s=time.monotonic()
+                )
                 self._talk.greeting[address] = self._loop.create_task(self._greet(address))
-            prefix = f"aptui-{self._engine}-"
-            jobs = tuple(str(key).removeprefix(prefix) for key in busy.get(address, ()) if str(key).startswith(prefix))
+            jobs = tuple(str(key) for key in busy.get(address, ()) if str(key).startswith(self._prefix))
             now[address] = replace(station, jobs=jobs)
-        for address in before.keys() - now.keys():
-            task = self._talk.greeting.pop(address, None)
+        gone = [before[address] for address in before.keys() - now.keys()]
+        for station in gone:
+            task = self._talk.greeting.pop(station.address, None)
             if task is not None:
                 task.cancel()
+        if gone:
+            self._tell(departure(gone, len(now)))
+        for doing in list(self._talk.doing.values()):
+            if doing.workers and doing.workers.isdisjoint(now):
+                doing.is_orphan = True
+                doing.cancel("all workers that it was given to are gone")
         self.stations = now
         if before != now:
             self._changed()
@@ -288,7 +327,7 @@ class Scheduler:
         future = client.submit(
             cluster_task.look,
             data,
-            key=f"aptui-look-{self._engine}-{os.urandom(4).hex()}",
+            key=f"aptui-look-{os.urandom(8).hex()}",
             workers=[address],
             allow_other_workers=False,
             pure=False,
@@ -298,10 +337,10 @@ class Scheduler:
         try:
             report = messages.decode(await asyncio.wait_for(future, _LOOK_LIMIT_S), messages.Report)
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
-            self._tell(f"the worker at '{address}' does not say what it is: {_brief(error)}; it gets no jobs")
+            self._tell(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
             return
         except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there, an aptui that cannot be imported first
-            self._tell(f"the worker at '{address}' cannot be used: {_brief(error)}; it gets no jobs")
+            self._tell(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
             return
         finally:
             future.release()
@@ -338,122 +377,121 @@ class Scheduler:
     # ------------------------------------------------------------------------------------------------------------- errands
 
     def _begin(self, errand: Errand) -> None:
-        key = errand.order.run_key
-        task = self._talk.doing[key] = self._loop.create_task(self._do(errand))
-        task.add_done_callback(lambda _task: self._talk.doing.pop(key, None))
+        doing = self._talk.doing[errand.order.run_key] = _Doing(errand, self._prefix + errand.name)
+        doing.task = self._loop.create_task(self._do(doing))
+        doing.task.add_done_callback(lambda _task: self._talk.doing.pop(errand.order.run_key, None))
 
-    async def _do(self, errand: Errand) -> None:
+    async def _do(self, doing: _Doing) -> None:
         """Carry an errand through; whatever happens, one result is posted."""
-        order, stays = errand.order, False
+        errand, order, stays = doing.errand, doing.errand.order, False
         result: Result
         try:
             carrier = self._carrier
             if carrier is None:
                 raise Elsewhere("the cluster is not there")
             await asyncio.to_thread(carrier.put, errand.inputs)
-            answer = await self._remote(errand, carrier)
+            answer = await self._remote(doing, carrier)
             if answer.result is None:
                 carrier.forget(errand.inputs)
                 self._tell(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
                 raise Elsewhere(answer.refusal)
+            self.runs[answer.address] += 1
             result = await asyncio.to_thread(carrier.take, order, errand.builder, answer.result)
         except Outdated as error:
             result = ended(order, Outcome.STALE, str(error))
         except Elsewhere as error:
             result, stays = ended(order, Outcome.RETURNED, str(error)), True
         except asyncio.CancelledError as error:
-            result = ended(order, Outcome.RETURNED, _brief(error))
+            stays = doing.is_orphan and self._is_orphan_again(order)
+            result = ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
         except CancelledError as error:  # Dask forgot it: it does so when it loses its scheduler
-            result = ended(order, Outcome.RETURNED, _brief(error))
-            self._tell(self._loss)
+            result = ended(order, Outcome.RETURNED, brief(error))
+            self._tell_loss()
         except (KnownError, OSError, TimeoutError) as error:
-            result, stays = ended(order, Outcome.RETURNED, _brief(error)), True
-            self._tell(f"a job of '{order.builder}' came back from the cluster: {_brief(error)}")
+            result, stays = ended(order, Outcome.RETURNED, brief(error)), True
+            self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
         except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there
             is_killed = type(error).__name__ == "KilledWorker"
-            result, stays = ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, _brief(error)), True
-            self._tell(f"a job of '{order.builder}' came back from the cluster: {_brief(error)}")
+            result, stays = ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
+            self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
         if not self._is_closing:
             self._post(errand, result, stays)
 
-    async def _remote(self, errand: Errand, carrier: Carrier) -> messages.Answer:
+    def _is_orphan_again(self, order: ProcessOrder) -> bool:
+        """Whether all workers of a job were gone before: what kills one after the other is done here, for Dask counts each time anew."""
+        identity = identity_of(order)
+        is_again = identity in self._talk.orphans
+        while len(self._talk.orphans) >= _MOST_ORPHANS:
+            del self._talk.orphans[next(iter(self._talk.orphans))]
+        self._talk.orphans[identity] = None
+        return is_again
+
+    async def _remote(self, doing: _Doing, carrier: Carrier) -> messages.Answer:
         from aptui.engine import cluster_task
 
         client: Any = self._talk.client
+        errand, key = doing.errand, doing.key
         fit = [station for station in self.stations.values() if station.can(errand.order.builder, errand.needs)]
         if client is None or not fit:
             raise asyncio.CancelledError("no worker that may do it is there any more")
-        task = messages.Task(errand.order, self._setup_blob, self._depot, self._folders, errand.inputs, errand.name)
+        doing.workers = frozenset(station.address for station in fit)
+        task = messages.Task(errand.order, self._setup_blob, self._depot, self._folders, errand.inputs, key, self._topic)
+        heard = self._talk.heard[key] = self._loop.create_future()
         future = client.submit(
             cluster_task.run,
             messages.encode(task),
-            key=f"aptui-{self._engine}-{errand.name}",
-            workers=[station.address for station in fit],
+            key=key,
+            workers=sorted(doing.workers),
             allow_other_workers=False,
-            resources=_resources(errand, fit),
+            resources=resources_of(errand, fit),
             priority=errand.order.priority + (1000 if errand.order.is_critical else 0),
             pure=False,
             retries=0,
         )
         try:
-            manifest: bytes = await future
+            manifest = await answer_of(client, future, heard)
         finally:
             future.release()
+            del self._talk.heard[key]
+        if messages.is_whole(manifest):  # a thread costs more than reading it
+            return messages.unpacked(manifest, messages.Answer, carrier.store)
         return await asyncio.to_thread(messages.unpacked, manifest, messages.Answer, carrier.store)
 
-    def _cancel(self, run_keys: tuple[int, ...]) -> None:
-        for key in run_keys:
-            task = self._talk.doing.get(key)
-            if task is not None:
-                task.cancel("cancelled")
-                self._loop.create_task(self._stop_remote(key)).add_done_callback(_drop_exception)
+    def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
+        """Take an answer that a worker has announced (`cluster_task`)."""
+        key, manifest = event[1]
+        heard = self._talk.heard.get(key)
+        if heard is not None and not heard.done():
+            heard.set_result(manifest)
 
-    async def _stop_remote(self, run_key: int) -> None:
-        """Dask cannot stop what runs; our own supervisor over there can."""
+    def _cancel(self, run_keys: tuple[int, ...]) -> None:
+        wanted = [found for key in run_keys if (found := self._talk.doing.get(key)) is not None]
+        for doing in wanted:
+            doing.cancel("cancelled")
+        if wanted:
+            stopping = self._loop.create_task(self._stop_remote([doing.key for doing in wanted]))
+            stopping.add_done_callback(drop_exception)
+
+    async def _restart(self, address: str) -> None:
+        client: Any = self._talk.client
+        if client is None:
+            return
+        try:
+            await client.restart_workers([address], timeout=_RESTART_S)
+        except Exception as error:  # noqa: BLE001  # Dask raises what it likes, for one that has no nanny among others
+            self._say(f"the worker at '{address}' was not restarted: {brief(error)}")
+            self._changed()
+
+    async def _stop_remote(self, names: Sequence[str]) -> None:
+        """Dask cannot stop what runs; our own supervisor over there can. Nobody here knows for sure where a task is, so all are told."""
         from aptui.engine import cluster_task
 
         client: Any = self._talk.client
-        ending = f"-{run_key}"
-        for station in self.stations.values():
-            for name in station.jobs:
-                if client is not None and name.endswith(ending):
-                    await client.run(cluster_task.cancel, name, workers=[station.address], on_error="ignore")
-
-
-def _drop_exception(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()
-
-
-def _resources(errand: Errand, fit: Iterable[Station]) -> dict[str, float]:
-    """Return what a task asks of a worker: its tags, and room in memory where all that may do it say how much they have."""
-    asked = dict.fromkeys(errand.needs, 1.0)
-    sizes = [station.memory_bytes for station in fit]
-    if all(sizes):
-        asked[MEMORY] = float(min(errand.memory_bytes, max(sizes)))
-    return asked
-
-
-def security_of(place: Place) -> Any:
-    """Return Dask's record of certificates; None for a scheduler on the loopback."""
-    if not place.scheduler.startswith("tls://"):
-        return None
-    from distributed.security import Security
-
-    ours = {f"tls_{role}_cert": place.tls_cert for role in ("client", "worker")}
-    ours |= {f"tls_{role}_key": place.tls_key for role in ("client", "worker")}
-    return Security(require_encryption=True, tls_ca_file=place.tls_ca, **ours)  # type: ignore[no-untyped-call]  # Dask has few annotations
+        addresses = [station.address for station in self.stations.values() if station.builders]
+        if client is not None and addresses:
+            await client.run(cluster_task.cancel, names, workers=addresses, on_error="ignore")
 
 
 def setup_for(builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]) -> messages.Setup:
     """Return what workers are told of a project, before its code is in the store."""
     return messages.Setup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))
-
-
-def _brief(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return (
-        f"{type(error).__name__}: {text[:200]}"
-        if text and not isinstance(error, KnownError)
-        else text[:300] or type(error).__name__
-    )

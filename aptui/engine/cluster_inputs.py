@@ -21,6 +21,7 @@ from aptui.core.pipeline import Pipeline
 from aptui.engine import runner_files as files
 from aptui.engine.cluster_messages import Blob, CodeFile, Depot, Input, Setup, encode, open_store, put_bytes
 from aptui.engine.runner_files import os_path
+from aptui.sharing import placing
 from aptui.sharing.store import Mismatch, Store
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
@@ -191,6 +192,8 @@ class Carrier:
         path = f"{folder}/{index}"
         if not self.store.get_blob(product.digest.hex(), path, product.size):
             raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
+        if product.is_executable:
+            placing.make_executable(path)
         return replace(product, staged=to_text(os.fsencode(path)))
 
     def close(self) -> None:

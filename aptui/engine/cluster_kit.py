@@ -23,7 +23,8 @@ from aptui.engine.registry import Answer, Question, code_digest, described
 
 Kit = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
-_DECISIVE = ("core/messages.py", "core/model.py", "core/links.py", "core/paths.py", "core/settings.py", "sdk.py")
+_DECISIVE_BEGINNINGS = ("runner_", "worker", "wire", "cluster_task", "cluster_bench", "cluster_messages")
+_DECISIVE = ("core/messages.py", "core/notices.py", "core/model.py", "core/links.py", "core/paths.py", "core/settings.py", "sdk.py")
 
 
 def python_version() -> str:
@@ -36,7 +37,7 @@ def program_version() -> str:
     """Return aptui's version and a digest of its code that has a part in every job: checkouts of one version may differ."""
     package = Path(aptui.__file__).parent
     files = [package / name for name in _DECISIVE]
-    files += sorted(path for path in (package / "engine").glob("*.py") if path.name.startswith(("runner_", "worker", "wire")))
+    files += sorted(path for path in (package / "engine").glob("*.py") if path.name.startswith(_DECISIVE_BEGINNINGS))
     digest = hashlib.sha256()
     for path in files:
         digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

@@ -17,10 +17,12 @@ import msgspec
 from aptui.core.errors import HostError
 from aptui.core.messages import ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform
-from aptui.sharing.folder_store import FolderStore
+from aptui.sharing import opening
 from aptui.sharing.store import Store
 
 MANIFEST_BYTES = 2048
+STORE_LIMIT_S = 15.0
+"""What a request to the store may take, besides the time for its bytes: a job that has come so far is worth some patience."""
 _INLINE, _BLOB = b"i", b"b"
 _MOST_BYTES = 64 << 20
 """A longer manifest is not read: room for a run of 200,000 products."""
@@ -74,7 +76,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run of one job. `folders` are the engine's scan folders (absolute, text form); the first of `inputs` is the source."""
+    """One run of one job. `folders` are the engine's scan folders (absolute, text form); the first of `inputs` is the source.
+
+    `name` is the task's key, `topic` where its answer is announced.
+    """
 
     order: ProcessOrder
     setup: Blob
@@ -82,14 +87,16 @@ class Task:
     folders: tuple[str, ...]
     inputs: tuple[Input, ...]
     name: str
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a task. Without a `result` the worker could not run it, for the reason in `refusal`."""
+    """What became of a task at the worker of this address. Without a `result` it could not run it, for the reason in `refusal`."""
 
     result: RunResult | None = None
     refusal: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +140,12 @@ def decode(data: bytes, form: type[T]) -> T:
 
 
 def open_store(depot: Depot) -> Store:
-    """Return the store at an address.
+    """Return the store at an address; a token or credentials for it come from this process's environment.
 
     Raises:
         UserError: there cannot be one.
     """
-    scheme = depot.address.partition("://")[0] if "://" in depot.address else ""
-    if not scheme:
-        return FolderStore(depot.address, depot.namespace)
-    if scheme in {"http", "https"}:
-        from aptui.sharing.http_store import HttpStore
-
-        return HttpStore(depot.address, depot.namespace)
-    from aptui.sharing.object_store import ObjectStore
-
-    return ObjectStore(depot.address, depot.namespace)
+    return opening.open_store(depot.address, depot.namespace, limit_s=STORE_LIMIT_S)
 
 
 def put_bytes(store: Store, data: bytes) -> Blob:
@@ -183,6 +181,11 @@ def packed(record: object, store: Store) -> bytes:
     if len(data) < MANIFEST_BYTES:
         return _INLINE + data
     return _BLOB + encode(put_bytes(store, data))
+
+
+def is_whole(manifest: bytes) -> bool:
+    """Whether nothing has to be fetched from the store to read it."""
+    return manifest[:1] == _INLINE
 
 
 def unpacked(manifest: bytes, form: type[T], store: Store) -> T:

@@ -13,6 +13,7 @@ import hashlib
 import math
 import os
 import selectors
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ from aptui.config_cluster import Cluster as Place
 from aptui.core.health import WorkerInfo
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform, Project
-from aptui.engine.cluster import Errand, Scheduler, setup_for
+from aptui.engine.cluster import Scheduler, setup_for
 from aptui.engine.cluster_inputs import InputsOf, can_travel, inputs_of, is_movable
 from aptui.engine.cluster_messages import Depot
+from aptui.engine.cluster_station import FIRST_NUMBER, Errand, Station
 from aptui.engine.pool import Pool
 from aptui.engine.pool_messages import Identity, Order, Result, ended, identity_of
 
@@ -33,13 +35,14 @@ if TYPE_CHECKING:
     from aptui.config import Config
     from aptui.core.pipeline import Pipeline
 
-_AHEAD = 0.25
-"""So many more jobs than slots are under way, as a share: the next one is there when a slot becomes free."""
+_LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
+_AHEAD_S = 0.3
+"""So much work waits behind each slot, and so many jobs at least and at most: the way there and back takes longer than a short job does."""
+_RECENT = 0.1
+"""What the last job counts in the mean of their lengths."""
 _MOST_BACKLOG = 8
 """Times the workers of this machine: so many messages may wait for them before the cluster gets no more, so that it does not starve them."""
 _NEED_PATIENCE_S = 60.0
-_FIRST_NUMBER = 1000
-"""Workers of the cluster are numbered from here on."""
 _MOST_STAYING = 10_000
 
 
@@ -96,6 +99,7 @@ class ClusterPool(Pool):
         self._held: deque[_Waiting] = deque()
         self._away: dict[int, Errand] = {}
         self._runs: Counter[str] = Counter()
+        self._mean_s = 0.0
         self._staying: dict[Identity, None] = {}
         self._come: deque[tuple[Errand, Result, bool]] = deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -146,11 +150,12 @@ class ClusterPool(Pool):
         return max(0, here) + max(0, self._capacity() - len(self._away) - len(self._held))
 
     def _capacity(self) -> int:
-        """Return how many jobs the cluster is given at once; a little more than its slots."""
+        """Return how many jobs the cluster is given at once: more than it has slots, so that the next one is there when one is free."""
         slots = sum(station.slots for station in self._scheduler.stations.values() if station.builders)
         if self._cluster.place.share:
             return min(slots, self._cluster.place.share)
-        return slots + math.ceil(slots * _AHEAD)
+        ahead = min(_AHEAD_S / self._mean_s, _MOST_AHEAD) if self._mean_s else 0.0
+        return slots + math.ceil(slots * max(ahead, _LEAST_AHEAD))
 
     @property
     def is_idle(self) -> bool:
@@ -274,6 +279,8 @@ class ClusterPool(Pool):
     def _note(self, errand: Errand, result: RunResult, *, stays: bool) -> None:
         if result.outcome == Outcome.SUCCEEDED:
             self._runs[errand.order.builder] += 1
+            length_s = max(result.duration_ms, 1) / 1000
+            self._mean_s = self._mean_s + _RECENT * (length_s - self._mean_s) if self._mean_s else length_s
             self._memory.learn(errand.order.builder, result.peak_rss_bytes)
         identity = identity_of(errand.order)
         if stays and identity is not None:
@@ -296,10 +303,25 @@ class ClusterPool(Pool):
         super().poll(now_s)
 
     def workers(self) -> tuple[WorkerInfo, ...]:
-        """Return what people want to know of each worker, those of the cluster after our own."""
-        stations = sorted(self._scheduler.stations.values(), key=lambda station: (station.host, station.address))
-        theirs = (_info(_FIRST_NUMBER + at, station) for at, station in enumerate(stations))
-        return (*super().workers(), *theirs)
+        """Return what people want to know of each worker; after our own the scheduler and the workers of the cluster."""
+        stations = sorted(self._scheduler.stations.values(), key=lambda station: station.number)
+        theirs = (_info(station, self._scheduler.runs[station.address]) for station in stations)
+        return (*super().workers(), self._scheduler_info(len(stations)), *theirs)
+
+    def _scheduler_info(self, count: int) -> WorkerInfo:
+        scheduler, job_count = self._scheduler, len(self._away)
+        state = "lost" if not scheduler.is_connected else "working" if job_count else "idle" if count else "starting"
+        text = f"cluster of {count}" if scheduler.is_connected else "cluster not used" if scheduler.is_over else "cluster not there"
+        jobs = f", {job_count} {'job' if job_count == 1 else 'jobs'}" if job_count else ""
+        return WorkerInfo(FIRST_NUMBER, 0, state, text + jobs, _age_ms(scheduler.since_s), 0, self._runs.total())
+
+    def restart_worker(self, number: int) -> bool:
+        """End a worker in good order, or have the cluster start one of its own again: Dask gives what it was at to others."""
+        station = next((station for station in self._scheduler.stations.values() if station.number == number), None)
+        if station is None:
+            return super().restart_worker(number)
+        self._scheduler.restart(station.address)
+        return True
 
     @property
     def sent_home(self) -> Counter[str]:
@@ -321,9 +343,15 @@ def _name(order: ProcessOrder) -> str:
     return f"{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{order.run_key}"
 
 
-def _info(number: int, station: Any) -> WorkerInfo:
+def _info(station: Station, runs: int) -> WorkerInfo:
     state = "starting" if station.builders is None else "working" if station.jobs else "idle"
     if station.builders is not None and not station.builders:
         state = "unfit"
-    at = f"{len(station.jobs)} of {station.slots} slots" if station.jobs else f"{station.slots} slots"
-    return WorkerInfo(number, station.pid, state, f"{station.host}: {at} ({station.address})", 0, 0, 0)
+    busy = min(len(station.jobs), station.slots)
+    slots = "slot" if station.slots == 1 else "slots"
+    text = f"{busy}/{station.slots} {slots} on {station.host}" if busy else f"{station.slots} {slots} on {station.host}"
+    return WorkerInfo(station.number, station.pid, state, text, _age_ms(station.since_s), 0, runs)
+
+
+def _age_ms(since_s: float) -> int:
+    return int((time.monotonic() - since_s) * 1000)

@@ -15,7 +15,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 STORE_VARIABLE = "APTUI_WORKER_STORE"
 """Where this machine reaches the store, if that is not where the engine does."""
 _MOST_BENCHES = 2
+_MOST_UNWANTED = 1000
 
 
 class _Station:
@@ -42,11 +43,19 @@ class _Station:
 
     def __init__(self) -> None:
         self.folder = ""
+        self.worker: Worker | None = None
         self.slots = os.cpu_count() or 1
         self._lock = threading.Lock()
         self._benches: dict[messages.Blob, Bench] = {}
         self._stores: dict[messages.Depot, Store] = {}
-        self.cancels: dict[str, Callable[[], None]] = {}
+        self.jobs: dict[str, _Job] = {}
+        self.unwanted: dict[str, None] = {}
+        """Names of tasks that were cancelled before they began here, if they were to begin here at all."""
+
+    @property
+    def address(self) -> str:
+        """What Dask calls this process, "" when nobody does."""
+        return str(self.worker.address) if self.worker is not None else ""
 
     def store(self, depot: messages.Depot) -> Store:
         with self._lock:
@@ -93,7 +102,7 @@ _station = _Station()
 
 def dask_setup(worker: Worker) -> None:
     """Take note of the worker that this process is (Dask's preload)."""
-    _station.slots = worker.state.nthreads
+    _station.worker, _station.slots = worker, worker.state.nthreads
     _station.folder = tempfile.mkdtemp(prefix="aptui-cluster-", dir=worker.local_directory)
 
 
@@ -116,22 +125,34 @@ def look(data: bytes) -> bytes:
 
 
 def run(data: bytes) -> bytes:
-    """Do a `Task`; return the manifest of an `Answer`."""
+    """Do a `Task`; return the manifest of an `Answer`, which has been announced as well: Dask brings that sooner than what is returned."""
     task = messages.decode(data, messages.Task)
+    manifest = _manifest(task)
+    if _station.worker is not None:
+        _station.worker.log_event(task.topic, [task.name, manifest])
+    return manifest
+
+
+def _manifest(task: messages.Task) -> bytes:
     try:
         store = _station.store(task.depot)
         bench = _station.bench(task.setup, store)
         with _Job(task, bench, store) as job:
-            return messages.packed(messages.Answer(job.do()), store)
+            return messages.packed(messages.Answer(job.do(), address=_station.address), store)
     except (KnownError, OSError) as error:
         return b"i" + messages.encode(messages.Answer(refusal=f"{socket.gethostname()}: {error}"))
 
 
-def cancel(name: str) -> None:
-    """Stop the task of this name, if it runs here."""
-    stop = _station.cancels.get(name)
-    if stop is not None:
-        stop()
+def cancel(names: Sequence[str]) -> None:
+    """Stop the tasks of these names: those that run here, and those that may yet come."""
+    for name in names:
+        job = _station.jobs.get(name)
+        if job is not None:
+            job.cancel()
+            continue
+        while len(_station.unwanted) >= _MOST_UNWANTED:
+            _station.unwanted.pop(next(iter(_station.unwanted)), None)
+        _station.unwanted[name] = None
 
 
 # ---------------------------------------------------------------------------------------------------------------- a job
@@ -166,27 +187,43 @@ class _Job:
     def __init__(self, task: messages.Task, bench: Bench, store: Store) -> None:
         self._task, self._bench, self._store = task, bench, store
         self._folder = ""
+        self._key = 0
+        self._is_cancelled = False
 
     def __enter__(self) -> Self:
         self._folder = tempfile.mkdtemp(prefix="job-", dir=self._bench.jobs)
+        _station.jobs[self._task.name] = self
+        if self._task.name in _station.unwanted:
+            self._is_cancelled = True
         return self
 
     def __exit__(self, *_ending: object) -> None:
-        _station.cancels.pop(self._task.name, None)
+        _station.jobs.pop(self._task.name, None)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def do(self) -> RunResult:
         """Fetch, run, give away what was made; return the result in the engine's terms."""
         for item in self._task.inputs:
-            self._fetch(item)
+            if not self._is_cancelled:
+                self._fetch(item)
+        if self._is_cancelled:
+            return RunResult(self._task.order.run_key, Outcome.CANCELLED, "cancelled")
         result = self._bench.run(self._order(), self._note_key)
         if result.outcome == Outcome.SUCCEEDED:
             for product in result.products:
                 self._store.put_blob(product.digest.hex(), os_path(product.staged))
         return self._translated(result)
 
+    def cancel(self) -> None:
+        """Stop it, whatever it is at; called by another thread."""
+        self._is_cancelled = True
+        if self._key:
+            self._bench.cancel(self._key)
+
     def _note_key(self, key: int) -> None:
-        _station.cancels[self._task.name] = lambda: self._bench.cancel(key)
+        self._key = key
+        if self._is_cancelled:  # whoever asked for it may not have seen the key
+            self._bench.cancel(key)
 
     def _fetch(self, item: messages.Input) -> None:
         path = self._path(item)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from aptui import __version__
@@ -19,6 +19,7 @@ from aptui.engine.relocating import Relocating
 from aptui.engine.serving_desk import Serving
 from aptui.link import port
 from aptui.link.port import Request
+from aptui.sharing.account import Sum
 
 if TYPE_CHECKING:
     from aptui.engine.live import Live
@@ -34,6 +35,7 @@ class _Settling:
     epoch: int
     run_before: int
     failed_before: int
+    shared_before: Sum
     is_heard: bool = False
 
 
@@ -324,7 +326,7 @@ class Desk:
             return
         counts = engine.pipeline.counts
         before = self._asked.pop(request.client, (engine.epoch, counts["run"], counts["failed"]))
-        settling = _Settling(request, time.monotonic(), *before)
+        settling = _Settling(request, time.monotonic(), *before, _shared(engine))
         self._settling.append(settling)
 
         def heard(is_whole: bool) -> None:
@@ -367,10 +369,17 @@ class Desk:
 
     def _settled(self, settling: _Settling, engine: Engine, now: float) -> None:
         counts, is_same = engine.pipeline.counts, engine.epoch == settling.epoch
+        shared = _shared(engine).since(settling.shared_before if is_same else Sum())
         settling.request.answer(
             epoch=engine.epoch,
             seq=engine.seq,
             run=counts["run"] - (settling.run_before if is_same else 0),
             failed=counts["failed"] - (settling.failed_before if is_same else 0),
             seconds=round(now - settling.began_s, 3),
+            shared=asdict(shared) if shared != Sum() else {},
         )
+
+
+def _shared(engine: Engine) -> Sum:
+    """Return the account so far of what results somebody had already."""
+    return engine.account.total() if engine.account is not None else Sum()

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from aptui.engine.pool import Pool
 
 _FILES_PER_ORDER = 128
+_FILES_PER_LIVE_ORDER = 32
+"""Clients wait while an answer is taken in."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
 """So few and small files are read by the engine itself where every millisecond counts."""
@@ -25,13 +27,14 @@ class Digests:
         roots: {scan folder id: absolute path}.
         next_seq: numbers orders and events.
         post: takes the `FilesHashed`.
-        reads_few_here: read a few small files in the engine instead of waiting for a worker.
+        is_live: clients wait: orders are small, and a few small files are read by the engine itself instead of waiting for a worker.
     """
 
     def __init__(
-        self, roots: Mapping[int, str], next_seq: Callable[[], int], post: Callable[[Event], None], *, reads_few_here: bool
+        self, roots: Mapping[int, str], next_seq: Callable[[], int], post: Callable[[Event], None], *, is_live: bool
     ) -> None:
-        self._roots, self._next_seq, self._post, self._reads_few_here = roots, next_seq, post, reads_few_here
+        self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
+        self._per_order = _FILES_PER_LIVE_ORDER if is_live else _FILES_PER_ORDER
         self._orders: dict[int, tuple[FileFact, ...]] = {}
         self._waiting: deque[tuple[FileFact, ...]] = deque()
 
@@ -47,12 +50,12 @@ class Digests:
 
     def want(self, files: Sequence[FileFact]) -> None:
         """Have these files read."""
-        for start in range(0, len(files), _FILES_PER_ORDER):
-            self._waiting.append(tuple(files[start : start + _FILES_PER_ORDER]))
+        for start in range(0, len(files), self._per_order):
+            self._waiting.append(tuple(files[start : start + self._per_order]))
 
     def read_few(self) -> None:
         """Read what waits, if it is little."""
-        if not self._reads_few_here or len(self._waiting) != 1 or self._orders:
+        if not self._is_live or len(self._waiting) != 1 or self._orders:
             return
         files = self._waiting[0]
         if len(files) <= _HERE_COUNT and all(fact.size <= _HERE_BYTES for fact in files):
@@ -63,7 +66,7 @@ class Digests:
 
     def send(self, pool: Pool) -> None:
         """Give workers what waits, as far as they are free."""
-        while self._waiting and pool.free > 0:
+        while self._waiting and pool.free_for_looks > 0:
             pool.send_hash(self._order(self._waiting.popleft()))
 
     def _order(self, files: tuple[FileFact, ...]) -> HashOrder:

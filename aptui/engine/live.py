@@ -10,29 +10,29 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import queue
 import selectors
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aptui import config as configuration
 from aptui.config import Config
-from aptui.config_serve import Serve
 from aptui.core.errors import HostError, InternalError, KnownError
 from aptui.core.health import Health, WatchedRoot, WatchMode
 from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import INTERMEDIATES, Builder
 from aptui.engine import registry
+from aptui.engine.live_configuration import Loaded, Rereading, Told
 from aptui.engine.loop import Engine
 from aptui.engine.news import Listener
 from aptui.engine.opening import Opening
 from aptui.engine.watcher import Watcher
 from aptui.engine.watcher_hints import Root, Settings
-from aptui.engine.watching import PRODUCTS, SOURCES, Watching, fence_folder, roots_of
+from aptui.engine.watching import Watching
+from aptui.engine.watching_roots import PRODUCTS, SOURCES, fence_folder, roots_of
 from aptui.store import schema
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _ARMING_S = 2.0
 """How long the first scan waits for the watches to be set; what changes before they are is found by another scan."""
-_SETTINGS_QUIET_S = 0.1
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
@@ -48,16 +47,6 @@ _DISK_LOOK_S = 1.0
 _UNSETTLED = frozenset({"pending", "processing"})
 _UNSETTLED_S = 0.05
 """Half of a client's frame: most jobs are over by then."""
-
-
-@dataclass(slots=True)
-class _Loaded:
-    """What reading the configuration again came to: a configuration with its builders, or an error."""
-
-    config: Config | None
-    builders: tuple[Builder, ...] = ()
-    error: str = ""
-    told: Callable[[str, bool], None] | None = None
 
 
 class Live:
@@ -84,18 +73,15 @@ class Live:
         """Called after each turn of the loop with its time; each returns when it wants to be called at the latest."""
         self.endings: list[Callable[[], object]] = []
         """Called before all is closed."""
-        self._load, self._skips_start_scan = load, skips_start_scan
+        self._rereading = Rereading(load, self.wake)
+        self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
-        self.watching = Watching(config.project, str(config.cache_dir), self.wake, self._settings_changed)
+        self.watching = Watching(config.project, str(config.cache_dir), self.wake, self._rereading.want_soon)
         self._roots: tuple[WatchedRoot, ...] = ()
         self._are_roots_new = threading.Event()
         self.watcher: Watcher | None = None
-        self._settings_at: float | None = None
-        self._told: list[Callable[[str, bool], None]] = []
-        self._loaded: queue.SimpleQueue[_Loaded] = queue.SimpleQueue()
-        self._loading: threading.Thread | None = None
         self._next: Config | None = None
         self._reopen_by: float | None = None
         self._idle_since: float | None = None
@@ -242,9 +228,10 @@ class Live:
                         key.data(mask)
                 else:
                     engine.turn(min(wait_s, engine.patience_s()))
-                now = time.monotonic()
-                self.watching.poll(now)
-                self._after_turn(now)
+                if engine is None or not engine.is_committing:
+                    now = time.monotonic()
+                    self.watching.poll(now)
+                    self._after_turn(now)
         except KnownError as error:
             self._break_down(error)
         except Exception as error:  # noqa: BLE001  # a bug of ours: clients hear of it, and the next engine may be spared
@@ -254,12 +241,12 @@ class Live:
             turn(time.monotonic())
 
     def _deadline(self, now: float) -> float:
-        times = [self._retry_at, self._reopen_by, self._unsettled_at, self.watching.next_deadline(now)]
-        if self._loading is None:
-            times.append(self._settings_at)
-        if self._idle_since is not None and not self._is_settled:
-            times.append(self._idle_since + _SETTLE_AFTER_S)
-        times += [turn(now) for turn in self.turns]
+        times = [turn(now) for turn in self.turns]
+        if self.engine is None or not self.engine.is_committing:
+            times += [self._retry_at, self._reopen_by, self._unsettled_at, self._rereading.deadline]
+            times.append(self.watching.next_deadline(now))
+            if self._idle_since is not None and not self._is_settled:
+                times.append(self._idle_since + _SETTLE_AFTER_S)
         return min((due for due in times if due is not None), default=math.inf)
 
     def _after_turn(self, now: float) -> None:
@@ -276,9 +263,10 @@ class Live:
                 engine.cache.refuse_full_disk()  # before builders fail of it; the engine comes back when there is room again
         if self._are_roots_new.is_set():
             self._take_roots()
-        if self._settings_at is not None and now >= self._settings_at and self._loading is None:
+        if (due := self._rereading.deadline) is not None and now >= due:
             self._read_settings()
-        self._take_loaded()
+        if (loaded := self._rereading.take()) is not None:
+            self._take_loaded(loaded)
         if self._reopen_by is not None and (engine is None or not engine.pipeline.running or now >= self._reopen_by):
             self._reopen()
         if self._unsettled_at is not None and now >= self._unsettled_at:
@@ -319,6 +307,7 @@ class Live:
         self._retry_s = min(2 * self._retry_s, _RETRY_S[1])
         if engine is not None:
             _close_engine(engine)
+        self._tell_health()
 
     def _try_again(self) -> None:
         retry_s = self._retry_s
@@ -333,63 +322,34 @@ class Live:
 
     # ------------------------------------------------------------------------------------------------------ configuration
 
-    def _settings_changed(self) -> None:
-        self._settings_at = time.monotonic() + _SETTINGS_QUIET_S
-
-    def reload(self, told: Callable[[str, bool], None] | None = None) -> None:
+    def reload(self, told: Told | None = None) -> None:
         """Read the configuration again; `told` is called with an error ("" = none) and whether anything changed."""
-        if told is not None:
-            self._told.append(told)
-        self._settings_at = time.monotonic()
+        self._rereading.want_now(told)
 
     def _read_settings(self) -> None:
-        self._settings_at = None
         if self.watcher is not None:
             self.watcher.replace(self._wanted_roots())  # a folder of builders may be new
-        self._loading = threading.Thread(target=self._load_settings, name="configuration", daemon=True)
-        self._loading.start()
+        self._rereading.begin(self.config.cache_dir / ".aptui" / "builders.json")
 
-    def _load_settings(self) -> None:
-        """In a thread of its own: YAML takes its time, and a builder's module may do anything."""
-        try:
-            config = self._load()
-            platforms = tuple(platform.id for platform in config.project.platforms)
-            memory = self.config.cache_dir / ".aptui" / "builders.json"
-            self._loaded.put(_Loaded(config, registry.complete(config.project.builders, config.project_dir, memory, platforms)))
-        except KnownError as error:
-            self._loaded.put(_Loaded(None, error=str(error)))
-        except Exception as error:  # noqa: BLE001  # whatever happens here is told; the engine goes on as it is
-            self._loaded.put(_Loaded(None, error=f"{type(error).__name__}: {error}"))
-        self.wake()
-
-    def _take_loaded(self) -> None:
-        try:
-            loaded = self._loaded.get_nowait()
-        except queue.Empty:
-            return
-        self._loading = None
-        told, self._told = self._told, []
+    def _take_loaded(self, loaded: Loaded) -> None:
         error, is_changed, is_told = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:
                 error = f"the cache is '{loaded.config.cache_dir}' now: restart the engine to move it"
             else:
-                is_changed = self._is_other(loaded.config, loaded.builders)
+                is_changed = loaded.is_other(self.config, self._builders)
                 is_told = loaded.config.serve != self.config.serve
                 self.config = replace(self.config, serve=loaded.config.serve)  # the gateway's business, not the engine's
         if error and error != self._configuration_error:
             self._say(f"the configuration is not taken over: {error}", LogLevel.ERROR)
         self._configuration_error = error
-        for listener in told:
+        for listener in loaded.told:
             listener(error, is_changed or is_told)
         if is_changed and loaded.config is not None:
             self._next = loaded.config
             self._reopen_by = time.monotonic() + _WINDING_DOWN_S
             if self.engine is not None:
                 self.engine.is_paused = True
-
-    def _is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
-        return builders != self._builders or _decisive(config) != _decisive(self.config)
 
     def adopt(self, config: Config) -> None:
         """Go on with another configuration as soon as what runs has ended."""
@@ -477,7 +437,7 @@ class Live:
     @property
     def is_reopening(self) -> bool:
         """Whether another configuration is about to be taken over."""
-        return self._reopen_by is not None or self._loading is not None or self._settings_at is not None
+        return self._reopen_by is not None or self._rereading.is_owed
 
     @property
     def are_all_watched(self) -> bool:
@@ -512,8 +472,3 @@ def _close_engine(engine: Engine) -> None:
         engine.settle()
     with contextlib.suppress(Exception):
         engine.close()
-
-
-def _decisive(config: Config) -> Config:
-    """Return what of a configuration a change of matters for."""
-    return replace(config, layers=(), warnings=(), places={}, serve=Serve())

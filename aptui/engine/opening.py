@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from aptui.config import Config
 from aptui.core.errors import UserError
@@ -19,6 +20,9 @@ from aptui.engine.walk import Walk
 from aptui.store import schema
 from aptui.store.archive import DatabaseArchive
 from aptui.store.catalog_mark import CATALOG_STATE
+
+if TYPE_CHECKING:
+    from aptui.engine.verification import Verification
 
 
 def with_intermediates(project: Project, cache: str) -> Project:
@@ -33,7 +37,7 @@ class Opening:
 
     Args:
         config: the checked configuration.
-        trusts_times: whether a file with the remembered size and times counts as unchanged.
+        trusts_times: whether a file with the remembered size and times counts as unchanged; else its bytes are read.
         never: absolute folders that are no sources, besides cache and logs.
     """
 
@@ -80,7 +84,7 @@ class Opening:
         memory = self.cache.own / "builders.json"
         self.builders = registry.complete(config.project.builders, config.project_dir, memory, platforms, self.sentences.append)
         self.signature = signature(config.project, self.builders)
-        if not is_new and not note and self._trusts_times:
+        if not is_new and not note:
             self._look()
 
     def _look(self) -> None:
@@ -97,8 +101,13 @@ class Opening:
         finally:
             archive.close()
         self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
-        self.glance = look(self.walk, digests)
+        self.glance = look(self.walk, digests, contextlib.nullcontext if self._trusts_times else self._verification)
         self.is_current = is_settled and self.glance is not None and self.glance.is_clean
+
+    def _verification(self) -> Verification:
+        from aptui.engine.verification import Verification
+
+        return Verification(self.database)
 
     def _has_catalogs(self, mark: str | None) -> bool:
         return mark == mark_of(self.config.cache_dir, self.config.name, platforms_of(self.config.project))

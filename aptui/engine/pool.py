@@ -11,7 +11,8 @@ crashes, hangs, floods its output or talks nonsense:
 
 Memory: a job starts only when what builders are known to take fits (`pool_memory`); one always may. What does not fit waits, others pass it,
 but not for ever. Critical orders: `size` workers are for everybody, and one more is there for critical orders alone, so that these need not
-wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing while there are none.
+wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing while there are none. While all the
+others are at jobs, files are read and analysed there too: what changed is known however long jobs take.
 
 Workers that have nothing to do are ended after a while, all but one; that one too, later.
 """
@@ -99,13 +100,23 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """How many messages may be sent now. A worker that copies or hashes has room for one more such message behind the first."""
+        """How many messages may be sent now. A worker has room for one more behind a short one, so that it never waits for the engine."""
         return self._free(self._size)
 
     @property
     def free_for_critical(self) -> int:
         """How many messages may be sent now when their orders are critical; never less than `free`."""
         return self._free(self._size + 1)
+
+    @property
+    def free_for_looks(self) -> int:
+        """How many messages may be sent now that only look; one, where jobs have all workers."""
+        is_one_free = self._crew.busy <= self._size and self._are_all_at_jobs and not any(each.only_looks for each in self._waiting)
+        return max(self.free, int(is_one_free))
+
+    @property
+    def _are_all_at_jobs(self) -> bool:
+        return all(slot.job is not None for slot in self._crew.slots if slot.is_busy)
 
     def _free(self, size: int) -> int:
         held = self._waiting.held_count
@@ -231,14 +242,19 @@ class Pool:
         if not self._waiting:
             return
         now_s = self._clock()
-        is_barred = False
+        is_barred = is_full = False
         for message in self._waiting:
+            if is_full and not message.only_looks:
+                continue
             if message.is_job and (is_barred or not self._may_run(message)):
                 is_barred = self._waiting.hold(message, now_s) or is_barred
                 continue
             slot = self._choose(message)
-            if slot is None or self.fault:
+            if self.fault:
                 return
+            if slot is None:
+                is_full = True
+                continue
             self._waiting.take(message)
             if not slot.messages:
                 message.began_s = now_s
@@ -260,13 +276,13 @@ class Pool:
 
     def _choose(self, message: Message) -> Slot | None:
         """Return a worker for a message: one at rest, the one that rested least; else a new one; else one that it can wait behind."""
-        if self._crew.busy < self._size + message.is_critical:
+        if self._crew.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
             free = [slot for slot in self._crew.slots if slot.is_usable and not slot.messages]
             if free:
                 return max(free, key=lambda slot: (slot.is_ready, slot.idle_since_s))
             if slot := self._add_worker():
                 return slot
-        return next((slot for slot in self._crew.slots if message.is_short and slot.has_room_behind), None)
+        return next((slot for slot in self._crew.slots if slot.takes_behind(message)), None)
 
     def _add_worker(self) -> Slot | None:
         try:

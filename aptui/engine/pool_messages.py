@@ -57,14 +57,30 @@ class Message:
         return bool(self.orders) and is_critical(self.orders[0])
 
     @property
-    def is_short(self) -> bool:
-        """Whether a second message may wait behind this one: copies and hashes do not keep a worker long."""
+    def only_looks(self) -> bool:
+        """Whether it makes nothing: files are read, or analysed."""
+        return self.kind in (wire.Kind.HASH, wire.Kind.ANALYSE)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no builder is involved: a worker answers for all of it together."""
         return self.kind in (wire.Kind.COPY, wire.Kind.HASH)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a worker is not kept long: several orders travel together when each takes milliseconds."""
+        return self.is_plain or (len(self.orders) > 1 and not self.is_alone)
+
+    def may_wait_behind(self, other: Message) -> bool:
+        """Whether this may wait behind `other` with a worker: nobody has to be asked again for memory when its turn comes."""
+        if not (self.is_short and other.is_short):
+            return False
+        return not self.is_job or (other.is_job and builder_of(self.orders[0]) == builder_of(other.orders[0]))
 
     @property
     def current(self) -> AnalyseOrder | ProcessOrder | None:
         """The order whose builder is at work, None for copies, hashes and when all is done."""
-        if self.is_short or self.done >= len(self.orders):
+        if self.is_plain or self.done >= len(self.orders):
             return None
         order = self.orders[self.done]
         return None if isinstance(order, CopyOrder) else order

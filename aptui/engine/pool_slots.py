@@ -57,6 +57,10 @@ class Slot:
         """Whether one more short message may wait behind what it has."""
         return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
 
+    def takes_behind(self, message: Message) -> bool:
+        """Whether this message may wait behind what it has."""
+        return self.has_room_behind and message.may_wait_behind(self.messages[-1])
+
     @property
     def job(self) -> Message | None:
         """The message whose builders are at work here, if they process sources."""

@@ -173,6 +173,11 @@ def adapted_folders(cache_file: Path) -> list[str]:
     return sorted({os.path.dirname(path) for answer in answers for path, *_ in answer.files})
 
 
+def code_files(cache_file: Path) -> dict[str, list[str]]:
+    """Return {a module in a project's `builders/` folder: it, and what it imported from beside it} as they were the last time."""
+    return {path: [name for name, *_ in answer.files] for path, answer in _remembered(cache_file).files.items()}
+
+
 def _check_adapted(answer: Answer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
     if answer.error:
         raise UserError(f"{stand_in.name} cannot be looked at: {answer.error}")

@@ -14,7 +14,7 @@ from aptui.core.paths import from_text
 from aptui.core.relocation import Relocate, Report, shortened
 from aptui.engine import relocate
 from aptui.engine.watcher_hints import Hint
-from aptui.engine.watching import SOURCES
+from aptui.engine.watching_roots import SOURCES
 
 if TYPE_CHECKING:
     from aptui.engine.live import Live

@@ -51,14 +51,15 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
         raise TypeError("job_key must be text")
     dependencies = [
         JobDependency(
-            _source_key(edge.source, root),
+            _source_key(edge.source, root) if edge.uuid is None else PathKey(edge.uuid.hex),
             _named(edge.job_key),
             _named(edge.platform),
             DependencyKind(edge.kind),
             tuple(sorted({int(sub_id) for sub_id in edge.sub_ids})),
+            is_uuid=edge.uuid is not None,
         )
         for edge in job.job_dependencies
-        if edge.source
+        if edge.source or edge.uuid is not None
     ]
     return JobPlan(
         key=_text(job.job_key),

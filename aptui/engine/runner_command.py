@@ -14,18 +14,34 @@ import select
 import shlex
 import shutil
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from aptui.engine.runner_output import KEPT_BYTES, BoundedText
 from aptui.engine.runner_processes import KILLED, kill_group, signal_name
 
-PLACEHOLDER = re.compile(r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}")
+PLACEHOLDER = re.compile(
+    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
+)
 _SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
 """Output kept of each end when dependencies are read from it; more than both fails the run, for dependencies would be missing."""
+
+
+_LONG_MS = 5
+"""A command that has not ended by then takes long. Most tools of assets do; those that do not come by the thousand."""
+
+
+class Meanwhile(Protocol):
+    """What there is time for while a command runs."""
+
+    def __call__(self, *, takes_long: bool = False) -> None:
+        """The command has been started; `takes_long`: a while ago."""
+        ...
 
 
 class CommandError(Exception):
@@ -149,8 +165,12 @@ def _quoted(value: str, inner: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------- execution
 
 
-def execute(command: Invocation, environment: Mapping[str, str], kept_bytes: int = KEPT_BYTES) -> Execution:
+def execute(
+    command: Invocation, environment: Mapping[str, str], kept_bytes: int = KEPT_BYTES, meanwhile: Meanwhile | None = None
+) -> Execution:
     """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
+
+    Once it runs there is time for `meanwhile`, and again when it takes long.
 
     Raises:
         CommandError: it cannot be started.
@@ -165,7 +185,9 @@ def execute(command: Invocation, environment: Mapping[str, str], kept_bytes: int
             raise CommandError(f"cannot start {command.program!r}: {error.strerror}") from error
         finally:
             os.close(writer)
-        status, peak = _wait(pid, reader, output)
+        if meanwhile is not None:
+            meanwhile()
+        status, peak = _wait(pid, reader, output, meanwhile)
     except BaseException:
         # We are being stopped: what the command said so far goes where the engine reads it.
         if pid:
@@ -193,7 +215,8 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
     )
 
 
-def _wait(pid: int, reader: int, output: BoundedText) -> tuple[int, int]:
+def _wait(pid: int, reader: int, output: BoundedText, meanwhile: Meanwhile | None) -> tuple[int, int]:
+    long_from_s = time.monotonic() + _LONG_MS / 1000
     os.set_blocking(reader, False)
     exit_descriptor = os.pidfd_open(pid)
     try:
@@ -201,7 +224,10 @@ def _wait(pid: int, reader: int, output: BoundedText) -> tuple[int, int]:
         poll.register(exit_descriptor, select.POLLIN)
         poll.register(reader, select.POLLIN)
         while True:
-            ready = dict(poll.poll())
+            ready = dict(poll.poll(_LONG_MS if meanwhile else None))
+            if meanwhile and time.monotonic() >= long_from_s:
+                meanwhile(takes_long=True)
+                meanwhile = None
             if reader in ready and not _read(reader, output):
                 poll.unregister(reader)
             if exit_descriptor in ready:
@@ -255,8 +281,10 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
     Raises:
         CommandError: there are none.
     """
-    safe = {name: glob.escape(value) for name, value in values.items()}
+    safe = {name: glob.escape(value) for name, value in values.items()} if any("{" in pattern for pattern in patterns) else {}
     globs = [_fill(pattern, safe) for pattern in patterns] or ["**"]
+    if any("**" in text for text in globs):
+        _refuse_linked_folders(products_dir)
     found: set[str] = set()
     for text in globs:
         names = glob.glob(text, root_dir=products_dir, recursive=True, include_hidden=True)
@@ -264,6 +292,21 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
     if not found:
         raise CommandError(f"no product matched {', '.join(map(repr, globs))}" if patterns else "the command made no product")
     return sorted(found)
+
+
+def _refuse_linked_folders(products_dir: str) -> None:
+    """`**` would follow a link to a folder, and one to `/` through the whole disk.
+
+    Raises:
+        CommandError: there is one.
+    """
+    for folder, names, _ in os.walk(products_dir):
+        for name in names:
+            if os.path.islink(path := os.path.join(folder, name)):
+                where = os.path.relpath(path, products_dir)
+                raise CommandError(
+                    f"the command left a link to a folder among its products: '{where}'; products are files of their own"
+                )
 
 
 _DEPFILE_WORD = re.compile(r"(?:\\[ #:\\](?=\S|\s|$)|\$\$|[^\s])+")

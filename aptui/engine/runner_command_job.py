@@ -20,9 +20,11 @@ from aptui.engine.runner_log import RunLog, valid_text
 from aptui.engine.runner_output import KEPT_BYTES, BoundedText, bounded_lines, record_of
 from aptui.engine.runner_products import Folders, remove_tree
 from aptui.engine.runner_reads import Reads
+from aptui.engine.runner_references import add_told
 from aptui.sdk import JobProduct, ProductFlag
 
 _DEPFILE_NAME = "depfile.d"
+_LINKS_NAME = "product_dependencies.txt"
 
 
 @dataclass(slots=True)
@@ -37,9 +39,19 @@ class CommandJob:
 
 
 def run_command(
-    order: ProcessOrder, builder: Builder, folders: Folders, source: str, params: Mapping[str, Any], log: RunLog, reads: Reads
+    order: ProcessOrder,
+    builder: Builder,
+    folders: Folders,
+    source: str,
+    params: Mapping[str, Any],
+    log: RunLog,
+    reads: Reads,
+    meanwhile: commands.Meanwhile | None = None,
+    inherited: Mapping[str, str] = os.environ,
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads` is told what it opens, if that is asked for.
+
+    While it runs there is time for `meanwhile`. It gets the variables `inherited`.
 
     Raises:
         Refused: it cannot be started, or made no product.
@@ -48,13 +60,14 @@ def run_command(
     values = _values(order, folders, source, params)
     try:
         values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
+        values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
         command = commands.invocation(rule.command, values)
-        environment = {**os.environ, "TMPDIR": folders.temp}
+        environment = {**inherited, "TMPDIR": folders.temp}
         kept_bytes = commands.DEPENDENCY_OUTPUT_BYTES if rule.dependency_regex else KEPT_BYTES
         if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
-            ended = _traced(command, environment, kept_bytes, folders, reads, log)
+            ended = _traced(command, environment, kept_bytes, folders, reads, log, meanwhile)
         else:
-            ended = commands.execute(command, environment, kept_bytes)
+            ended = commands.execute(command, environment, kept_bytes, meanwhile)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error)
         lines = list(ended.output.lines())
         if rule.dependency_regex:
@@ -64,6 +77,7 @@ def run_command(
             job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
             return job
         job.products = _products(rule, builder, order, folders, values)
+        _add_links(rule, values["product_dependencies"], job.products, log)
     except commands.CommandError as error:
         raise Refused(str(error)) from error
     job.dependencies += _depfile(rule, values["depfile"], log)
@@ -72,14 +86,20 @@ def run_command(
 
 
 def _traced(
-    command: commands.Invocation, environment: Mapping[str, str], kept_bytes: int, folders: Folders, reads: Reads, log: RunLog
+    command: commands.Invocation,
+    environment: Mapping[str, str],
+    kept_bytes: int,
+    folders: Folders,
+    reads: Reads,
+    log: RunLog,
+    meanwhile: commands.Meanwhile | None,
 ) -> commands.Execution:
     from aptui.engine import runner_trace
 
     if fault := runner_trace.fault():
         log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
-        return commands.execute(command, environment, kept_bytes)
-    ended = commands.execute(runner_trace.traced(command, folders.trace), environment, kept_bytes)
+        return commands.execute(command, environment, kept_bytes, meanwhile)
+    ended = commands.execute(runner_trace.traced(command, folders.trace), environment, kept_bytes, meanwhile)
     runner_trace.note_reads(folders.trace, command.program, reads)
     remove_tree(folders.trace)
     return ended
@@ -176,6 +196,14 @@ def _products(
     asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)
     flags = ProductFlag.INTERMEDIATE if order.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
     return [JobProduct(name, _sub_id(name) if len(names) > 1 else 0, asset_type, flags) for name in names]
+
+
+def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: RunLog) -> None:
+    if not rule.links_file and "{product_dependencies}" not in rule.command:
+        return
+    if not add_told(path, products):
+        text = f"the command wrote no file {os.path.basename(path)!r}: what its products need at run time is not known"
+        log.write(LogLevel.WARNING, text)
 
 
 def _sub_id(name: str) -> int:

@@ -26,6 +26,8 @@ SYNC_EACH_BELOW = 32
 
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: opening a FIFO must not hang; it means nothing for regular files."""
+_START_WRITING = 2
+"""SYNC_FILE_RANGE_WRITE of sync_file_range(2). It proves nothing, and its errors come back from `fsync`."""
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StatKey = tuple[int, int, int, int]
@@ -82,6 +84,14 @@ def hash_open(descriptor: int, copy_to: int = -1) -> FileHash:
     return sha.digest(), xxh.intdigest(), size
 
 
+def read_small(descriptor: int, size: int) -> bytes:
+    """Read a file of fewer than `CHUNK_BYTES` with one call; one byte more than `size`, its size before, shows that it grew.
+
+    To ask for more than that costs several times the reading: memory for all of it is mapped, and unmapped again.
+    """
+    return os.read(descriptor, size + 1)
+
+
 def hash_file(path: str, *, sees_through: bool = False) -> tuple[FileHash, os.stat_result]:
     """Hash the file at `path`; return the hashes and the stat that holds for them.
 
@@ -94,7 +104,7 @@ def hash_file(path: str, *, sees_through: bool = False) -> tuple[FileHash, os.st
     descriptor, before = open_regular(path)
     try:
         if before.st_size < CHUNK_BYTES:
-            data = os.read(descriptor, CHUNK_BYTES)
+            data = read_small(descriptor, before.st_size)
             digest = (sees_through and lfs.pointed(data)) or hashlib.sha256(data).digest()
             found = digest, xxhash.xxh64_intdigest(data), len(data)
         else:
@@ -136,6 +146,32 @@ def sync_file(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_files(paths: Sequence[str]) -> dict[str, str]:
+    """Make the bytes of files durable; return {path: why} of those that are not.
+
+    The disk is given all of it before the first one is waited for: so they share one commit of the file system's journal.
+    """
+    failed: dict[str, str] = {}
+    opened: list[tuple[str, int]] = []
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            failed[path] = reason(error)
+            continue
+        opened.append((path, descriptor))
+        if len(paths) > 1:
+            _libc().sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _START_WRITING)
+    for path, descriptor in opened:
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            failed[path] = reason(error)
+        finally:
+            os.close(descriptor)
+    return failed
 
 
 def sync_file_system(path: str) -> None:
@@ -224,7 +260,7 @@ def _stage(order: CopyOrder, is_synced: bool) -> StagedProduct:
 
 
 def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
-    data = os.read(source, CHUNK_BYTES)
+    data = read_small(source, before.st_size)
     if lfs.pointed(data):
         raise _NotHere
     found = hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)

@@ -24,15 +24,40 @@ from aptui.core.settings import merged
 from aptui.engine import runner_files as files
 from aptui.engine import runner_reads as reads
 from aptui.engine.runner_answers import Refused, plans_and_edges
+from aptui.engine.runner_command import Meanwhile
 from aptui.engine.runner_command_job import run_command
+from aptui.engine.runner_kept import KeptFolders
 from aptui.engine.runner_links import with_links
 from aptui.engine.runner_log import RunLog, one_line, valid_text
 from aptui.engine.runner_processes import end_children
-from aptui.engine.runner_products import Folders, remove_tree, stage_products
-from aptui.sdk import Cancelled, CreateJobsRequest, CreateJobsResponse, PlatformInfo, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.engine.runner_products import Folders, discard, remove_tree, stage_products, sync_products
+from aptui.engine.runner_references import add_references
+from aptui.sdk import (
+    Cancelled,
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    PlatformInfo,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+)
 
 Load = Callable[[Builder], Any]
 """Returns the instance of a builder's class; imports its code at the first call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What the commands that one worker runs have in common.
+
+    `folders` are used by one after the other. `meanwhile` is called when a command has begun, and again when it takes long; whoever passes
+    it in sees to it that products are synced. `environment` are the variables that all get: `os.environ` is slow to be asked for each.
+    """
+
+    folders: KeptFolders
+    meanwhile: Meanwhile
+    environment: Mapping[str, str]
 
 
 class Stale(Exception):
@@ -99,11 +124,21 @@ def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: r
 # --------------------------------------------------------------------------------------------------------------- processing
 
 
-def process(order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load) -> RunResult:
-    """Do one job: call the builder in folders of the run's own, check and hash its products, make them durable."""
+def process(
+    order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, sharing: Sharing | None = None
+) -> RunResult:
+    """Do one job: call the builder, check and hash its products, make them durable.
+
+    Args:
+        order: the job.
+        builder: who does it.
+        platforms: all that are configured.
+        load: makes the builder.
+        sharing: what a command shares with others; without it the run has folders of its own, and syncs what it made.
+    """
     started_ns = time.perf_counter_ns()
     log = RunLog(builder.name)
-    run = _Run(order, builder, platforms, load, log)
+    run = _Run(order, builder, platforms, load, log, sharing)
     ending = _guarded(log, run.enter)
     try:
         if ending.outcome is Outcome.SUCCEEDED:
@@ -135,10 +170,22 @@ def process(order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platf
 class _Run:
     """What is known of a run while it goes through its steps: enter, call, finish, leave."""
 
-    def __init__(self, order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, log: RunLog) -> None:
-        self.order, self.builder, self.load, self.log = order, builder, load, log
+    def __init__(
+        self,
+        order: ProcessOrder,
+        builder: Builder,
+        platforms: Mapping[str, Platform],
+        load: Load,
+        log: RunLog,
+        sharing: Sharing | None,
+    ) -> None:
+        self.order, self.builder, self.load, self.log, self.sharing = order, builder, load, log, sharing
         self.platform = _platform_info(order.platform, platforms)
-        self.folders = Folders(files.os_path(order.staging))
+        self.keeps_temp = order.keeps_temp
+        self.staging = files.os_path(order.staging)
+        kept = sharing.folders.for_run(self.staging, order.run_key) if sharing and not self.keeps_all else None
+        self.kept = sharing.folders if sharing and kept else None
+        self.folders = kept or Folders(self.staging)
         self.root = files.os_path(order.root)
         self.source = os.path.join(self.root, files.os_path(order.rel))
         self.products: tuple[StagedProduct, ...] = ()
@@ -148,29 +195,42 @@ class _Run:
         self.read_digest = b""
         self.command_line = ""
         self.peak_rss_bytes = 0
-        self.keeps_temp = order.keeps_temp
         self._made: list[Any] = []
         self._found: list[str] = []
         self._seen = reads.Reads(self.source, self.folders.staging)
         self._environment = ""
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether what the run leaves besides its products is for people to look at."""
+        return self.keeps_temp or self.order.debug_output
+
     def enter(self) -> None:
-        self.folders.make()
+        if self.kept is not None:
+            self.kept.prepare(self.folders)
+        else:
+            self.folders.make()
         os.chdir(self.folders.temp)
-        self._environment = os.environ.get("TMPDIR", "")
-        _set_temp(self.folders.temp)
+        if self.builder.kind is BuilderKind.PYTHON:
+            self._environment = os.environ.get("TMPDIR", "")
+            _set_temp(self.folders.temp)
         self._check_source()
         self._refuse_pointer()
 
     def call(self) -> None:
         if self.builder.kind is BuilderKind.COMMAND:
             self._call_command()
+        elif self.builder.kind is BuilderKind.COPY:
+            self._copy()
         else:
             self._call_python()
 
     def finish(self) -> None:
         """Check, hash and sync what was made; then make sure once more that the source is still the one it was made of."""
         staged = stage_products(self._made, self.folders, self.order)
+        add_references(self.builder, staged, self._made, self.order, self.source, self.log)
+        if self.sharing is None:
+            sync_products(staged, self.folders)
         self.products = with_links(staged, self._made, self.order, self.log)
         self.discovered = self._hash_dependencies()
         self._check_source()
@@ -183,18 +243,35 @@ class _Run:
 
     def leave(self, outcome: Outcome) -> None:
         os.chdir("/")
-        _set_temp(self._environment)
-        if self.keeps_temp or self.order.debug_output:
+        if self.builder.kind is BuilderKind.PYTHON:
+            _set_temp(self._environment)
+        if self.kept is not None:
+            self.kept.release()
+            if outcome is not Outcome.SUCCEEDED:
+                discard(self.staging)
+        if self.kept is not None or self.keeps_all:
             return
         remove_tree(self.folders.temp if outcome is Outcome.SUCCEEDED else self.folders.staging)
 
     def _call_command(self) -> None:
         params = {**self._params(), **_json(self.order.params)}
-        job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen)
+        shared = (self.sharing.meanwhile, self.sharing.environment) if self.sharing else ()
+        job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
         self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
         if job.error:
             raise Refused(job.error)
         self._made, self._found = job.products, job.dependencies
+
+    def _copy(self) -> None:
+        """Make the bytes of the source its product."""
+        copy = os.path.join(self.folders.products, os.path.basename(self.source))
+        try:
+            files.copy_into(self.source, copy)
+        except files.Changed as error:
+            raise Stale(f"source: {error}") from error
+        except OSError as error:
+            raise Refused(f"cannot copy the source: {files.reason(error)}") from error
+        self._made = [JobProduct(copy, 0, UUID(bytes=self.builder.asset_type or bytes(16)))]
 
     def _call_python(self) -> None:
         instance = self.load(self.builder)

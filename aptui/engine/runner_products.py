@@ -11,11 +11,11 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aptui.core.messages import ProcessOrder, StagedProduct
 from aptui.core.model import COMMON_PLATFORM
-from aptui.core.paths import product_name, to_text
+from aptui.core.paths import normalize, product_name, to_text
 from aptui.engine import runner_files as files
 from aptui.engine.runner_answers import Refused
 from aptui.sdk import JobProduct, ProductFlag
@@ -66,8 +66,18 @@ def remove_tree(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def discard(staged: str) -> None:
+    """Remove what a run staged at its own place: one file, or a folder."""
+    try:
+        os.unlink(staged)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        remove_tree(staged)
+
+
 def stage_products(products: Sequence[JobProduct], folders: Folders, order: ProcessOrder) -> tuple[StagedProduct, ...]:
-    """Check, place, hash and sync the products of a run.
+    """Check, place and hash the products of a run. Out of folders that are not its own they are moved to where it is to stage.
 
     Raises:
         Refused: a product is not what the builder says; the text names the file.
@@ -78,7 +88,7 @@ def stage_products(products: Sequence[JobProduct], folders: Folders, order: Proc
     for index, product in enumerate(products):
         if not isinstance(product, JobProduct):
             raise Refused(f"the builder returned {type(product).__name__} as a product, not a JobProduct")
-        name = _product_name(product.path, order.rel)
+        name = _product_name(product.path, _beside(product, order.rel))
         _check_flags(product, order.platform)
         _check_unique(product, name, names, sub_ids)
         try:
@@ -87,8 +97,35 @@ def stage_products(products: Sequence[JobProduct], folders: Folders, order: Proc
             raise Refused(f"product {product.path!r}: {error}") from error
         except OSError as error:
             raise Refused(f"product {product.path!r} cannot be staged: {files.reason(error)}") from error
-    _sync(staged, folders)
+    if folders.staging != files.os_path(order.staging):
+        staged = _moved(staged, files.os_path(order.staging))
     return tuple(staged)
+
+
+def _moved(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
+    """Move what was staged to `place`: one file to that very name, as a copy is staged, more into a folder."""
+    targets = [place]
+    try:
+        if len(staged) != 1:
+            os.mkdir(place)
+            targets = [f"{place}/{index}" for index in range(len(staged))]
+        for product, target in zip(staged, targets, strict=True):
+            os.rename(files.os_path(product.staged), target)
+    except OSError as error:
+        raise Refused(f"products cannot be staged: {files.reason(error)}") from error
+    return [replace(product, staged=to_text(os.fsencode(target))) for product, target in zip(staged, targets, strict=True)]
+
+
+def _beside(product: JobProduct, rel: str) -> str:
+    """Return the path of what the product stands beside: its source, unless it has a folder of its own."""
+    if not product.folder:
+        return rel
+    if product.flags & ProductFlag.PRODUCT:
+        raise Refused(f"product {product.path!r} has a folder of its own, {product.folder!r}, which only intermediates may have")
+    folder = normalize(product.folder)
+    if not folder or product.folder.startswith("/") or folder.split("/")[0] == "..":
+        raise Refused(f"product {product.path!r}: {product.folder!r} is no folder relative to the scan folders")
+    return f"{to_text(os.fsencode(folder))}/-"
 
 
 def _product_name(path: str, rel: str) -> str:
@@ -143,7 +180,8 @@ def _stage(product: JobProduct, name: str, index: int, folders: Folders) -> Stag
             os.rename(path, staged)
         _check_closed(staged, product.path)
         hashes = files.hash_file(staged)[0]
-    return StagedProduct(to_text(os.fsencode(staged)), name, product.sub_id, product.asset_type.bytes, int(product.flags), *hashes)
+    path, asset_type, flags = to_text(os.fsencode(staged)), product.asset_type.bytes, int(product.flags)
+    return StagedProduct(path, name, product.sub_id, asset_type, flags, *hashes, is_executable=bool(found.st_mode & 0o111))
 
 
 def _check_closed(path: str, shown: str) -> None:
@@ -174,7 +212,12 @@ def _is_behind_link(path: str, folders: Folders) -> bool:
     return os.path.realpath(parent) != os.path.join(os.path.realpath(top), os.path.relpath(parent, top))
 
 
-def _sync(staged: Sequence[StagedProduct], folders: Folders) -> None:
+def sync_products(staged: Sequence[StagedProduct], folders: Folders) -> None:
+    """Make the products of a run durable.
+
+    Raises:
+        Refused: that cannot be done.
+    """
     try:
         if len(staged) >= files.SYNC_EACH_BELOW:
             files.sync_file_system(folders.staging)

@@ -76,7 +76,8 @@ class Scanner:
         self._walk = walk
         self._remembered = remembered
         self._next_seq = next_seq
-        self._glance = None if is_full or reassess else glance
+        is_enough = glance is not None and (glance.is_of_bytes or not is_full)
+        self._glance = glance if is_enough and not reassess else None
         self._walked_before = walk.files_seen
         self._glanced_at = walk.files_seen if self._glance is not None else 0
         self._is_full = is_full

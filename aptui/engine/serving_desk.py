@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.01
 _FENCE_LIMIT_S = 60.0
+_FENCE_URGENCY = 200
+"""As of what somebody waits for (spec/engine.md §5)."""
 _COUNT_S = 0.5
 _COUNT_SHARE = 50
 """Jobs are not counted again before this many times as long as it took has gone by: two hundredths of the engine's time at most."""
@@ -35,6 +37,7 @@ class _Fenced:
     deadline: float
     is_heard: bool = False
     is_whole: bool = True
+    has_hurried: bool = False
     ticket: int = -1
     epoch: int = 0
 
@@ -120,19 +123,31 @@ class Serving:
             is_over = now >= fenced.deadline or engine is None or engine.epoch != fenced.epoch
             if not is_over and engine is not None and fenced.is_heard and fenced.ticket < 0 and self._is_all_known(engine):
                 fenced.ticket = engine.ordered_ticket
+            elif not is_over and engine is not None and fenced.is_heard and not fenced.has_hurried:
+                fenced.has_hurried = self._hurry(engine)
             is_passed = engine is not None and 0 <= fenced.ticket <= engine.saved_ticket
             if is_over or is_passed:
                 self._fenced.remove(fenced)
                 epoch, seq = (engine.epoch, engine.seq) if engine is not None else (0, 0)
                 fenced.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and fenced.is_whole)
 
+    def _hurry(self, engine: Engine) -> bool:
+        """Have what is to be analysed go before jobs; return whether that was said, once all that must be is there."""
+        if self._is_looking(engine) or not engine.pipeline.ready.analysis_count:
+            return False
+        engine.ask("analyse", value=_FENCE_URGENCY)
+        return True
+
+    def _is_looking(self, engine: Engine) -> bool:
+        """Whether anything that was heard is still to be looked at or read."""
+        is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
+        return is_busy or engine.patience_s() <= 0 or bool(engine.pipeline.memory.hashing)
+
     def _is_all_known(self, engine: Engine) -> bool:
         """Whether nothing that was heard is still to be looked at, read or analysed."""
         pipeline = engine.pipeline
         is_analysing = bool(pipeline.ready.analysis_count) or any(job.is_analysis for job in pipeline.running.values())
-        is_looking = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
-        has_more_to_hear = engine.patience_s() <= 0
-        return not (is_looking or is_analysing or has_more_to_hear or pipeline.memory.hashing)
+        return not (is_analysing or self._is_looking(engine))
 
     # ----------------------------------------------------------------------------------------------------------- readiness
 

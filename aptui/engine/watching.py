@@ -11,25 +11,24 @@ import os
 import queue
 import stat
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from aptui.core.model import INTERMEDIATES, FileFact, PathKey, Project, RelPath
+from aptui.core.model import FileFact, PathKey, Project, RelPath
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.engine.leases import is_open_for_writing
 from aptui.engine.vcs import Repositories
 from aptui.engine.watcher_fence import FENCE_TAG
-from aptui.engine.watcher_hints import DELETIONS, Hint, Root
+from aptui.engine.watcher_hints import Hint
+from aptui.engine.watching_roots import PRODUCTS, SOURCES, fence_folder, is_setting
 
 if TYPE_CHECKING:
     from aptui.engine.loop import Engine
 
-SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
-"""Tags of roots: scan folders, the cache, and where configuration and project builders lie."""
 BEGAN = "watching began"
 """Why a root that is watched from now on has to be looked at."""
 _QUIET_S = 0.15
@@ -40,6 +39,8 @@ _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after it is gone."""
 _SECOND_LOOK_S = 2.5
 """A file that was changed less than two seconds before it was looked at is looked at again (reliability.md §2.5)."""
+_SLICE_S = 0.004
+"""Paths and folders are looked at for so long before clients have their turn."""
 _LOOKS_AT_MOST = 64
 """Where more folders changed, one scan is cheaper, and one batch."""
 _RELEASED_KEPT = 4096
@@ -89,10 +90,18 @@ class Watching:
         self.engine: Engine | None = None
         self.unfinished: dict[PathKey, FileFact | None] = {}
         self.is_draining = False
+        self.looks = 0
+        """How often something was looked at because of what the watcher said."""
         self._wake, self._settings_changed, self._clock = wake, settings_changed, clock
         self._hints: queue.SimpleQueue[Hint] = queue.SimpleQueue()
         self._paths: dict[bytes, None] = {}
+        self._placing: deque[bytes] = deque()
+        """Paths of which is being found out where they have to be looked at; those that come meanwhile are another batch."""
+        self._folders_due: dict[str, set[PathKey]] = {}
+        """{folder to be looked at: its files that are read again, whatever is remembered of them}."""
         self._trees: dict[str, None] = {}
+        self._is_cut_short = False
+        """Whether clients have their turn, and then there is more to look at."""
         self._is_lost = False
         self._retries = False
         self._written: dict[bytes, _Written] = {}
@@ -147,7 +156,7 @@ class Watching:
                 lost_products.extend(hint.paths)
                 if hint.is_lost and self.engine is not None:
                     self.engine.look_at_products()
-            elif hint.why != BEGAN and (hint.is_lost or any(map(_is_setting, (*hint.paths, *hint.trees)))):
+            elif hint.why != BEGAN and (hint.is_lost or any(map(is_setting, (*hint.paths, *hint.trees)))):
                 self._settings_changed()
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
@@ -201,12 +210,13 @@ class Watching:
     def poll(self, now: float) -> None:
         """Do what is due; the loop calls this after each turn."""
         self._hear()
+        self._is_cut_short = False
         engine = self.engine
         if engine is None:
             return
         if self._written:
             self._probe_written(engine, now)
-        if self._is_anything_gathered and not self._is_held(now) and not engine.is_scanning:
+        if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):
             self._look(engine, now)
         if self._second_looks and engine.is_idle and not self._is_anything_gathered:
             self._look_second(engine, now)
@@ -217,23 +227,45 @@ class Watching:
 
     @property
     def _is_anything_gathered(self) -> bool:
-        return bool(self._paths or self._trees or self._is_lost)
+        return bool(self._paths or self._placing or self._folders_due or self._trees or self._is_lost)
+
+    @property
+    def is_amid_changes(self) -> bool:
+        """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
+        return bool(self._placing or self._folders_due)
 
     def _look(self, engine: Engine, now: float) -> None:
-        looks: dict[str, set[PathKey]] = {}
-        paths, self._paths = self._paths, {}
-        if not self._is_lost:
-            for path in paths:
-                self._place(engine, path, looks, now)
-        if self._is_lost or len(looks) + len(self._trees) > _LOOKS_AT_MOST:
-            retries, self._is_lost, self._retries = self._retries, False, False
-            self._trees.clear()
-            engine.start_scan(retries=retries)
-            self._note_distrusted(engine, now)
-            return
-        for folder, again in looks.items():
-            engine.look_at(folder, frozenset(again))
+        """Look at what was gathered; for a moment, for clients wait: the rest is looked at the next time."""
+        until = self._clock() + _SLICE_S
+        if not (self._placing or self._folders_due):
+            self._placing, self._paths = deque(self._paths), {}
+        while self._placing and not self._is_lost:
+            self._place(engine, self._placing.popleft(), self._folders_due, now)
+            if self._clock() >= until and self._placing:
+                self._is_cut_short = True
+                return
+        self.looks += bool(self._folders_due or self._trees or self._is_lost)
+        if self._is_lost or len(self._folders_due) + len(self._trees) > _LOOKS_AT_MOST:
+            self._look_everywhere(engine, now)
+        else:
+            self._look_at_folders(engine, now, until)
+
+    def _look_everywhere(self, engine: Engine, now: float) -> None:
+        retries, self._is_lost, self._retries = self._retries, False, False
+        for gathered in (self._placing, self._folders_due, self._trees):
+            gathered.clear()
+        engine.start_scan(retries=retries)
+        self._note_distrusted(engine, now)
+
+    def _look_at_folders(self, engine: Engine, now: float, until: float) -> None:
+        while self._folders_due:
+            folder = next(iter(self._folders_due))
+            engine.look_at(folder, frozenset(self._folders_due.pop(folder)))
             self._second_looks[folder] = now + _SECOND_LOOK_S
+            self._is_cut_short = bool(self._folders_due) and self._clock() >= until
+            if self._is_cut_short:
+                return
+        self._is_cut_short = bool(self._paths)
         for tree in [tree for tree in self._trees if any(is_below(tree, other) for other in self._trees)]:
             del self._trees[tree]
         if self._trees:
@@ -343,9 +375,12 @@ class Watching:
 
     def _look_second(self, engine: Engine, now: float) -> None:
         due = [folder for folder, when in self._second_looks.items() if when <= now]
-        for folder in due[:_LOOKS_AT_MOST]:
+        until = self._clock() + _SLICE_S
+        for folder in due:
             del self._second_looks[folder]
             engine.look_at(folder)
+            if self._clock() >= until:
+                break
 
     @staticmethod
     def _look_at_nameless(engine: Engine, now: float) -> None:
@@ -412,7 +447,7 @@ class Watching:
         """Return when `poll` has something to do; None when only events matter."""
         if self.engine is None:
             return None
-        times = [written.due for written in self._written.values()]
+        times = [*([now] if self._is_cut_short else ()), *(written.due for written in self._written.values())]
         if self._is_anything_gathered and not self.engine.is_scanning:
             times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_LOOK_S)
         if self._people or self.is_draining:
@@ -423,43 +458,6 @@ class Watching:
         if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:
             times.append(max(now, min(self._second_looks.values())))
         return min(times, default=None)
-
-
-def fence_folder(cache: bytes) -> bytes:
-    """Return the folder in which files are made to learn what was heard."""
-    return os.path.join(cache, b"fence")
-
-
-def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]) -> list[Root]:
-    """Return what is watched for a project.
-
-    Args:
-        settings: folders whose direct files are configuration or builders.
-    """
-    skips = (os.fsencode(cache), os.fsencode(log_dir))
-    roots = [
-        Root(os.fsencode(folder.path), f"{SOURCES}:{folder.name}", folder.recursive, skips=skips)
-        for folder in project.scan_folders
-        if not any(other.recursive and other is not folder and is_below(folder.path, other.path) for other in project.scan_folders)
-    ]
-    platforms = [platform.id for platform in project.platforms]
-    if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # few projects have any
-        platforms.append(INTERMEDIATES)
-    roots += [
-        Root(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=DELETIONS) for name in platforms
-    ]
-    return [*roots, *(Root(os.fsencode(path), f"{SETTINGS}:{path}", is_recursive=False) for path in settings)]
-
-
-_SETTINGS_NAMES = frozenset(
-    (b"aptui.yaml", b"builders", b"registry", b"project.json", b"engine.json", b"gem.json", b"o3de_manifest.json")
-)
-
-
-def _is_setting(path: bytes) -> bool:
-    """Whether a path next to the configuration is part of it: a file of it (also one of O3DE's), a builder, or the folder of either."""
-    name = os.path.basename(path).lower()
-    return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES
 
 
 def _stat(path: bytes) -> os.stat_result | None:

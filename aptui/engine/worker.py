@@ -17,16 +17,20 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
-from aptui.core.model import Builder
+from aptui.core.model import Builder, BuilderKind
 from aptui.engine import runner_processes as processes
 from aptui.engine import runner_reads as reads
 from aptui.engine import wire
 from aptui.engine.runner_files import copy_files, hash_files
 from aptui.engine.runner_output import marker
+from aptui.engine.worker_outbox import Outbox
+
+if TYPE_CHECKING:
+    from aptui.engine.runner_process import Sharing
 
 _DESCRIPTOR_FLOOR = 128
 """A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
@@ -45,6 +49,8 @@ class Worker:
         self._instances: dict[str, Any] = {}
         self._platforms: dict[str, Any] = {}
         self._runs = 0
+        self._outbox = Outbox(lambda results: self._answer(wire.Kind.RAN, results))
+        self._sharing: Sharing | None = None
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
     def serve(self) -> None:
@@ -52,7 +58,7 @@ class Worker:
         while data := self._channel.recv(_RECEIVE_BYTES):
             for kind, payload in self._reader.feed(data):
                 self._perform(kind, wire.decode(kind, payload))
-        self._end_builders()
+        self._end()
 
     def _perform(self, kind: wire.Kind, record: Any) -> None:
         match kind:
@@ -63,10 +69,12 @@ class Worker:
                 self._send(wire.Kind.HASHED, hash_files(order))
             case wire.Kind.ANALYSE:
                 for analysis in record:
-                    self._run(wire.Kind.ANALYSED, analysis)
+                    self._analyse(analysis)
             case wire.Kind.PROCESS:
                 for job in record:
-                    self._run(wire.Kind.RAN, job)
+                    self._process(job)
+                self._outbox.flush()
+                self._retire_if_due()
             case wire.Kind.SETUP:
                 self._set_up(record)
             case _:
@@ -85,24 +93,47 @@ class Worker:
     def _copy(orders: Sequence[CopyOrder]) -> list[RunResult]:
         return copy_files(orders)
 
-    def _run(self, kind: wire.Kind, order: AnalyseOrder | ProcessOrder) -> None:
+    def _analyse(self, order: AnalyseOrder) -> None:
         from aptui.engine import runner_process
 
         builder = self._builders.get(order.builder)
-        self._runs += 1
-        limit = order.memory_limit_bytes if isinstance(order, ProcessOrder) else builder.memory_limit_bytes if builder else 0
-        self._make_safe(limit)
-        result: AnalyseResult | RunResult
         if builder is None:
-            result_type = AnalyseResult if isinstance(order, AnalyseOrder) else RunResult
-            result = result_type(order.run_key, Outcome.FAILED, f"no builder is called {order.builder!r}")
-        elif isinstance(order, AnalyseOrder):
-            result = runner_process.analyse(order, builder, self._platforms, self._load)
+            result = AnalyseResult(order.run_key, Outcome.FAILED, _unknown(order.builder))
         else:
-            result = runner_process.process(order, builder, self._platforms, self._load)
-        if limit:
-            _limit_memory(0)
-        self._finish(kind, result)
+            self._runs += 1
+            with _made_safe(builder.memory_limit_bytes):
+                result = runner_process.analyse(order, builder, self._platforms, self._load)
+        self._answer(wire.Kind.ANALYSED, [result])
+        self._retire_if_due()
+
+    def _process(self, order: ProcessOrder) -> None:
+        from aptui.engine import runner_process
+
+        builder = self._builders.get(order.builder)
+        if builder is None:
+            self._answer(wire.Kind.RAN, [RunResult(order.run_key, Outcome.FAILED, _unknown(order.builder))])
+            return
+        is_command = builder.kind is BuilderKind.COMMAND
+        sharing = self._shared() if is_command else None
+        if order.memory_limit_bytes:
+            self._outbox.flush()  # it may take memory that there is none of soon
+        with _made_safe(order.memory_limit_bytes):
+            result = runner_process.process(order, builder, self._platforms, self._load, sharing)
+        if is_command:
+            self._outbox.add(builder.name, order.staging, result)
+            self._outbox.meanwhile()
+        else:
+            self._runs += 1
+            self._answer(wire.Kind.RAN, [result])
+            self._retire_if_due()
+
+    def _shared(self) -> Sharing:
+        if self._sharing is None:
+            from aptui.engine.runner_kept import KeptFolders
+            from aptui.engine.runner_process import Sharing
+
+            self._sharing = Sharing(KeptFolders(), self._outbox.meanwhile, dict(os.environ))
+        return self._sharing
 
     def _load(self, builder: Builder) -> Any:
         instance = self._instances.get(builder.name)
@@ -112,27 +143,21 @@ class Worker:
             instance = self._instances[builder.name] = load_builder(builder)
         return instance
 
-    @staticmethod
-    def _make_safe(memory_limit_bytes: int) -> None:
-        """Undo what an earlier builder may have changed."""
-        signal.signal(signal.SIGTERM, _terminate)
-        if memory_limit_bytes:
-            _limit_memory(memory_limit_bytes)
-
-    def _finish(self, kind: wire.Kind, result: AnalyseResult | RunResult) -> None:
+    def _answer(self, kind: wire.Kind, results: Sequence[AnalyseResult] | Sequence[RunResult]) -> None:
         _flush()
-        os.write(self._output, marker(self._setup.nonce, result.run_key))
-        try:
-            self._send(kind, result)
-        except wire.WireError as error:
-            self._send(kind, type(result)(result.run_key, Outcome.FAILED, f"the answer cannot be sent: {error}"))
+        os.write(self._output, b"".join(marker(self._setup.nonce, result.run_key) for result in results))
+        self._channel.sendall(b"".join(_frame(kind, result) for result in results))
+
+    def _retire_if_due(self) -> None:
         reason = self._wish_to_retire()
         if reason:
             self._send(wire.Kind.RETIRE, wire.Note(reason))
-            self._end_builders()
+            self._end()
             _leave(0)
 
-    def _end_builders(self) -> None:
+    def _end(self) -> None:
+        if self._sharing is not None:
+            self._sharing.folders.remove()
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)
             if callable(shutdown):
@@ -155,6 +180,28 @@ class Worker:
 
     def _send(self, kind: wire.Kind, record: wire.Record) -> None:
         self._channel.sendall(wire.encode(kind, record))
+
+
+def _frame(kind: wire.Kind, result: AnalyseResult | RunResult) -> bytes:
+    try:
+        return wire.encode(kind, result)
+    except wire.WireError as error:
+        return wire.encode(kind, type(result)(result.run_key, Outcome.FAILED, f"the answer cannot be sent: {error}"))
+
+
+def _unknown(builder: str) -> str:
+    return f"no builder is called {builder!r}"
+
+
+@contextlib.contextmanager
+def _made_safe(memory_limit_bytes: int) -> Iterator[None]:
+    """Undo what an earlier builder may have changed, and let the next one take no more memory than this."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if memory_limit_bytes:
+        _limit_memory(memory_limit_bytes)
+    yield
+    if memory_limit_bytes:
+        _limit_memory(0)
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:

@@ -18,7 +18,7 @@ import msgspec
 from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
 
 if TYPE_CHECKING:
-    from aptui.core.messages import Notice
+    from aptui.core.notices import Notice
 
 T = TypeVar("T")
 
@@ -265,9 +265,9 @@ def _notices() -> dict[str, type[Notice]]:
     """{name on the wire: record}; asked for by who hears news: the records cost as much to import as all the rest of a client."""
     from typing import get_args
 
-    from aptui.core import messages
+    from aptui.core import notices
 
-    return {record.__name__: record for record in get_args(messages.Notice)}
+    return {record.__name__: record for record in get_args(notices.Notice)}
 
 
 # -------------------------------------------------------------------------------------------------------------------- JSON

@@ -113,7 +113,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Answer when everything that was changed before this was said is processed: with {epoch, seq, run, failed, seconds}.
+    """Answer when everything that was changed before this was said is processed: with {epoch, seq, run, failed, seconds, shared}.
+
+    `shared` are counts of what results were found that somebody had already (sharing/account.py), {} where none were looked for.
 
     The named options are those the asker wants to run with; an engine that runs with others refuses, saying so.
     """

@@ -37,6 +37,8 @@ _HELLO_BYTES = 1 << 12
 _NAME_LENGTH = 80
 _REPLACED = (Progress, HealthChanged, ConnectionsChanged)
 """News of which the newest says all; it takes the place of one that still waits."""
+_GATEWAY_PATIENCE = 4
+"""So many times as long and as much as of others may wait for a gateway: it runs after everything else, and all its clients would begin again."""
 _UNSETTLED = frozenset({"pending", "processing"})
 _FOR_STRANGERS = (Ping, Status, Shutdown)
 """What a client of another protocol may say: enough to restart the engine."""
@@ -80,6 +82,11 @@ class _Client:
         self.begun_s: float | None = now
         """Since when it owes the rest of a message, or the first one."""
         self.outbox = Outbox(channel, now)
+
+    @property
+    def patience(self) -> int:
+        """How many times the limits of what waits it may use."""
+        return _GATEWAY_PATIENCE if self.hello is not None and self.hello.kind == "gateway" else 1
 
 
 class Request:
@@ -225,7 +232,7 @@ class Server:
                 if not client.outbox.is_blocked:
                     self._send(client, now)
                     self._listen(client)  # it may have been blocked in between, with half of what it said untaken
-                is_stalled = now - client.outbox.taken_s > self._limits.stalled_s
+                is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.patience
                 if is_stalled and len(client.outbox) > self._limits.waiting_lines:
                     self._drop(client)
             self._tell_who_left()
@@ -387,9 +394,10 @@ class Server:
             outbox.taken_s = self._clock()
         outbox.put(key, line)
         self._told.add(client)
-        if outbox.waiting_bytes > self._limits.waiting_bytes:
+        limit_bytes = self._limits.waiting_bytes * client.patience
+        if outbox.waiting_bytes > limit_bytes:
             self._send(client, self._clock())
-            if outbox.waiting_bytes > self._limits.waiting_bytes:
+            if outbox.waiting_bytes > limit_bytes:
                 self._drop(client)
 
     def _send(self, client: _Client, now: float) -> None:

@@ -1,4 +1,8 @@
-"""`BuilderConfig.ini` of a project: what it says over builders and jobs by their names (spec/engine.md §3)."""
+"""`BuilderConfig.ini` of a project: what it says over builders and jobs by their names (spec/engine.md §3).
+
+`checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while somebody writes it, and what is shared is said by the
+patterns of the shared cache.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +51,6 @@ def _override(name: str, node: Node) -> JobOverride:
         flags=_whole(keys.get("flags")),
         priority=_whole(keys.get("priority")),
         is_critical=truth(keys["critical"]) if "critical" in keys else None,
-        checks_lock=truth(keys["checkexclusivelock"]) if "checkexclusivelock" in keys else None,
-        checks_server=truth(keys["checkserver"]) if "checkserver" in keys else None,
         params=text("params"),
     )
 

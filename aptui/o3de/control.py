@@ -37,7 +37,7 @@ class Processor(Protocol):
         ...
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when it becomes idle the next time."""
+        """Call `then` when it becomes idle the next time, or has become so since somebody was told last."""
         ...
 
     def quit(self) -> None:
@@ -149,10 +149,12 @@ class ClosedDoor:
 
     Args:
         first_port: where to begin to look for a free one; 0 = any.
+        tell: called when somebody is turned away for the first time.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, first_port: int) -> None:
+    def __init__(self, selector: selectors.BaseSelector, first_port: int, tell: Callable[[], None] = lambda: None) -> None:
         self._selector = selector
+        self._tell: Callable[[], None] | None = tell
         self._listener = _free_listener(first_port)
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
@@ -169,6 +171,9 @@ class ClosedDoor:
     def _accept(self, _mask: int) -> None:
         with contextlib.suppress(OSError):
             self._listener.accept()[0].close()
+            if self._tell is not None:
+                self._tell()
+            self._tell = None
 
 
 def listener(port: int) -> socket.socket:

@@ -88,10 +88,18 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
     for pointer in [key] if key.startswith("/") else [f"{root}/{key}" for root in _ROOTS]:
         said = opened.registry.explain(pointer)
         if said:
-            return [Said(each.where, each.text) for each in said]
+            return _remarked([Said(each.where, each.text) for each in said], pointer)
     if key.startswith("/"):
         raise UserError(f"nothing is said about '{key}'", hint=_near(opened, key))
     return configuration.explained(_trees(opened.tree, _layers(project_dir, sight), sets)[0], key)
+
+
+def _remarked(said: list[Said], pointer: str) -> list[Said]:
+    """Return what was said about a key, with a remark where it changes nothing here."""
+    from aptui.o3de.unused import why_unused
+
+    why = why_unused(pointer)
+    return [*said[:-1], replace(said[-1], where=f"{said[-1].where} (accepted and ignored: {why})")] if why else said
 
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
@@ -161,12 +169,27 @@ def _compiled(
                 config.project,
                 builders=(*config.project.builders, *_script_builders(opened, config.project, sight)),
                 debug_output=opened.facts.user.debug_output,
+                resting_platforms=_resting(opened, config, sight),
             ),
             project_dir,
         ),
         warnings=(*map(configuration.one_line, (*opened.warnings, *doubts)), *config.warnings),
         foreign=to_text(opened.facts),
         settings_folders=sight.folders(),
+    )
+
+
+def _resting(opened: Opened, config: Config, sight: Sight) -> tuple[str, ...]:
+    """Return the platforms whose products are left alone: those not asked for, and those not enabled (any more) that have some.
+
+    What is not enabled is left alone in the reference (spec/engine.md §4), so that runs for one platform after the other need no cache each.
+    """
+    enabled = {platform.id for platform in config.project.platforms}
+    return tuple(
+        name
+        for name in opened.tree.value["platforms"].value
+        if name not in enabled
+        and (name in config.project.resting_platforms or sight.is_folder(os.path.join(config.cache_dir, name)))
     )
 
 

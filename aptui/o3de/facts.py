@@ -11,7 +11,10 @@ from aptui.config import Config, canonical, pack
 
 @dataclass(frozen=True, slots=True)
 class SharedPattern:
-    """Which sources of a builder take part in the shared cache; `kind` is glob or pattern."""
+    """Which sources of a builder take part in the shared cache; `kind` is glob or pattern.
+
+    `asset_type` decides nothing: the reference too reads it, writes it into its settings.json, and asks path and builder alone.
+    """
 
     builder: str
     kind: str
@@ -60,25 +63,18 @@ class JobOverride:
     flags: int | None = None
     priority: int | None = None
     is_critical: bool | None = None
-    checks_lock: bool | None = None
-    checks_server: bool | None = None
     params: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Where engine and gems are ((name, folder), in their order), and settings that have no key of aptui's own."""
+    """Where engine and gems are ((name, folder), in their order), and settings that have no key of aptui's own; `unused` names the others."""
 
     engine: str = ""
-    asset_root: str = ""
     gems: tuple[tuple[str, str], ...] = ()
     shared_cache: SharedCache = SharedCache()
     stats: StatsForm = StatsForm()
     user: UserSettings = UserSettings()
-    always_all_workers: bool = False
-    start_limit_s: int = 900
-    has_source_control: bool = False
-    left_out: tuple[str, ...] = ()
     bootstrap: dict[str, str] = field(default_factory=dict)
     builder_overrides: tuple[JobOverride, ...] = ()
     job_overrides: tuple[JobOverride, ...] = ()
@@ -102,7 +98,6 @@ def facts_of(config: Config) -> Facts | None:
         ),
         stats=StatsForm(**data.pop("stats")),
         user=UserSettings(**data.pop("user")),
-        left_out=tuple(data.pop("left_out")),
         builder_overrides=tuple(_override(each) for each in data.pop("builder_overrides")),
         job_overrides=tuple(_override(each) for each in data.pop("job_overrides")),
         **data,

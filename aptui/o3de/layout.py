@@ -22,7 +22,7 @@ def read_registry(places: Places, options: Options, sight: Sight) -> Registry:
     Raises:
         ConfigErrors: all files that cannot be understood.
     """
-    registry = Registry(sight, options.tags)
+    registry = Registry(sight, _tags(places, options))
     mistakes: list[UserError] = []
     for step in _steps(registry, places, options, sight):
         try:
@@ -35,11 +35,19 @@ def read_registry(places: Places, options: Options, sight: Sight) -> Registry:
     return registry
 
 
+def _tags(places: Places, options: Options) -> tuple[str, ...]:
+    """Return the active specialisations: the project's name is one too, and stands with the names of programs."""
+    at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
+    return (*options.tags[:at], places.name, *options.tags[at:])
+
+
 def _steps(registry: Registry, places: Places, options: Options, sight: Sight) -> Iterator[Callable[[], object]]:
     def folder(*parts: str) -> Callable[[], object]:
         return partial(registry.merge_folder, os.path.join(*parts))
 
     yield partial(_found, registry, places)
+    if places.program:
+        yield folder(places.program, "Registry")
     yield folder(places.engine, "Registry")
     yield from (folder(gem.path, "Registry") for gem in places.gems)
     yield folder(places.project, "Registry")
@@ -98,6 +106,5 @@ def _found(registry: Registry, places: Places) -> None:
         ("engine_path", places.engine),
         ("project_cache_path", os.path.join(places.project, "Cache")),
         ("project_user_path", os.path.join(places.project, "user")),
-        ("project_log_path", os.path.join(places.project, "user", "log")),
     ):
         registry.begin_with(f"{BOOTSTRAP}/{key}", Node(path, "where it was found"))

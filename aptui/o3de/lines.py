@@ -68,6 +68,15 @@ def control_port(port: int) -> str:
     return f"Control Port: {port}"
 
 
+def turned_away(cache: str) -> str:
+    """Say, to whoever wonders why the Editor or a launcher does not get through, what it met and what there is instead."""
+    return (
+        "Somebody connected to the listening port and was turned away: O3DE's own protocol is not spoken here, so that the Editor and launchers"
+        f" cannot wait for this asset processor. Products lie in '{cache}', one folder for each platform; the control channel (--acceptInput)"
+        " and aptui's own screen and verbs answer questions. This is said once."
+    )
+
+
 def project_root(project: str) -> str:
     """Say whose assets these are."""
     return f"AssetProcessor will process assets from project root {project}."

@@ -6,20 +6,27 @@ import os
 from dataclasses import dataclass
 
 MARKER = "project.json"
-TAGS = ("assetprocessor", "tools", "profile")
-"""The specialisations of an asset processor (spec/surface.md §5.1); the name of a program may be added."""
+TAGS = ("profile", "tools", "assetprocessor")
+"""The specialisations of an asset processor (spec/surface.md §5.1), in the order in which the reference's program takes them on: what stands
+later is merged later. One order for all programs: the reference's own with a window has the last two the other way round.
+"""
+BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
+"""Those of the program without a window: the name of a program comes right behind the kind of its build."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line adds to a project's own settings (spec/surface.md §3.2); paths may be relative to the current folder."""
+    """What the command line adds to a project's own settings (spec/surface.md §3.2); paths may be relative to the current folder.
 
+    `registry` is (regset or regremove, what follows it) in the order of the command line; `regset` is set after that.
+    """
+
+    registry: tuple[tuple[str, str], ...] = ()
     regset: tuple[str, ...] = ()
-    regremove: tuple[str, ...] = ()
     regset_file: tuple[str, ...] = ()
     asset_root: str = ""
     scan_folders: tuple[str, ...] = ()
-    scan_folder_pattern: str = ""
+    scan_folder_patterns: tuple[str, ...] = ()
     has_config_scan_folders: bool = True
     has_gem_scan_folders: bool = True
     tags: tuple[str, ...] = TAGS

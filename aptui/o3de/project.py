@@ -15,6 +15,7 @@ from aptui.config_schema import Node
 from aptui.core.errors import UserError
 from aptui.o3de.options import MARKER, TAGS, Options, is_project
 from aptui.o3de.registry import Registry, listed, plain_text
+from aptui.o3de.registry_files import os_name
 from aptui.o3de.registry_json import read_json
 from aptui.o3de.sight import Sight
 
@@ -24,6 +25,7 @@ PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
 __all__ = ["BOOTSTRAP", "MARKER", "TAGS", "Gem", "Options", "Places", "is_project", "locate", "merge_options"]
 
 _BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
+_BUILDS = ("profile", "debug", "release")
 _PROGRAMS = ("assetprocessorbatch", "assetprocessor", "assetbuilder", "editor")
 """Whose list of active gems is asked for, the first that is there."""
 _NAME = re.compile(r"[^=<>~!\s]+")
@@ -56,10 +58,11 @@ class Places:
 
 def merge_options(registry: Registry, options: Options) -> None:
     """Merge what the command line sets and removes, files apart."""
-    for option in options.regset:
-        registry.set(option)
-    for option in options.regremove:
-        registry.remove(option)
+    for name, option in (*options.registry, *(("regset", option) for option in options.regset)):
+        if name == "regremove":
+            registry.remove(option)
+        else:
+            registry.set(option)
 
 
 def early_registry(options: Options, sight: Sight) -> Registry:
@@ -250,21 +253,23 @@ def _program(project: str, engine: str, own: Node, early: Registry, sight: Sight
     builds = [os.path.normpath(os.path.join(project, asked))] if asked else []
     builds += [os.path.join(root, "build", *name) for root in (project, engine) for name in ((), ("linux",))]
     name = (_plain(own, "project_name") or os.path.basename(project)).lower()
-    for folder in [
-        *(os.path.join(build, "bin", kind) for build in builds for kind in ("profile", "debug", "release")),
-        *builds[:1],
-    ]:
+    bins = [os.path.join(build, "bin", *machine, kind) for build in builds for kind in _BUILDS for machine in ((), (os_name(),))]
+    for folder in (*bins, *builds[:1]):
         registry = os.path.join(folder, "Registry")
         names = {each.lower(): each for each in sight.names(registry)}
         for program in _PROGRAMS:
-            file = names.get(f"cmake_dependencies.{name}.{program}.setreg")
-            if file:
-                return folder, _gems_in(os.path.join(registry, file), engine, sight)
+            for wanted in (f"cmake_dependencies.{name}.{program}.setreg", f"cmake_dependencies.{program}.setreg"):
+                if wanted in names:
+                    return folder, _gems_in(os.path.join(registry, names[wanted]), engine, sight)
     return (builds[0] if asked else ""), {}
 
 
 def _gems_in(path: str, engine: str, sight: Sight) -> dict[str, str]:
-    """Return the gems of a `cmake_dependencies` file: objects below `/O3DE/Gems` or `/Amazon/Gems`."""
+    """Return the gems of a `cmake_dependencies` file.
+
+    Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below `/Amazon/Gems` are called
+    as what was built of a gem (`Name.Editor`) and say where it lies, relative to the engine.
+    """
     registry = Registry(sight)
     registry.merge_file(path)
     found: dict[str, str] = {}

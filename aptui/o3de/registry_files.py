@@ -13,11 +13,13 @@ from aptui.o3de.sight import Sight
 MAX_FILES = 128
 MERGE, PATCH = "setreg", "setregpatch"
 _PLATFORM = "Platform"
+_HASH_START, _HASH_PRIME, _HASH_MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+"""FNV-1a of 64 bits, by which the reference sorts the tags of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """One settings file: `name.tag.tag.setreg`; name and tags in lower case, tags sorted."""
+    """One settings file: `name.tag.tag.setreg`; the name as it is spelled, tags in lower case, sorted as the reference sorts them."""
 
     path: str
     name: str
@@ -33,11 +35,16 @@ def os_name() -> str:
 def files_of(folder: str, tags: Sequence[str], sight: Sight) -> tuple[list[SettingsFile], list[str]]:
     """Return the files of a folder in the order in which they are merged, and what is doubtful about it, a line each.
 
+    Names are compared as they are spelled, with the dot behind them. Of two files with one name and as many tags, their first different
+    tags decide: the one whose tag stands later in `tags` is merged later. Which tags are first is a matter of hash values, as in the
+    reference (`SettingsRegistryImpl::IsLessThan`).
+
     Args:
-        tags: the active specialisations; of two files with as many tags, the one whose tags stand later here is merged later.
+        tags: the active specialisations.
 
     Raises:
-        UserError: more than 128 files, a name with a tag twice, or two files with the same name and tags (spec/surface.md §5.1).
+        UserError: more than 128 files that are used, a name with a tag twice, or two files with the same name and tags, whether they are
+            merge patches or JSON patches (spec/surface.md §5.1).
     """
     own = os.path.join(folder, _PLATFORM, os_name())
     found: list[SettingsFile] = []
@@ -49,30 +56,38 @@ def files_of(folder: str, tags: Sequence[str], sight: Sight) -> tuple[list[Setti
                 found.append(_parsed(path, is_platform=is_platform))
             elif "." not in name and not os.path.isdir(path):
                 doubts.append(f"{path}: a settings file has an extension, .{MERGE} or .{PATCH}; this file is not used")
-    if len(found) > MAX_FILES:
+    ranks = {tag: rank for rank, tag in reversed(list(enumerate(map(str.lower, tags))))}
+    used = [file for file in found if ranks.keys() >= set(file.tags)]
+    if len(used) > MAX_FILES:
         raise UserError(f"more than {MAX_FILES} settings files", where=folder, hint="merge some of them")
-    active = [tag.lower() for tag in tags]
-    used = [file for file in found if set(file.tags) <= set(active)]
     _refuse_twins(used)
-    ranks = {tag: rank for rank, tag in enumerate(active)}
-    used.sort(
-        key=lambda file: (file.name, len(file.tags), sorted((ranks[tag] for tag in file.tags), reverse=True), file.is_platform)
-    )
+    spellings: dict[str, str] = {}
+    for name in sorted((file.name for file in used), reverse=True):
+        spellings[name.lower()] = f"{name}."
+    used.sort(key=lambda file: (spellings[file.name.lower()], len(file.tags), [ranks[tag] for tag in file.tags], file.is_platform))
     return used, doubts
 
 
 def _parsed(path: str, *, is_platform: bool) -> SettingsFile:
-    name, *tags = os.path.basename(path).lower().split(".")[:-1]
+    name, *tags = os.path.basename(path).split(".")[:-1]
+    tags = [tag.lower() for tag in tags]
     for tag in tags:
         if tags.count(tag) > 1:
             raise UserError(f"tag '{tag}' stands twice in the file's name", where=path)
-    return SettingsFile(path, name, tuple(sorted(tags)), is_platform)
+    return SettingsFile(path, name, tuple(sorted(tags, key=_hash)), is_platform)
+
+
+def _hash(text: str) -> int:
+    value = _HASH_START
+    for byte in text.encode("utf-8", "surrogateescape"):
+        value = (value ^ byte) * _HASH_PRIME & _HASH_MASK
+    return value
 
 
 def _refuse_twins(files: Iterable[SettingsFile]) -> None:
-    seen: dict[tuple[str, tuple[str, ...], bool, str], str] = {}
+    seen: dict[tuple[str, tuple[str, ...], bool], str] = {}
     for file in files:
-        key = (file.name, file.tags, file.is_platform, file.path.rpartition(".")[2].lower())
+        key = (file.name.lower(), file.tags, file.is_platform)
         if key in seen:
             what = f"has the same name and tags as '{os.path.basename(seen[key])}'"
             raise UserError(what, where=file.path, hint="which of them wins is not defined; rename one")

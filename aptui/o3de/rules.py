@@ -85,9 +85,8 @@ class Rules:
             if builder is None:
                 continue
             if name in found:
-                self._warn(node, f"another rule is called '{name}' already; this one is not used")
-            else:
-                found[name] = builder
+                self._warn(node, f"this rule is used instead of the other one that is called '{name}'")
+            found[name] = builder
         return list(found.values())
 
     def _builder(self, name: str, node: Node) -> Node | None:
@@ -95,9 +94,9 @@ class Rules:
         if truth(keys.get("ignore")):
             return None
         pattern = self._pattern(name, keys, node)
-        platforms = self._platforms(name, keys, node)
-        if pattern is None or platforms is None:
+        if pattern is None:
             return None
+        platforms = self._platforms(name, keys, node)
         where = node.key_where or node.where
         entry = {"name": Node(name, where, where), "copy": Node([pattern], pattern.where, pattern.key_where)}
         if platforms.value:
@@ -125,23 +124,25 @@ class Rules:
             return None
         return pattern
 
-    def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node | None:
-        """Return which platforms the rule skips: an id beats a tag, a tag beats `params`."""
+    def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
+        """Return which platforms the rule skips: an id beats a tag, a tag beats `params`; whatever is not called skip is copied.
+
+        Of two tags of one platform the one that stands first in the alphabet decides; the reference asks them in the order of a hash table.
+        """
         params = keys.get("params")
-        word = plain_text(params).strip().lower() if params is not None else SKIP
-        if word not in (COPY, SKIP):
-            self._warn(params or node, f"'params' of rule '{name}' is neither copy nor skip; it is not used")
-            return None
-        found: dict[str, Node] = {"*": Node(SKIP, (params or node).where)} if word == SKIP else {}
+        is_copied = params is None or self._is_copied(f"'params' of rule '{name}'", params)
+        found: dict[str, Node] = {} if is_copied else {"*": Node(SKIP, (params or node).where)}
         for key, child in keys.items():
-            word = plain_text(child).strip().lower()
-            if key in _RULE_KEYS or key not in self._references:
-                continue
-            if word not in (COPY, SKIP):
-                self._warn(child, f"'{key}' of rule '{name}' is neither copy nor skip; it is not used")
-                continue
-            found[key] = Node(SKIP if word == SKIP else {}, child.where, child.key_where)
+            if key not in _RULE_KEYS and key in self._references:
+                is_copied = self._is_copied(f"'{key}' of rule '{name}'", child)
+                found[key] = Node({} if is_copied else SKIP, child.where, child.key_where)
         return Node(found, node.where)
+
+    def _is_copied(self, what: str, node: Node) -> bool:
+        word = plain_text(node).strip().lower()
+        if word not in (COPY, SKIP):
+            self._warn(node, f"{what} is neither copy nor skip; it counts as copy")
+        return word != SKIP
 
     def _extras(self, keys: Mapping[str, Node]) -> dict[str, Node]:
         found: dict[str, Node] = {}

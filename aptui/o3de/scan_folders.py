@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from aptui.config_schema import Node
 from aptui.core.errors import UserError
+from aptui.core.patterns import wildcard
 from aptui.o3de.project import Options, Places
 from aptui.o3de.registry import listed, plain_text, truth
 from aptui.o3de.rules import named
@@ -71,8 +71,8 @@ class ScanFolders:
     def _configured(self, name: str, node: Node) -> Folder | None:
         watch = node.get("watch")
         text = plain_text(watch) if watch is not None else ""
-        wanted = self._options.scan_folder_pattern
-        if wanted and not fnmatchcase(text.lower(), wanted.lower()):
+        wanted = self._options.scan_folder_patterns
+        if wanted and not any(wildcard(pattern).fullmatch(text) for pattern in wanted):
             return None
         if watch is None or not text:
             self.warnings.append(f"{node.where}: scan folder '{name}' has no 'watch'; it is not scanned")
@@ -88,7 +88,7 @@ class ScanFolders:
             name=name,
             path=path,
             order=_whole(node.get("order"), 0),
-            recursive=truth(node.get("recursive"), default=True) and not (is_root and path != self._places.project),
+            recursive=truth(node.get("recursive")) and not (is_root and path != self._places.project),
             include=include,
             exclude=self._platforms(node.get("exclude")),
             where=watch.where,
@@ -132,22 +132,23 @@ class ScanFolders:
         return known.get(name.upper())
 
     def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[Folder]:
-        """Yield `Assets` and `Registry` of each gem; those of gems inside the project may stand against the project's own folder."""
-        order = _whole(settings.get("GemScanFolderStartingPriorityOrder"), _GEM_START)
+        """Yield `Assets` and `Registry` of each gem; those of gems inside the project may stand against the project's own folder.
+
+        All folders of gems are counted through, the first being 1, wherever they stand.
+        """
+        start = _whole(settings.get("GemScanFolderStartingPriorityOrder"), _GEM_START)
         placed = settings.get("ProjectRelativeGemsScanFolderPriority")
         side = {"lower": 1, "higher": -1}.get(plain_text(placed).strip().lower() if placed is not None else "", 0)
-        beside = 0
         where = placed.where if placed is not None else "aptui"
+        count = 0
         for gem in self._places.gems:
-            is_inside = gem.path.startswith(self._places.project + os.sep)
+            is_placed = side and gem.path.startswith(self._places.project + os.sep)
             for part in ("Assets", "Registry"):
-                path = os.path.join(gem.path, part)
-                if is_inside and side:
-                    beside += side
-                    yield Folder(f"{gem.name}/{part}", path, project_order + beside, where=where)
+                path, count = os.path.join(gem.path, part), count + 1
+                if is_placed:
+                    yield Folder(f"{gem.name}/{part}", path, project_order + side * count, where=where)
                 else:
-                    yield Folder(f"{gem.name}/{part}", path, order)
-                    order += 1
+                    yield Folder(f"{gem.name}/{part}", path, start + count)
 
     def _is_there(self, folder: Folder) -> bool:
         if self._is_folder(folder.path):

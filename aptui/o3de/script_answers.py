@@ -47,9 +47,9 @@ def _plan(job: Any, log: sdk.JobLog) -> sdk.JobDescriptor:
 
 def _job_dependency(edge: Any, log: sdk.JobLog) -> sdk.JobDependency | None:
     source = edge.sourceFile
-    path = source if isinstance(source, str) else source.sourceFileDependencyPath
-    if not path:
-        log.warning(f"a job dependency on {edge.jobKey!r} names no path of a source; left out")
+    path, uuid = (source, None) if isinstance(source, str) else (source.sourceFileDependencyPath, _uuid_of(source))
+    if not path and uuid is None:
+        log.warning(f"a job dependency on {edge.jobKey!r} names no source, neither by path nor by UUID; left out")
         return None
     return sdk.JobDependency(
         str(path),
@@ -57,16 +57,21 @@ def _job_dependency(edge: Any, log: sdk.JobLog) -> sdk.JobDependency | None:
         str(edge.platformIdentifier),
         sdk.DependencyKind(edge.type),
         tuple(int(sub_id) for sub_id in edge.productSubIds),
+        uuid,
     )
 
 
 def _source_dependency(dependency: Any) -> sdk.SourceDependency:
-    uuid = uuid_of(dependency.sourceFileDependencyUUID)
     return sdk.SourceDependency(
         str(dependency.sourceFileDependencyPath),
         sdk.SourceDependencyKind(dependency.sourceDependencyType),
-        None if uuid.is_null() else UUID(bytes=uuid.bytes),
+        _uuid_of(dependency),
     )
+
+
+def _uuid_of(dependency: Any) -> UUID | None:
+    uuid = uuid_of(dependency.sourceFileDependencyUUID)
+    return None if uuid.is_null() else UUID(bytes=uuid.bytes)
 
 
 def made(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
@@ -92,10 +97,6 @@ _RESULTS = {
 
 def _product(product: Any, request: sdk.ProcessJobRequest) -> sdk.JobProduct:
     path = str(product.productFileName).replace("\\", "/")
-    if product.outputPathOverride:
-        raise Refused(
-            f"product {path!r} has an output path of its own, {product.outputPathOverride!r}, which aptui does not support"
-        )
     if not product.dependenciesHandled:
         request.log.warning(f"product {path!r}: the script did not say that its dependencies are handled")
     return sdk.JobProduct(
@@ -106,6 +107,7 @@ def _product(product: Any, request: sdk.ProcessJobRequest) -> sdk.JobProduct:
         [_product_dependency(each) for each in product.productDependencies],
         [_path_dependency(each) for each in product.pathDependencies],
         dependencies_handled=bool(product.dependenciesHandled),
+        folder=str(product.outputPathOverride),
     )
 
 

@@ -75,7 +75,7 @@ class _Translation:
             "companions": rules.companions(self._members("MetaDataTypes"), listed(self._registry.node(_IMPORTER))),
             "workers": self._workers(),
             "cache": self._node(self._place("project_cache_path", "Cache")),
-            "logs": self._node(self._place("project_log_path", os.path.join("user", "log"))),
+            "logs": self._node(self._place("project_log_path", os.path.join(self._place("project_user_path", "user"), "log"))),
         }
         members |= self._metadata()
         found = self._facts()
@@ -181,23 +181,17 @@ class _Translation:
     # ── what has no place in an aptui.yaml ──
 
     def _facts(self) -> Facts:
-        registry, jobs = self._registry, self._members("Jobs")
         if not truth(self._members("Fingerprinting").get("UseFileHashing"), default=True):
             self._warn(
                 self._members("Fingerprinting")["UseFileHashing"], "files are always known by what is in them; it is not used"
             )
         return Facts(
             engine=self._places.engine,
-            asset_root=self._places.asset_root,
             gems=tuple((gem.name, gem.path) for gem in self._places.gems),
             shared_cache=self._shared_cache(),
             stats=self._stats(),
             user=self._user(),
-            always_all_workers=truth(jobs.get("AlwaysUseMaxJobs")),
-            start_limit_s=self._count(self._members("BuilderManager").get("StartupTimeoutSeconds"), 900),
-            has_source_control=truth(registry.node("/Amazon/Settings/EnableSourceControl")),
-            left_out=tuple(node.value for node in listed(registry.node("/Amazon/AssetBuilder/SettingsRegistry/Excludes"))),
-            bootstrap={key: plain_text(node) for key, node in registry.members(BOOTSTRAP).items()},
+            bootstrap={key: plain_text(node) for key, node in self._registry.members(BOOTSTRAP).items()},
         )
 
     def _shared_cache(self) -> SharedCache:
@@ -232,7 +226,9 @@ class _Translation:
             return {}
         mode, folder = shared.mode, os.path.join(self._places.project, os.path.expanduser(shared.address))
         if mode != "inactive" and "://" not in shared.address and not (shared.address and self._sight.is_folder(folder)):
-            self._warnings.append(f"the folder '{shared.address}' of the shared cache is not there; it is not used")
+            self._warnings.append(
+                f"Server address ({shared.address}) is invalid! Reverting back to (), for there is no such folder; no shared cache is used"
+            )
             mode = "inactive"
         patterns = []
         for each in shared.patterns:

@@ -78,7 +78,9 @@ SWITCHES = (
     Switch("waitOnLaunch", Takes.NOTHING, "sleep 20 seconds first, so that a debugger can be attached"),
     Switch("enablescm", Takes.NOTHING, "let Git move and delete what it tracks"),
     Switch(
-        "randomListeningPort", Takes.NOTHING, "listen on any free port; nobody is served there, whoever connects is closed politely"
+        "randomListeningPort",
+        Takes.NOTHING,
+        "listen on any free port; nobody is served there, whoever connects is turned away, and the log says so once",
     ),
     Switch("port", Takes.TEXT, "listen on this port (45643 unless said); see randomListeningPort"),
     Switch("start-hidden", Takes.NOTHING, "show no window at the start", _NO_WINDOW),
@@ -113,11 +115,15 @@ _SLASHED = re.compile(r"/(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<value>=.*)?", re.D
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command line says: `values` {name in lower case: values in their order}; a switch without a value is there with none."""
+    """What a command line says: `values` {name in lower case: values in their order}; a switch without a value is there with none.
+
+    `order` are all names with their values as they stood.
+    """
 
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     positional: tuple[str, ...] = ()
+    order: tuple[tuple[str, str], ...] = ()
 
     def has(self, name: str) -> bool:
         """Whether the switch was given."""
@@ -126,6 +132,10 @@ class Given:
     def all(self, name: str) -> tuple[str, ...]:
         """Return every value of a switch, those of repeated ones after each other."""
         return self.values.get(name.lower(), ())
+
+    def in_order(self, *names: str) -> tuple[tuple[str, str], ...]:
+        """Return (name, value) of these switches, in lower case, as they stood among each other."""
+        return tuple((name, value) for name, value in self.order if name in names)
 
     def first(self, name: str) -> str | None:
         """Return the value that counts for most switches (the reference asks for the first)."""
@@ -162,6 +172,7 @@ def parse(arguments: Sequence[str]) -> Given:
     values: dict[str, tuple[str, ...]] = {}
     unknown: list[str] = []
     positional: list[str] = []
+    order: list[tuple[str, str]] = []
     waiting: str | None = None
     """The switch that the next word may belong to; "" one that nobody knows."""
     for word in map(_unwrapped, arguments):
@@ -170,6 +181,7 @@ def parse(arguments: Sequence[str]) -> Given:
             if waiting is None or (waiting and _may_be_alone(waiting) and not _is_number(word)):
                 positional.append(word)
             elif waiting:
+                order += [(waiting, part) for part in _split(waiting, word)]
                 values[waiting] += _split(waiting, word)
             waiting = None
             continue
@@ -179,11 +191,12 @@ def parse(arguments: Sequence[str]) -> Given:
             unknown.append(word)
             waiting = "" if value is None else None
         else:
-            values.setdefault(name, ())
-            values[name] += () if value is None else _split(name, value)
+            parts = () if value is None else _split(name, value)
+            order += [(name, part) for part in parts]
+            values[name] = (*values.get(name, ()), *parts)
             waiting = name if value is None and _BY_NAME[name].takes is not Takes.NOTHING else None
     _refuse_without_value(waiting, values)
-    return Given(values, tuple(unknown), tuple(positional))
+    return Given(values, tuple(unknown), tuple(positional), tuple(order))
 
 
 def help_lines() -> list[str]:

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from time import monotonic
 
@@ -22,6 +23,8 @@ _NAMES_AGAIN_S = 5.0
 _NAMES_LIMIT_S = 5.0
 _LOCAL_KEPT_S = 5.0
 _NETWORK = Path("/proc/net")
+_parsed = lru_cache(maxsize=256)(parsed)
+"""Asked for each request."""
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
@@ -84,7 +87,7 @@ class Admission:
 
     def why_not(self, remote: str) -> str:
         """Return why a caller at `remote` may not come in, "" = they may; nothing is remembered."""
-        address = parsed(remote)
+        address = _parsed(remote)
         if address is None:
             return "where this comes from is not known"
         if address.is_loopback or address in self._local_now():
@@ -153,6 +156,12 @@ async def resolved(name: str) -> set[Address]:
     """
     answers = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return {address for *_, place in answers if (address := parsed(str(place[0]))) is not None}
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine is meant; a name that is not `localhost` counts as not."""
+    found = parsed(address)
+    return address == "localhost" or (found is not None and found.is_loopback)
 
 
 def local_addresses(network: Path = _NETWORK) -> frozenset[Address]:

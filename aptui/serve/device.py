@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from aptui.client import MESSAGE_LIMIT_BYTES, AsyncClient
 from aptui.serve.dialling import PATH
+
+if TYPE_CHECKING:
+    import ssl
 
 _HEARTBEAT_S = 30.0
 
@@ -26,13 +29,13 @@ class Device:
         self.dialled: asyncio.Queue[AsyncClient] = asyncio.Queue()
         """A connection for each gateway that dialled and took our hello."""
 
-    async def open(self, address: str = "127.0.0.1", port: int = 0) -> int:
-        """Listen, and return the port."""
+    async def open(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, and return the port; `tls` holds the certificate, which a gateway elsewhere wants to see."""
         app = web.Application()
         app.router.add_get(PATH, self._take)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, address, port)
+        site = web.TCPSite(self._runner, address, port, ssl_context=tls)
         await site.start()
         return int(self._runner.addresses[0][1])
 

@@ -1,17 +1,29 @@
-"""A device that the gateway dials, again and again while it is wanted; once connected, the device is the client of that WebSocket."""
+"""A device that the gateway dials, again and again while it is wanted; once connected, the device is the client of that WebSocket.
+
+A device at a loopback address, as USB forwarding gives it one, is dialled without TLS, every other with it: it becomes a client that may read
+all products, and whoever has taken its address must not. Who it is, its certificate says (`trust`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import ssl
 from collections.abc import Awaitable, Callable
 from time import monotonic
+from typing import TYPE_CHECKING, TypeAlias
 
 import aiohttp
 
 from aptui.core.addresses import parsed
+from aptui.core.errors import UserError
 from aptui.core.peers import Dial, PeerState
 from aptui.serve import protocol
+from aptui.serve.admission import is_loopback
+
+if TYPE_CHECKING:
+    from aptui.config_serve import Serve
 
 PATH = "/v1/device"
 """What a device answers at."""
@@ -22,7 +34,9 @@ _HEARTBEAT_S = 30.0
 _STEADY_S = 5.0
 """A connection that held so long was one; one that ends sooner counts as a try that failed."""
 Socket = aiohttp.ClientWebSocketResponse
-Serve = Callable[["Dialler", Socket], Awaitable[None]]
+Serving = Callable[["Dialler", Socket], Awaitable[None]]
+Trust: TypeAlias = ssl.SSLContext | aiohttp.Fingerprint | bool
+"""Which certificates are believed; True = those that this machine believes."""
 
 
 class Dialler:
@@ -31,16 +45,23 @@ class Dialler:
     Args:
         dial: what they said.
         http: what dials.
+        trust: whom to believe that it is a device of ours.
         serve: serves a connected device to its end.
         refuses: returns why an address is not dialled, "" = it is.
         changed: called when `state` or `trouble` changed.
     """
 
     def __init__(
-        self, dial: Dial, http: aiohttp.ClientSession, serve: Serve, refuses: Callable[[str], str], changed: Callable[[], object]
+        self,
+        dial: Dial,
+        http: aiohttp.ClientSession,
+        trust: Trust,
+        serve: Serving,
+        refuses: Callable[[str], str],
+        changed: Callable[[], object],
     ) -> None:
         self.dial, self.state, self.trouble = dial, PeerState.DISCONNECTED, ""
-        self._http, self._serve, self._refuses, self._changed = http, serve, refuses, changed
+        self._http, self._trust, self._serve, self._refuses, self._changed = http, trust, serve, refuses, changed
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,7 +80,8 @@ class Dialler:
         """What is dialled."""
         address = parsed(self.dial.address)
         host = f"[{self.dial.address}]" if address is not None and ":" in self.dial.address else self.dial.address
-        return f"ws://{host}:{self.dial.port}{PATH}"
+        scheme = "ws" if is_loopback(self.dial.address) else "wss"
+        return f"{scheme}://{host}:{self.dial.port}{PATH}"
 
     async def _run(self) -> None:
         wait_s = RETRY_S[0]
@@ -79,12 +101,16 @@ class Dialler:
         if why:
             return why
         try:
-            opening = self._http.ws_connect(self.url, heartbeat=_HEARTBEAT_S, max_msg_size=protocol.FRAME_LIMIT_BYTES, compress=0)
+            opening = self._http.ws_connect(
+                self.url, ssl=self._trust, heartbeat=_HEARTBEAT_S, max_msg_size=protocol.FRAME_LIMIT_BYTES, compress=0
+            )
             socket = await asyncio.wait_for(opening, _CONNECT_LIMIT_S)
         except TimeoutError:
             return "nobody answers there"
         except aiohttp.WSServerHandshakeError as error:
             return f"that is no device of ours: it answers {error.status}"
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
+            return _distrust(error)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return _reason(error)
         try:
@@ -100,6 +126,66 @@ class Dialler:
         if (state, trouble) != (self.state, self.trouble):
             self.state, self.trouble = state, trouble
             self._changed()
+
+
+class _Pins(aiohttp.Fingerprint):
+    """Devices that are known by their certificates; aiohttp knows one fingerprint, we several."""
+
+    def __init__(self, digests: frozenset[bytes]) -> None:
+        super().__init__(next(iter(digests)))
+        self._digests = digests
+
+    def check(self, transport: asyncio.Transport) -> None:
+        """Let through who has one of the certificates; called before anything is said.
+
+        Raises:
+            aiohttp.ServerFingerprintMismatch: somebody else.
+        """
+        certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        digest = hashlib.sha256(certificate).digest()
+        if digest not in self._digests:
+            raise aiohttp.ServerFingerprintMismatch(self.fingerprint, digest, *transport.get_extra_info("peername")[:2])
+
+
+def trust(serve: Serve) -> Trust:
+    """Return which devices are believed: those with a pinned certificate, else those whose certificate an authority signed.
+
+    Raises:
+        UserError: the configuration names no such certificate or file.
+    """
+    if serve.dial_fingerprints:
+        return _Pins(frozenset(map(_digest, serve.dial_fingerprints)))
+    if not serve.dial_ca:
+        return True
+    try:
+        return ssl.create_default_context(cafile=serve.dial_ca)
+    except ssl.SSLError:
+        raise UserError(f"'{serve.dial_ca}' holds no certificate", hint="'serve.dial_ca' is a PEM file") from None
+    except OSError as error:
+        raise UserError(f"'serve.dial_ca' '{serve.dial_ca}' cannot be read: {error.strerror}") from None
+
+
+def _digest(fingerprint: str) -> bytes:
+    text = fingerprint.lower().removeprefix("sha256:").replace(":", "")
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError:
+        digest = b""
+    if len(digest) != hashlib.sha256().digest_size:
+        raise UserError(
+            f"'serve.dial_fingerprints': '{fingerprint}' is no SHA-256 of a certificate",
+            hint="'openssl x509 -noout -fingerprint -sha256 -in FILE' tells it",
+        )
+    return digest
+
+
+def _distrust(error: aiohttp.ClientError) -> str:
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        return f"its certificate is none of 'serve.dial_fingerprints': it is sha256:{error.got.hex()}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
+        return f"its certificate is not believed ({why}): 'serve.dial_ca' or 'serve.dial_fingerprints' says which are"
+    return "it speaks no TLS that we know, and without TLS only this machine's own address is dialled"
 
 
 def client() -> aiohttp.ClientSession:

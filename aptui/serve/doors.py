@@ -15,6 +15,8 @@ HEADER_LIMIT_S = 30.0
 STRANGERS_LIMIT = 128
 """Sockets that nobody with a token has used yet; one more, and the oldest of them is dropped."""
 _LOOK_S = 1.0
+LINGER_S = 2.0
+"""How long who is turned away may take to go; a socket that is closed while something arrives takes back what was said last."""
 _TURNED_AWAY = (
     b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
 )
@@ -24,11 +26,13 @@ _TURNED_AWAY = (
 class Door(RequestHandler):
     """One socket."""
 
-    __slots__ = ("_doors", "quiet_since")
+    __slots__ = ("_doors", "_going", "quiet_since")
 
     def __init__(self, *values: Any, doors: Doors, **more: Any) -> None:
         super().__init__(*values, **more)
         self._doors = doors
+        self._going: asyncio.TimerHandle | None = None
+        """When it is closed that was turned away."""
         self.quiet_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -38,23 +42,38 @@ class Door(RequestHandler):
         peer = transport.get_extra_info("peername")
         why = self._doors.refuses(str(peer[0]) if peer else "")
         if why and isinstance(transport, asyncio.Transport):
-            words = f"{why}\n".encode()
-            transport.write(_TURNED_AWAY % len(words) + words)
-            transport.close()
+            self._turn_away(transport, f"{why}\n".encode())
+
+    def _turn_away(self, transport: asyncio.Transport, words: bytes) -> None:
+        """Say why, and close when it was read, or could have been."""
+        transport.write(_TURNED_AWAY % len(words) + words)
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._going = asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes, but nothing of who was turned away."""
+        if self._going is None:
+            super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget a socket."""
         self._doors.drop(self)
+        if self._going is not None:
+            self._going.cancel()
         super().connection_lost(exc)
 
     def admitted(self) -> None:
-        """Somebody with a token uses it."""
+        """Somebody with a token uses it: a whole request has come."""
+        self.quiet_since = None
         self._doors.strangers.pop(self, None)
 
     def log_exception(self, *args: Any, **more: Any) -> None:
         """Say what went wrong here; what a client sends, or its going, is no news: whoever sends noise would fill the disk with it."""
         error = more.get("exc_info")
-        if not isinstance(error, (HttpProcessingError, ConnectionError)):
+        if isinstance(error, HttpProcessingError):
+            error.__traceback__ = None  # whose frame holds what was sent, and the error
+        elif not isinstance(error, ConnectionError):
             super().log_exception(*args, **more)
 
     @property

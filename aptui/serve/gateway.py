@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
+import gc
 import os
 import signal
 import socket
@@ -20,6 +20,7 @@ from aiohttp import web
 from aptui.core.errors import BusyError, UserError
 from aptui.link import places
 from aptui.serve import guard, protocol, tokens
+from aptui.serve.admission import is_loopback
 from aptui.serve.database import FILE, Database
 from aptui.serve.doors import STRANGERS_LIMIT, Doors, Server
 from aptui.serve.engine import EngineLink
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
-_BACKLOG = 512
+_BACKLOG, _ACCEPTS = 512, 64
+"""Connections that wait in the kernel, and those taken in at once: each costs tens of KiB before the oldest stranger makes room for it."""
+_COLLECTED = (700, 5, 5)
+"""Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent last."""
+_NICE = 10
+"""Above the engine's workers (`pool_crew.Settings`): what has to be made comes before what is told of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,8 @@ class Gateway:
                 shutdown_timeout=2.0,
             )
             await self._runner.setup()
-            await web.SockSite(self._runner, listening, ssl_context=context, backlog=_BACKLOG).start()
+            await web.SockSite(self._runner, listening, ssl_context=context, backlog=_ACCEPTS).start()
+            listening.listen(_BACKLOG)  # asyncio has one number for both
             room.engine.start()
             room.teller.start()
         except BaseException:
@@ -186,14 +193,6 @@ def refuse_unsafe(serve: Serve, token_file: Path) -> None:
             f"'serve.address' {serve.address} can be reached from other machines, and nobody has a token",
             hint="'aptui token add NAME' makes one",
         )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach an address; a name that is not `localhost` counts as not."""
-    try:
-        return address == "localhost" or ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def tls_context(serve: Serve) -> ssl.SSLContext | None:
@@ -251,7 +250,10 @@ def run(config: Config, *, say: Callable[[str], object], ends_with_input: bool =
         KnownError: it cannot listen.
     """
     with contextlib.suppress(OSError):
-        os.nice(5)  # the engine comes first
+        os.nice(_NICE)
+    # What is imported stays: without it among what is looked at, the remains of connections are found while they are few.
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED)
     asyncio.run(_run(config, say, ends_with_input=ends_with_input))
 
 

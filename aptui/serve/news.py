@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from aptui.core.errors import KnownError
@@ -15,6 +16,7 @@ from aptui.link import port
 from aptui.link.codec import News
 from aptui.serve import notices, nouns, protocol
 from aptui.serve.forms import asset_id, asset_of, job_of_news
+from aptui.serve.sessions import frame_of, is_wanted, taken
 from aptui.store.reader import Reader, SourceRow
 from aptui.store.schema import uuid_text
 from aptui.store.serving import Served, asset_ids, products_named
@@ -31,8 +33,12 @@ _ROWS_TRIES, _ROWS_PAUSE_S = 50, 0.01
 """How long rows are waited for that news have run ahead of."""
 _READINESS_S = 0.25
 _REMEMBERED = 10_000
-_REST_SHARE = 1.0
-"""After telling, as long as that took times this is waited, so that much is told to many in few frames, and one by one to few."""
+_REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
+"""After telling, as long as that took times this is waited, and as sending took times that: much is told to many in few frames, to few at once."""
+_SLICE = protocol.QUEUE_LIMIT // 2
+"""Notifications of one frame at most: one that waits for a client must not make it fall behind."""
+_TAKING_S = 0.05
+"""How long those who had taken all before may take for the next."""
 
 
 class Pulse:
@@ -82,6 +88,9 @@ class Teller:
         self._ready: dict[str, bool] = {}
         self._is_unsure = True
         """Whether what is critical may have changed since it was asked for."""
+        self._sending_s = 0.0
+        self._gaps = 0
+        """How often everybody had to begin again: what was to be told before is void."""
         self._tasks: list[asyncio.Task[None]] = []
         sessions.greets.append(self._greeted)
         sessions.leaves.append(self._left)
@@ -114,6 +123,7 @@ class Teller:
 
     def engine_came(self, is_here: bool) -> None:
         """Take note that an engine is there, or gone: what was heard before may have a gap."""
+        self._gaps += 1
         self._pending.clear()
         self._started.clear()
         self._ids, self._is_unsure = None, True
@@ -126,12 +136,9 @@ class Teller:
 
     def _greeted(self, session: Session) -> None:
         ready = [notices.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]
-        wanted = [each for each in ready if _wants(session, each)]
+        wanted = [each for each in ready if is_wanted(each, *session.wanted)]
         if wanted:
-            from aptui.serve.sessions import Frame
-
-            epoch, seq = self.engine.epoch, self.engine.seq
-            session.queue(Frame(epoch, seq, tuple(wanted), protocol.encode_notices(epoch, seq, wanted)))
+            session.queue(frame_of(self.engine.epoch, self.engine.seq, wanted))
         self._wake.set()
 
     def _left(self, _session: Session) -> None:
@@ -148,7 +155,7 @@ class Teller:
             if self._ids is None and self._sessions.is_anybody_here:
                 await self._read_ids()
             pending, self._pending = self._pending, []
-            began = loop.time()
+            began, self._sending_s = loop.time(), 0.0
             if pending:
                 try:
                     await self._tell(pending)
@@ -156,7 +163,8 @@ class Teller:
                     self._sessions.lose(f"the asset database cannot be read: {error}")
             self.pulse.beat()
             if pending:
-                await asyncio.sleep(_REST_SHARE * (loop.time() - began))
+                rest_s = _REST_SHARE * (loop.time() - began) + _SENDING_SHARE * self._sending_s
+                await asyncio.sleep(min(rest_s, _REST_MOST_S))
 
     async def _read_ids(self) -> None:
         try:
@@ -167,7 +175,7 @@ class Teller:
 
     async def _tell(self, pending: Sequence[News]) -> None:
         """Tell in their order; of a product that changed several times only the last."""
-        epoch, seq = pending[-1].epoch, max(news.seq for news in pending)
+        epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
         digests, paths = _asked_of_the_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
         rows = await self._rows(wanted, (epoch, seq)) if wanted else {}
@@ -177,8 +185,13 @@ class Teller:
         if latest is not None:
             self.engine.progress = latest
             told.append(_counts(latest))
-        if told:
-            self._sessions.publish(epoch, seq, told)
+        for first in range(0, len(told), _SLICE):
+            if gaps != self._gaps:
+                return
+            began_s = monotonic()
+            late = self._sessions.publish(epoch, seq, told[first : first + _SLICE])
+            self._sending_s += monotonic() - began_s
+            await taken(late, _TAKING_S)
 
     def _told_of(
         self, notice: object, digests: dict[str, str], rows: dict[str, Served], known: dict[str, SourceRow]
@@ -293,12 +306,6 @@ def _is_of_its_source(notice: JobChanged) -> bool:
     """Whether a job is owed because the bytes of its own source are others (`core.fingerprint.explain`)."""
     is_owed = notice.status in ("pending", "processing", "failed") or (notice.status == "completed" and notice.run_key)
     return bool(is_owed) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
-
-
-def _wants(session: Session, notice: object) -> bool:
-    from aptui.serve.sessions import is_wanted
-
-    return is_wanted(notice, *session.wanted)
 
 
 def _asked_of_the_database(pending: Sequence[News]) -> tuple[dict[str, str], set[str]]:

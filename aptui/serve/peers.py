@@ -2,7 +2,7 @@
 
 What people said is in a file of the project's (`link.peer_file`), which wins over the configuration, and which the screen may change too
 while no engine carries its words. `report` is what the engine, and so every screen, hears: at once when a connection came, went or was
-refused, and once a second while bytes flow.
+refused, and once a second while bytes flow; what is long is told less often, for the engine has to read it, and it has an end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from aptui.core.messages import PeerOrdered
 from aptui.core.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState
 from aptui.link import peer_file, port
 from aptui.serve.admission import Admission, Refusal
-from aptui.serve.dialling import Dialler, Socket, client
+from aptui.serve.dialling import Dialler, Socket, client, trust
 from aptui.serve.guard import Identity
 from aptui.serve.protocol import Scope
 from aptui.serve.room import ROOM
@@ -42,6 +42,8 @@ DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
 _LOOK_S = 1.0
 _GATHER_S = 0.05
 """What changes together is told together."""
+_LISTED_MOST, _LISTED_PER_S = 256, 128
+"""Clients of one report; where there are more than the second number, so many a second."""
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
 """When our clock began: one number, so that a report that says nothing new looks the same."""
 
@@ -64,6 +66,7 @@ class Peers:
         self._diallers: dict[str, Dialler] = {}
         self._sessions: dict[str, Session] = {}
         """{id of a connection that we made: its session}."""
+        self._trust = trust(room.config.serve)
         self._http: aiohttp.ClientSession | None = None
         self._told: GatewayReport | None = None
         self._is_changed = asyncio.Event()
@@ -135,7 +138,8 @@ class Peers:
             await self._diallers.pop(name).close()
         for name in wanted.keys() - self._diallers.keys():
             assert self._http is not None
-            dialler = self._diallers[name] = Dialler(wanted[name], self._http, self._serve, self._denied, self._changed)
+            dialler = Dialler(wanted[name], self._http, self._trust, self._serve, self._denied, self._changed)
+            self._diallers[name] = dialler
             dialler.start()
 
     def _denied(self, remote: str) -> str:
@@ -201,8 +205,12 @@ class Peers:
         """Return how things are."""
         serve, settings = self.room.config.serve, self.admission.settings
         dialled = [self._dialled(each) for each in settings.connections]
+        incoming = [session for session in self.room.sessions if session not in self._sessions.values()]
+        listed = map(_incoming, islice(incoming, _LISTED_MOST))
         turned_away = tuple(reversed(self.admission.turned_away.values()))
-        return GatewayReport(serve.address, self.room.port, settings, (*dialled, *self._incoming()), turned_away, self.trouble)
+        unlisted = len(incoming) - _LISTED_MOST
+        trouble = self.trouble or (f"{unlisted} more clients are connected than are listed" if unlisted > 0 else "")
+        return GatewayReport(serve.address, self.room.port, settings, (*dialled, *listed), turned_away, trouble)
 
     def _dialled(self, dial: Dial) -> Peer:
         dialler, session = self._diallers.get(dial.id), self._sessions.get(dial.id)
@@ -211,12 +219,6 @@ class Peers:
             0, dial.id, True, state, dial.address, dial.port, is_enabled=dial.is_auto, trouble=dialler.trouble if dialler else ""
         )
         return _with_session(peer, session) if session is not None else peer
-
-    def _incoming(self) -> Iterator[Peer]:
-        for session in self.room.sessions:
-            if session not in self._sessions.values():
-                name = session.hello.client if session.hello else ""
-                yield _with_session(Peer(0, name, False, PeerState.CONNECTED, session.identity.address, 0), session)
 
     def _changed(self, *_session: object) -> None:
         self._is_changed.set()
@@ -240,6 +242,12 @@ class Peers:
                 with contextlib.suppress(KnownError):  # an engine that comes back is told everything
                     await self.room.engine.ask(port.ReportPeers(report))
                     self._told = report
+                    await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)
+
+
+def _incoming(session: Session) -> Peer:
+    name = session.hello.client if session.hello else ""
+    return _with_session(Peer(0, name, False, PeerState.CONNECTED, session.identity.address, 0), session)
 
 
 def _with_session(peer: Peer, session: Session) -> Peer:

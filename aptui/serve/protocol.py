@@ -11,6 +11,8 @@ mistake of the client's, 2 for trouble of ours, 4 for "busy, try again", 1 for "
 field is a mistake. What the gateway sends may grow. After the answer to `read_product` come binary frames: the `id` as four bytes, most
 significant first, then bytes of the file; one of four bytes alone is the last.
 
+A client may offer `permessage-deflate`: notifications are then a tenth as long. Each message is compressed on its own.
+
 Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to the folder of their platform, with `/`.
 """
 

@@ -61,7 +61,8 @@ class AssetStatus:
         asset: an asset id or the UUID of a source; then `term` is not looked at.
         term: part of the path of a source or product.
         match: how `term` is meant.
-        fence: what changed on the disk before this was asked is taken into account.
+        fence: what changed on the disk before this was asked is taken into account: it is looked at, read and analysed first, also while all
+            workers are in long jobs. Where that takes more than 5 s, the answer tells what is known, and `is_fenced` is false.
     """
 
     platform: str = ""
@@ -85,7 +86,7 @@ class WaitReady:
 
 @dataclass(frozen=True, slots=True)
 class AssetState:
-    """How far it is; `jobs` are those that are owed, or that failed; `is_fenced` is false where the disk could not be asked."""
+    """How far it is; `jobs` are those that are owed, or that failed; `is_fenced` is false where what changed on the disk may not be in it."""
 
     status: Status
     jobs: tuple[JobInfo, ...] = ()
@@ -162,7 +163,7 @@ class JobsInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """Jobs; `is_cut` = there are more."""
+    """Jobs; `is_cut` = there are more; `is_fenced` as in `AssetState`."""
 
     jobs: tuple[JobInfo, ...]
     is_cut: bool = False

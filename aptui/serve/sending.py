@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 from email.utils import formatdate
+from functools import lru_cache
 from mimetypes import MimeTypes
 
 from aiohttp import web
@@ -48,9 +49,19 @@ _FIXED = {
 }
 
 
+@lru_cache(maxsize=1_024)
+def _date(moment_s: int) -> str:
+    return formatdate(moment_s, usegmt=True)
+
+
 def content_type(name: str) -> str:
     """Return the media type of a file by its extension."""
-    kind, encoding = _TYPES.guess_type(f"x{name[name.rfind('.') :]}" if "." in name else "x")
+    return _type_of(name[name.rfind(".") :] if "." in name else "")
+
+
+@lru_cache(maxsize=256)
+def _type_of(extension: str) -> str:
+    kind, encoding = _TYPES.guess_type(f"x{extension}")
     if encoding or not kind:
         return "application/octet-stream"
     return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
@@ -67,7 +78,7 @@ async def send(
         etag: a strong one, without quotes; "" = none.
         location: where else it can be got, percent-encoded.
     """
-    headers = {**_FIXED, "Last-Modified": formatdate(modified_s, usegmt=True)}
+    headers = {**_FIXED, "Last-Modified": _date(modified_s)}
     if etag:
         headers["ETag"] = f'"{etag}"'
     if location:

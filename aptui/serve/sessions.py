@@ -1,7 +1,8 @@
 """The WebSockets that are open: one client each, its hello, what waits to be sent to it, its requests. What is answered is `answers`' business.
 
-Notifications are encoded once for all clients that want the same, and wait in a queue for each; who has more than a thousand waiting has them
-thrown away and begins again with `resync`. So a client that reads slowly, or never, costs a bounded amount and slows nobody.
+Notifications are encoded once for all clients that want the same and go out at once; for a client that has not read what was said before
+they wait in a queue, and who has more than a thousand waiting has them thrown away and begins again with `resync`. So a client that reads
+slowly, or never, costs a bounded amount and slows nobody.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from aiohttp import ClientWebSocketResponse, WSMsgType, web
+from aiohttp import WSMsgType, web
 
 from aptui import __version__
 from aptui.core.errors import KnownError
 from aptui.serve import notices, protocol
+from aptui.serve.frames import Message, Socket, Wire
 from aptui.serve.guard import SUBPROTOCOL, Identity, require
 from aptui.serve.notices import Resync
 from aptui.serve.protocol import Mistake, Scope
@@ -35,9 +37,12 @@ _CLOSE_LIMIT_S = 2.0
 _REQUESTS_AT_ONCE = 16
 """Of one client; who asks more waits, and is not read meanwhile."""
 _CATALOG_PAGE = 500
+_NAME_LENGTH = 80
+"""What is kept of what a client calls itself: the engine and every screen are told."""
 _FALLEN_BEHIND = "you have fallen behind"
 
-Socket: TypeAlias = web.WebSocketResponse | ClientWebSocketResponse
+_LOOK_S = 0.005
+"""How often is looked whether clients have read."""
 Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
 """(platforms, names of notifications) that a client wants; empty = all."""
 
@@ -49,7 +54,12 @@ class Frame:
     epoch: int
     seq: int
     notices: tuple[object, ...]
-    text: str
+    message: Message
+
+
+def frame_of(epoch: int, seq: int, told: Sequence[object]) -> Frame:
+    """Return some notifications as a frame."""
+    return Frame(epoch, seq, tuple(told), Message(protocol.encode_notices(epoch, seq, told).encode()))
 
 
 class Session:
@@ -60,19 +70,22 @@ class Session:
         socket: the WebSocket.
         identity: who it is.
         number: of the connection.
+        wire: the way to it, unless aiohttp is to send.
     """
 
-    def __init__(self, room: Room, socket: Socket, identity: Identity, number: int) -> None:
+    def __init__(self, room: Room, socket: Socket, identity: Identity, number: int, wire: Wire | None = None) -> None:
         self.room, self.identity, self.number = room, identity, number
         self.hello: Hello | None = None
         self.since_s = self.last_s = monotonic()
         self.last_request = ""
-        self.received_bytes = self.sent_bytes = 0
-        self._socket = socket
+        self.received_bytes = 0
+        self._socket, self._wire = socket, wire or Wire(socket)
         self._queue: deque[Frame] = deque()
         self._waiting = 0
         self._lost = ""
         self._catalog_due = False
+        self._is_writing = False
+        """Whether something else is being said: what comes meanwhile waits for its end."""
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,6 +97,11 @@ class Session:
         return (frozenset(hello.platforms), frozenset(hello.notices)) if hello else (frozenset(), frozenset())
 
     @property
+    def sent_bytes(self) -> int:
+        """How much was sent to it."""
+        return self._wire.sent_bytes
+
+    @property
     def waiting_count(self) -> int:
         """How many notifications wait to be sent."""
         return self._waiting
@@ -91,7 +109,9 @@ class Session:
     # ------------------------------------------------------------------------------------------------------------- sending
 
     def queue(self, frame: Frame) -> None:
-        """Have notifications sent when it reads; too many, and all are dropped."""
+        """Send notifications, now if it has read what was said before, else when it has; too many, and all are dropped."""
+        if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.takes(frame.message):
+            return
         if self._waiting + len(frame.notices) > protocol.QUEUE_LIMIT:
             self.lose(_FALLEN_BEHIND)
             return
@@ -115,6 +135,7 @@ class Session:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._is_writing = True
             while self._lost or self._catalog_due or self._queue:
                 if self._lost:
                     why, self._lost = self._lost, ""
@@ -127,7 +148,8 @@ class Session:
                 else:
                     frame = self._queue.popleft()
                     self._waiting -= len(frame.notices)
-                    await self.send(frame.text)
+                    await self._wire.send(frame.message)
+            self._is_writing = False
 
     async def _write_catalog(self) -> None:
         """Send every asset, page by page: a client that reads slowly must not keep a transaction open. What is older is not sent after it."""
@@ -149,7 +171,7 @@ class Session:
             if frame.epoch == epoch and frame.seq <= seq:
                 left = tuple(each for each in frame.notices if not isinstance(each, (notices.AssetChanged, notices.AssetRemoved)))
                 if left:
-                    kept.append(Frame(frame.epoch, frame.seq, left, protocol.encode_notices(frame.epoch, frame.seq, left)))
+                    kept.append(frame_of(frame.epoch, frame.seq, left))
             else:
                 kept.append(frame)
         self._queue = kept
@@ -157,13 +179,11 @@ class Session:
 
     async def send(self, text: str) -> None:
         """Send a frame; waits while the client does not read."""
-        self.sent_bytes += len(text)
-        await self._socket.send_str(text)
+        await self._wire.send(Message(text.encode()))
 
     async def send_bytes(self, data: bytes) -> None:
         """Send a binary frame."""
-        self.sent_bytes += len(data)
-        await self._socket.send_bytes(data)
+        await self._wire.send(Message(data, WSMsgType.BINARY))
 
     # ----------------------------------------------------------------------------------------------------------- receiving
 
@@ -203,7 +223,7 @@ class Session:
             await self.send(protocol.encode_refusal(mistake.number or number, mistake.what, mistake.hint, mistake.code))
             await self.close(1002, mistake.what)
             return False
-        self.hello = said
+        self.hello = replace(said, client=said.client[:_NAME_LENGTH], platforms=_once(said.platforms), notices=_once(said.notices))
         room = self.room
         platforms = tuple(platform.id for platform in room.config.project.platforms)
         scopes = tuple(scope.value for scope in Scope if self.identity.may(scope))
@@ -317,17 +337,22 @@ class Sessions:
         """Whether anybody hears notifications."""
         return any(session.hello is not None for session in self.all.values())
 
-    def publish(self, epoch: int, seq: int, told: Sequence[object]) -> None:
-        """Have notifications sent to everybody who wants them."""
+    def publish(self, epoch: int, seq: int, told: Sequence[object]) -> list[Session]:
+        """Have notifications sent to everybody who wants them; return for whom they wait who had taken all before."""
         frames: dict[Wanted, Frame | None] = {}
+        late = []
         for session in self:
             wanted = session.wanted
             if wanted not in frames:
-                chosen = tuple(notice for notice in told if is_wanted(notice, *wanted))
-                frames[wanted] = Frame(epoch, seq, chosen, protocol.encode_notices(epoch, seq, chosen)) if chosen else None
+                chosen = [notice for notice in told if is_wanted(notice, *wanted)]
+                frames[wanted] = frame_of(epoch, seq, chosen) if chosen else None
             frame = frames[wanted]
             if frame is not None:
+                was_ready = not session.waiting_count
                 session.queue(frame)
+                if was_ready and session.waiting_count:
+                    late.append(session)
+        return late
 
     def lose(self, why: str) -> None:
         """Have everybody begin again."""
@@ -357,10 +382,10 @@ class Sessions:
                 heartbeat=_HEARTBEAT_S,
                 timeout=_CLOSE_LIMIT_S,
                 max_msg_size=protocol.FRAME_LIMIT_BYTES,
-                compress=False,
             )
-            await socket.prepare(request)
-            with self.taken_in(request.config_dict[ROOM], socket, identity) as session:
+            writer = await socket.prepare(request)
+            wire = Wire(socket, request.transport, writer)
+            with self.taken_in(request.config_dict[ROOM], socket, identity, wire) as session:
                 await session.serve()
         finally:
             self._opening -= 1
@@ -369,10 +394,10 @@ class Sessions:
         return socket
 
     @contextlib.contextmanager
-    def taken_in(self, room: Room, socket: Socket, identity: Identity) -> Iterator[Session]:
+    def taken_in(self, room: Room, socket: Socket, identity: Identity, wire: Wire | None = None) -> Iterator[Session]:
         """Count a client among ours for as long as it is served; whoever opened its WebSocket closes it."""
         self._count += 1
-        session = self.all[self._count] = Session(room, socket, identity, self._count)
+        session = self.all[self._count] = Session(room, socket, identity, self._count, wire)
         try:
             yield session
         finally:
@@ -385,6 +410,17 @@ class Sessions:
         await asyncio.gather(
             *(session.close(1001, "the gateway stops") for session in list(self.all.values())), return_exceptions=True
         )
+
+
+def _once(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+async def taken(sessions: Sequence[Session], limit_s: float) -> None:
+    """Return when nothing waits for these clients any more, or after a time."""
+    deadline_s = monotonic() + limit_s
+    while any(session.waiting_count for session in sessions) and monotonic() < deadline_s:
+        await asyncio.sleep(_LOOK_S)
 
 
 def is_wanted(notice: object, platforms: frozenset[str], names: frozenset[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 
@@ -12,7 +12,8 @@ class Sum:
     """Counts of one builder, or of all.
 
     `unusable` are results that were found and were no good: damaged, not authentic, incomplete, or too slow. `built_ms` is what the runs
-    took whose results were restored, `fetch_ms` what restoring them took.
+    took whose results were restored, one after the other; `fetch_ms` what it took to look and to fetch, where moments in which several
+    were at it count once.
     """
 
     local_hits: int = 0
@@ -38,10 +39,19 @@ class Sum:
         """Time saved; negative where fetching takes longer than making."""
         return self.built_ms - self.fetch_ms
 
+    def since(self, before: Sum) -> Sum:
+        """Return what was counted since it was `before`."""
+        return Sum(**{item.name: getattr(self, item.name) - getattr(before, item.name) for item in fields(Sum)})
+
     def add(self, other: Sum) -> None:
         """Count what `other` counted."""
         for item in fields(Sum):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+
+def sum_of(counts: Mapping[str, int]) -> Sum:
+    """Return counts as they were written down, perhaps by another version: what it knows besides is left out."""
+    return Sum(**{item.name: int(counts.get(item.name, 0)) for item in fields(Sum)})
 
 
 class Account:

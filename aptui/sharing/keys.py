@@ -12,8 +12,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-FORMAT = 1
-"""Part of every key: raised when records, or what a key covers, change their meaning."""
+FORMAT = 2
+"""Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
+
+Since 2 a record says which products are executable.
+"""
 DISCOVERED = "discovered"
 """The kind of a manifest's entry that is left out of the base key (`core.graph.Graph.with_discovered`)."""
 Discovered = tuple[tuple[str, str], ...]

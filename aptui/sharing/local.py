@@ -92,8 +92,10 @@ class LocalStore:
         with contextlib.suppress(OSError):
             os.unlink(self._files.record_path(key))
 
-    def get_blob(self, digest: str, target: str, size: int) -> bool:
+    def get_blob(self, digest: str, target: str, size: int, *, is_executable: bool = False) -> bool:
         """Place a blob at the new file `target` by reflink, link or copy; it is what its name says.
+
+        All names of a file have one mode: a product that is executable, of a blob that is not, is a file of its own.
 
         Raises:
             Mismatch: the blob was changed; it is gone from the store now.
@@ -106,8 +108,7 @@ class LocalStore:
                 if os.stat(path).st_size != size:
                     raise Mismatch(f"blob {digest} does not have {size} bytes", where=self.address)
                 self._used(path)
-                if not (placing.reflink(path, target) or (self._links and placing.link(path, target))):
-                    placing.copy(path, target)
+                self._put_at(path, target, is_executable=is_executable)
             except FileNotFoundError:
                 return False
             return True
@@ -148,6 +149,15 @@ class LocalStore:
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(written)  # there still is one when the blob already was this very file: rename(2) does nothing then
+
+    def _put_at(self, path: str, target: str, *, is_executable: bool) -> None:
+        if not placing.reflink(path, target):
+            may_link = self._links and placing.is_executable(os.stat(path)) == is_executable
+            if may_link and placing.link(path, target):
+                return
+            placing.copy(path, target)
+        if is_executable:
+            placing.make_executable(target)
 
     def _is_sound(self, path: str, digest: str) -> bool:
         if placing.is_remembered(path, os.stat(path, follow_symlinks=False)):

@@ -79,6 +79,17 @@ def is_remembered(path: str, state: os.stat_result) -> bool:
         return False
 
 
+def is_executable(state: os.stat_result) -> bool:
+    """Return whether somebody may run the file."""
+    return bool(state.st_mode & 0o111)
+
+
+def make_executable(path: str) -> None:
+    """Let everybody run a file who may read it."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    os.chmod(path, mode | (mode & 0o444) >> 2)
+
+
 def make_read_only(path: str) -> None:
     """Take everybody's permission to write: a file with several names is changed by nobody by accident."""
     os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o222)

@@ -42,7 +42,8 @@ def probe(sharing: Sharing) -> Answer:
         finally:
             store.close()
     except KnownError as error:
-        return Answer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
+        said = f"{error.what}; {error.hint}" if error.hint else error.what  # where it is, is told beside it
+        return Answer(sharing.store.rpartition("@")[2], said, is_bad=True)
 
 
 def _write(store: Store) -> None:

@@ -2,7 +2,7 @@
 
 What is served is named by 64 hex digits and nothing else, so no path of a client reaches the disk. Blobs are checked while they come in and
 published whole or not at all; records are opaque here: who reads them asks for a seal. Who may write, and where, is said by tokens: one
-token writes to one namespace (SEC-13).
+token writes to one namespace (SEC-13). Nobody holds it up by being slow, or by being many (`sockets`).
 """
 
 from __future__ import annotations
@@ -19,21 +19,28 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from aptui.core.errors import HostError, UserError
 from aptui.sharing import leases, placing
 from aptui.sharing.folder_store import FolderStore
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.sharing.sockets import Gate, Runner, Socket
 from aptui.sharing.store import StoreError
 from aptui.sharing.streams import CHUNK_BYTES
 
 _PATH = re.compile("/(?:ns/(?P<namespace>[a-z0-9][a-z0-9._-]{0,63})/)?(?P<kind>ac|cas)/(?P<name>[0-9a-f]{64})")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STOPS_WITHIN_S = 2.0
+_IDLE_S = 75.0
+"""How long a connection may rest between two requests."""
+_LINGERS_S = 5.0
+_SLOWEST_BYTES_PER_S = 64 * 1024
+"""Bodies that come or go more slowly than this are given up, after `Serving.patience_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,8 @@ class Serving:
         write_tokens: {token: the namespace that it may write}; nobody named = nobody writes.
         is_writable: everybody who can connect may write to the trusted namespace; on the loopback alone.
         max_blob_bytes: longer uploads are refused.
+        most_connections: at a time.
+        patience_s: how long a client may take to say what it wants, and what a slow one is given beyond the time for its bytes.
     """
 
     root: str
@@ -59,6 +68,8 @@ class Serving:
     private_key: str = ""
     is_plain: bool = False
     max_blob_bytes: int = 16 * 1024**3
+    most_connections: int = 512
+    patience_s: float = 30.0
 
     @property
     def is_loopback(self) -> bool:
@@ -75,7 +86,7 @@ def application(serving: Serving) -> web.Application:
         UserError: it would be open to people who should not get in.
     """
     _check(serving)
-    app = web.Application(client_max_size=MAX_RECORD_BYTES, handler_args={"keepalive_timeout": 75.0, "lingering_time": 5.0})
+    app = web.Application(handler_args={"keepalive_timeout": _IDLE_S, "lingering_time": _LINGERS_S})
     offer = _Offer(serving)
     app.router.add_route("*", "/{path:.*}", offer.answer)
     return app
@@ -96,22 +107,36 @@ def serve(
 
 
 async def _serve(app: web.Application, serving: Serving, started: Callable[[str], None], stop: Callable[[], bool] | None) -> None:
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOPS_WITHIN_S)
+    gate = Gate(serving.most_connections, serving.patience_s)
+    runner = Runner(app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S)
     await runner.setup()
     lease = leases.Lease(serving.root)
     try:
-        site = web.TCPSite(runner, serving.host, serving.port, ssl_context=_tls(serving))
+        listener = await _listener(runner, serving)
         try:
-            await site.start()
-        except OSError as error:
-            raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
-        port = runner.addresses[0][1]
-        started(f"{'https' if serving.certificate else 'http'}://{serving.host}:{port}")
-        while stop is None or not stop():
-            await asyncio.sleep(0.05 if stop else 3600)
+            port = listener.sockets[0].getsockname()[1]
+            started(f"{'https' if serving.certificate else 'http'}://{serving.host}:{port}")
+            while stop is None or not stop():
+                await asyncio.sleep(0.05 if stop else 3600)
+        finally:
+            listener.close()
     finally:
+        gate.close()
         lease.close()
         await runner.cleanup()
+
+
+async def _listener(runner: Runner, serving: Serving) -> asyncio.Server:
+    """Listen; who does not get through with TLS in time is not let in."""
+    assert runner.server is not None
+    context = _tls(serving)
+    limit_s = serving.patience_s if context is not None else None
+    try:
+        return await asyncio.get_running_loop().create_server(
+            runner.server, serving.host, serving.port, ssl=context, ssl_handshake_timeout=limit_s
+        )
+    except OSError as error:
+        raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
 
 
 def _check(serving: Serving) -> None:
@@ -143,6 +168,8 @@ class _Offer:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
+        assert isinstance(request.protocol, Socket)
+        request.protocol.understood()
         match = _PATH.fullmatch(request.path)
         if match is None:
             return web.Response(status=404, text="no such place")
@@ -167,11 +194,23 @@ class _Offer:
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="aptui"'})
         store = self._store(namespace)
         path = store.record_path(name) if kind == "ac" else store.blob_path(name)
-        if not await asyncio.to_thread(_is_used, path):
+        size = await asyncio.to_thread(_used, path)
+        if size is None:
             return web.Response(status=404)
-        return web.FileResponse(path, chunk_size=CHUNK_BYTES, headers={"Content-Type": "application/octet-stream"})
+        return _File(path, self._serving.patience_s + size / _SLOWEST_BYTES_PER_S)
 
     async def _take(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
+        refusal = self._refusal(request, namespace, kind)
+        if refusal is not None:
+            return refusal
+        take = self._take_record if kind == "ac" else self._take_blob
+        try:
+            return await take(request, self._store(namespace), name)
+        except (_TooLong, OSError, StoreError) as error:
+            return _failure(error)
+
+    def _refusal(self, request: web.Request, namespace: str, kind: str) -> web.Response | None:
+        """Say no before anything of a body is read."""
         if not self._may_write(_token(request), namespace):
             return web.Response(status=403, text="this token does not write here")
         length = request.content_length
@@ -179,17 +218,10 @@ class _Offer:
             return web.Response(status=413)
         if request.headers.get("Content-Encoding", "identity") != "identity":
             return web.Response(status=415, text="nothing is unpacked here")
-        try:
-            if kind == "ac":
-                return await self._take_record(request, self._store(namespace), name)
-            return await self._take_blob(request, self._store(namespace), name)
-        except OSError as error:
-            return web.Response(status=507 if error.errno in _FULL else 500, text=error.strerror or "")
-        except StoreError as error:
-            return web.Response(status=500, text=str(error))
+        return None
 
     async def _take_record(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
-        data = await request.read()
+        data = b"".join([chunk async for chunk in self._body(request, MAX_RECORD_BYTES)])
         if_absent = request.headers.get("If-None-Match") == "*"
 
         def put() -> bool:
@@ -200,13 +232,10 @@ class _Offer:
 
     async def _take_blob(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
         """Write what comes to a temporary file; it becomes the blob only if it is what its name says."""
-        path, hasher, size = await asyncio.to_thread(store.temporary), hashlib.sha256(), 0
+        path, hasher = await asyncio.to_thread(store.temporary), hashlib.sha256()
         try:
             with await asyncio.to_thread(open, path, "xb", 0) as file:
-                async for chunk in request.content.iter_chunked(CHUNK_BYTES):
-                    size += len(chunk)
-                    if size > self._serving.max_blob_bytes:
-                        return web.Response(status=413)
+                async for chunk in self._body(request, self._serving.max_blob_bytes):
                     hasher.update(chunk)
                     await asyncio.to_thread(_write, file.fileno(), chunk)
             if hasher.hexdigest() != name:
@@ -216,6 +245,23 @@ class _Offer:
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+    async def _body(self, request: web.Request, most_bytes: int) -> AsyncIterator[bytes]:
+        """Yield what a client sends.
+
+        Raises:
+            _TooLong: it is more than may be. TimeoutError: it comes too slowly.
+        """
+        began_s, size = asyncio.get_running_loop().time(), 0
+        while True:
+            async with asyncio.timeout_at(began_s + self._serving.patience_s + size / _SLOWEST_BYTES_PER_S):
+                chunk = await request.content.readany()
+            if not chunk:
+                return
+            size += len(chunk)
+            if size > most_bytes:
+                raise _TooLong
+            yield chunk
 
     def _publish(self, written: str, path: str) -> None:
         placing.remember(written)
@@ -237,6 +283,41 @@ class _Offer:
         return any(_is_same(token, known) and place == namespace for known, place in self._serving.write_tokens.items())
 
 
+class _TooLong(Exception):
+    """More was sent than may be."""
+
+
+def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
+    """Return what is said of an upload that came to nothing."""
+    if isinstance(error, _TooLong):
+        return web.Response(status=413)
+    if isinstance(error, TimeoutError):
+        answer = web.Response(status=408, text="it comes too slowly")
+        answer.force_close()
+        return answer
+    if isinstance(error, OSError):
+        return web.Response(status=507 if error.errno in _FULL else 500, text=error.strerror or "")
+    return web.Response(status=500, text=str(error))
+
+
+class _File(web.FileResponse):
+    """A file on its way to a client that takes it in time, or not at all."""
+
+    def __init__(self, path: str, limit_s: float) -> None:
+        super().__init__(path, chunk_size=CHUNK_BYTES, headers={"Content-Type": "application/octet-stream"})
+        self._limit_s = limit_s
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send it."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await super().prepare(request)
+        except TimeoutError:
+            if isinstance(request.protocol, Socket):
+                request.protocol.drop()
+            raise ConnectionResetError("it was taken too slowly") from None
+
+
 def _token(request: web.Request) -> str:
     """Return the token a client names: as Bearer, or as the password of Basic authentication, which every client knows."""
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
@@ -252,14 +333,14 @@ def _is_same(token: str, known: str) -> bool:
     return hmac.compare_digest(token.encode(), known.encode())
 
 
-def _is_used(path: str) -> bool:
-    """Return whether there is such a file, and note that it was used."""
+def _used(path: str) -> int | None:
+    """Return how long such a file is, None when there is none, and note that it was used."""
     try:
         state = os.stat(path)
         os.utime(path, ns=(time.time_ns(), state.st_mtime_ns))
     except OSError:
-        return False
-    return True
+        return None
+    return state.st_size
 
 
 def _write(descriptor: int, data: bytes) -> None:

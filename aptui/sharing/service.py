@@ -19,13 +19,15 @@ from typing import TypeVar
 from aptui.config import Sharing
 from aptui.core.errors import KnownError
 from aptui.core.messages import StagedProduct
-from aptui.sharing import results
+from aptui.sharing import placing, results
 from aptui.sharing.account import Account
 from aptui.sharing.breaker import Breaker
 from aptui.sharing.http_store import SLOWEST_BYTES_PER_S
 from aptui.sharing.keeping import Keeper, Made
 from aptui.sharing.keys import JobFacts, base_key
 from aptui.sharing.leases import Lease
+from aptui.sharing.local import LocalStore
+from aptui.sharing.meter import Meter
 from aptui.sharing.patience import Askers, TooSlow
 from aptui.sharing.realms import Realm, realms_of
 from aptui.sharing.record import Record
@@ -98,7 +100,7 @@ class Service:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.account = Account()
-        self._deadline_s, self._clock = sharing.deadline_s, clock
+        self._deadline_s, self._clock, self._meter = sharing.deadline_s, clock, Meter(clock)
         self._teller, self._breaker = Teller(say), Breaker(clock=clock)
         self._shunned: dict[str, float] = {}
         self._realms = realms_of(sharing, self._teller)
@@ -111,10 +113,11 @@ class Service:
 
     def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> Hit | None:
         """Return a job's result with its products in `folder`, None when nobody has it; the account counts either."""
-        began, found, hit = self._clock(), None, None
+        began, found, hit = self._meter.now(), None, None
         try:
-            found = self.look_up(facts, present, is_shared=is_shared)
-            hit = self.fetch(found, folder) if found is not None else None
+            with self._meter.at_work():
+                found = self.look_up(facts, present, is_shared=is_shared)
+                hit = self.fetch(found, folder) if found is not None else None
         except Exception as error:  # noqa: BLE001  # whatever is wrong in here must not hold up a job
             self._teller.about(error)
         if hit is None:
@@ -128,7 +131,7 @@ class Service:
             present: whether files that the builder found elsewhere have the same bytes here.
             is_shared: whether others are asked, not only this machine.
         """
-        base, began = base_key(facts), self._clock()
+        base, began, started_s = base_key(facts), self._meter.now(), self._clock()
         for realm in self._realms:
             result = self._read_local(realm, base, present)
             if result is not None and self._is_within_reach(realm, result, is_shared=is_shared):
@@ -136,7 +139,7 @@ class Service:
         for realm in self._realms if is_shared else ():
             if realm.remote is None or self._is_shunned(base):
                 continue
-            left_s = self._deadline_s - (self._clock() - began)
+            left_s = self._deadline_s - (self._clock() - started_s)
             result = self._ask(realm.remote, base, left_s, _reader(realm.remote, realm, base, present))
             if result is not None:
                 return Found(facts, result, realm, is_remote=True, look_ms=self._since(began))
@@ -144,7 +147,7 @@ class Service:
 
     def fetch(self, found: Found, folder: str) -> Hit | None:
         """Put the products of a result into `folder`, which is made; return None, and leave nothing there, when that fails."""
-        began, products = self._clock(), found.record.products
+        began, products = self._meter.now(), found.record.products
         targets = [os.path.join(folder, str(number)) for number in range(len(products))]
         try:
             os.makedirs(folder, exist_ok=True)
@@ -278,7 +281,7 @@ class Service:
         if realm.local is None:
             return False
         try:
-            return realm.local.get_blob(item.digest.hex(), target, item.size)
+            return realm.local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
         except StoreError as error:
             self._teller.about(error)
             return False
@@ -293,8 +296,8 @@ class Service:
         limit_s = self._deadline_s + sum(wanted.values()) / SLOWEST_BYTES_PER_S
         try:
             is_here = self._ask(remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._keeper.replaces))
-            for target, item in targets.items() if is_here else ():
-                _take_in(found.realm, item, spool, target)
+            if is_here:
+                _take_in(found.realm, targets, spool)
             return bool(is_here)
         finally:
             is_given_up.set()
@@ -314,7 +317,7 @@ class Service:
         return Hit(builder, found.record, tuple(targets), origin, is_remote, fetched_bytes, fetch_ms)
 
     def _since(self, began: float) -> int:
-        return round(1000 * (self._clock() - began))
+        return round(1000 * (self._meter.now() - began))
 
 
 def _leased(root: str) -> Lease | None:
@@ -352,15 +355,23 @@ def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Call
         raise
 
 
-def _take_in(realm: Realm, item: StagedProduct, spool: str, target: str) -> None:
-    """Put a verified blob where it is wanted, and into this machine's store."""
-    path = os.path.join(spool, item.digest.hex())
-    if realm.local is not None:
-        with contextlib.suppress(StoreError):
-            realm.local.put_blob(item.digest.hex(), path)
-            if realm.local.get_blob(item.digest.hex(), target, item.size):
-                return
-    shutil.copyfile(path, target)
+def _take_in(realm: Realm, targets: Mapping[str, StagedProduct], spool: str) -> None:
+    """Put verified blobs where they are wanted, and into this machine's store."""
+    for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
+        placing.make_executable(os.path.join(spool, digest))  # before others may have the file under a name of theirs
+    for target, item in targets.items():
+        path = os.path.join(spool, item.digest.hex())
+        if realm.local is None or not _is_placed(realm.local, path, target, item):
+            shutil.copyfile(path, target)
+            if item.is_executable:
+                placing.make_executable(target)
+
+
+def _is_placed(local: LocalStore, path: str, target: str, item: StagedProduct) -> bool:
+    with contextlib.suppress(StoreError):
+        local.put_blob(item.digest.hex(), path)
+        return local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
+    return False
 
 
 def _remove(paths: Iterable[str]) -> None:

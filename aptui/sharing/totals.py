@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from aptui.sharing.account import Account, Sum
+from aptui.sharing.account import Account, Sum, sum_of
 
 _FILE = Path(".aptui", "shared.json")
-_NAMES = frozenset(item.name for item in fields(Sum))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def add(cache_dir: Path, account: Account, counted: dict[str, Sum] | None = None
     """
     known = {} if counted is None else counted
     now = account.by_builder()
-    run = {name: rest for name, one in now.items() if (rest := _without(one, known.get(name, Sum()))) != Sum()}
+    run = {name: rest for name, one in now.items() if (rest := one.since(known.get(name, Sum()))) != Sum()}
     if not run:
         return
     known.update(now)
@@ -59,13 +58,9 @@ def add(cache_dir: Path, account: Account, counted: dict[str, Sum] | None = None
         return
 
 
-def _without(one: Sum, before: Sum) -> Sum:
-    return Sum(**{item.name: getattr(one, item.name) - getattr(before, item.name) for item in fields(Sum)})
-
-
 def _plain(sums: dict[str, Sum]) -> dict[str, dict[str, int]]:
     return {name: asdict(one) for name, one in sums.items()}
 
 
 def _sums(data: dict[str, dict[str, int]]) -> dict[str, Sum]:
-    return {name: Sum(**{key: int(value) for key, value in one.items() if key in _NAMES}) for name, one in data.items()}
+    return {name: sum_of(one) for name, one in data.items()}

@@ -1,4 +1,8 @@
-"""What keeps the store of this machine small and sound: removing what was used longest ago, checking all bytes, counting."""
+"""What keeps the store of this machine small and sound: removing what was used longest ago, checking all bytes, counting.
+
+When a result was used its record's access time says. That of a blob says less: a product may be a second name of it, and whoever reads the
+product uses the blob. So a blob is as old as the youngest record that names it, and both go together.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from aptui.sharing import leases
 from aptui.sharing.folder_store import sweep
@@ -37,10 +43,23 @@ class Upkeep:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Entry:
+    """A file: `used` is when its result was, `touched` when somebody last read it."""
+
     used: float
-    size: int
-    path: str
     is_blob: bool
+    path: str
+    size: int
+    touched: float
+
+
+class _Blob(msgspec.Struct):
+    digest: bytes
+
+
+class _Naming(msgspec.Struct):
+    """What says of a record which blobs it names; a list of variants, or what other programs keep here, names none."""
+
+    products: list[_Blob] = []
 
 
 def count(root: str) -> Upkeep:
@@ -54,19 +73,19 @@ def count(root: str) -> Upkeep:
 def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -> Upkeep:
     """Remove what was used longest ago until the store has room below `limit_bytes` (0 = no limit).
 
-    Records and blobs of one result were used at the same times and go together; a record that outlives a blob is a miss.
+    A record goes before its blobs, for one that outlives a blob is a miss.
     """
     with leases.cleaning(root) as is_ours:
         if not is_ours:
             return Upkeep(is_busy=True)
         sweep(root, clock())
-        entries = sorted(_entries(root))
-        result = Upkeep()
+        entries, result = list(_entries(root)), Upkeep()
         for entry in entries:
             _add(result, entry)
         if limit_bytes and result.size_bytes > limit_bytes:
             newest = clock() - (GRACE_S if leases.living(root) else 0.0)
-            _shrink(root, [entry for entry in entries if entry.used < newest], int(limit_bytes * _KEPT_SHARE), result)
+            old = [entry for entry in _by_result(entries) if entry.used < newest]
+            _shrink(root, old, int(limit_bytes * _KEPT_SHARE), result)
         return result
 
 
@@ -83,6 +102,28 @@ def verify(root: str) -> Upkeep:
     return result
 
 
+def _by_result(entries: list[_Entry]) -> list[_Entry]:
+    """Return all files, those of results that were used longest ago first."""
+    used: dict[tuple[str, str], float] = {}
+    for record in sorted(entry for entry in entries if not entry.is_blob):
+        used |= {(_top(record), digest): record.used for digest in _named(record)}  # the youngest that names a blob comes last
+    return sorted(replace(entry, used=used.get((_top(entry), os.path.basename(entry.path)), entry.used)) for entry in entries)
+
+
+def _top(entry: _Entry) -> str:
+    """Return the folder of the namespace that a file lies in: `<top>/ac/<2 hex>/<name>`."""
+    return entry.path.rsplit("/", 3)[0]
+
+
+def _named(record: _Entry) -> list[str]:
+    """Return the digests of the blobs that a record names; one that is damaged, or somebody else's, names none."""
+    try:
+        with open(record.path, "rb", opener=quietly) as file:
+            return [blob.digest.hex() for blob in msgspec.json.decode(parted(file.read())[2], type=_Naming).products]
+    except (OSError, Mismatch, msgspec.DecodeError, RecursionError):
+        return []
+
+
 def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: Upkeep) -> None:
     for start in range(0, len(entries), _BATCH):
         if result.size_bytes <= goal_bytes:
@@ -96,7 +137,7 @@ def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: Upkeep) -
 def _remove(entry: _Entry) -> bool:
     """Remove a file unless it was used since it was looked at."""
     try:
-        if os.stat(entry.path, follow_symlinks=False).st_atime > entry.used:
+        if os.stat(entry.path, follow_symlinks=False).st_atime > entry.touched:
             return False
         os.unlink(entry.path)
     except FileNotFoundError:
@@ -146,7 +187,7 @@ def _files(folder: str, *, is_blob: bool) -> Iterator[_Entry]:
             with contextlib.suppress(OSError):
                 if is_name(entry.name) and entry.is_file(follow_symlinks=False):
                     state = entry.stat(follow_symlinks=False)
-                    yield _Entry(state.st_atime, state.st_size, entry.path, is_blob)
+                    yield _Entry(state.st_atime, is_blob, entry.path, state.st_size, state.st_atime)
 
 
 def _folders(path: str) -> list[str]:

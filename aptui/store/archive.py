@@ -188,12 +188,11 @@ class DatabaseArchive:
         return self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
-        """Return the keys of the stored sources that answer to this UUID: first the one that has it, then by scan folder and age."""
+        """Return the keys of the stored sources that answer to this UUID: first the one that has it."""
         sql = """SELECT o.path_key FROM (
                 SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = ?1
                 UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = ?1) f
-            JOIN Sources s ON s.SourceID = f.SourceID JOIN aptui_sources o ON o.source_id = f.SourceID
-            ORDER BY f.is_legacy, s.ScanFolderPK, f.created_ms, o.path_key"""
+            JOIN aptui_sources o ON o.source_id = f.SourceID ORDER BY f.is_legacy, f.created_ms, o.path_key"""
         return [PathKey(key) for (key,) in self._database.execute(sql, (uuid,))]
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:

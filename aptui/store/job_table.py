@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 from aptui.store.filter import STATUS_CODES
 from aptui.store.packed import Packed, read_packed
 from aptui.store.reader import ERROR_SQL, SHOWN, Reader
@@ -167,9 +167,15 @@ class JobTable:
         return rows
 
     def order(self, field: str, *, is_descending: bool) -> Codes:
-        """Return all rows in the order of a column; equal ones stay in the order in which they were read."""
+        """Return all rows in the order of a column; equal ones stay in the order in which they were read.
+
+        What runs is the newest of all: it completes next.
+        """
         count = self._count
-        if field in ("completed_ms", "duration_ms", "id", "warnings", "errors"):
+        if field == "completed_ms":
+            keys = self._columns[field][:count].astype(np.int64)
+            keys[self.number("status") == PROCESSING] = keys.max(initial=0) + 1
+        elif field in ("duration_ms", "id", "warnings", "errors"):
             keys = self._columns[field][:count].astype(np.int64)
         elif field == "status":
             keys = self._urgency()

@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aptui.core.errors import HostError
-from aptui.core.messages import LogLevel, LogRecord
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.store.schema import uuid_text
 
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
@@ -90,12 +91,13 @@ def _cut(name: str, limit: int) -> str:
 def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) -> bool:
     """Write the log of a run in one step; return whether there was anything to write.
 
-    The file is not synced: a log lost in a power cut costs nothing.
+    What has no time, for the core has no clock, is of now. The file is not synced: a log lost in a power cut costs nothing.
     """
     if not records:
         return False
-    lines = [line for record in records for line in _record_lines(record)]
-    lines.append(_record(records[-1].time_ms, LogLevel.INFO, "aptui", f"S: {errors} errors, {warnings} warnings"))
+    now_ms = time.time_ns() // 1_000_000
+    lines = [line for record in records for line in _record_lines(record, now_ms)]
+    lines.append(_record(records[-1].time_ms or now_ms, LogLevel.INFO, "aptui", f"S: {errors} errors, {warnings} warnings"))
     temporary = path.with_name(f".{os.getpid()}-{next(_temporary_names)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,14 +114,15 @@ def _encoded(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
-def _record_lines(record: LogRecord) -> Iterator[str]:
+def _record_lines(record: LogRecord, now_ms: int = 0) -> Iterator[str]:
+    time_ms = record.time_ms or now_ms
     window = _field(record.window)
     mark = f"{_MARK[LogLevel(record.level)]}{window}: " if record.level in _MARK else ""
     context = [f"C: [{_context_key(key)}] = {_one_line(value)}" for key, value in record.context]
     for line in _LINE_END.split(record.text):
         for entry in context:
-            yield _record(record.time_ms, LogLevel.INFO, window, entry)
-        yield _record(record.time_ms, record.level, window, mark + line)
+            yield _record(time_ms, LogLevel.INFO, window, entry)
+        yield _record(time_ms, record.level, window, mark + line)
 
 
 def _record(time_ms: int, level: int, window: str, message: str) -> str:

@@ -25,6 +25,7 @@ from aptui.core.errors import KnownError
 from aptui.core.sanitize import sanitize
 from aptui.tui import commands as said
 from aptui.tui import theming
+from aptui.tui.builder_names import finder, known_names
 from aptui.tui.clipboard import Clipboard
 from aptui.tui.frame.commandline import Candidates, Choice, CommandLine, Question
 from aptui.tui.frame.help import KeyTester
@@ -39,9 +40,8 @@ from aptui.tui.keymap import load_keymap, shown_key
 from aptui.tui.pane import Command, Pane, PaneSpec, existing
 from aptui.tui.session import SessionState, is_older
 from aptui.tui.stage import Stage
-from aptui.tui.start import run
+from aptui.tui.start import load_numpy, run
 from aptui.tui.state import Memory
-from aptui.tui.strangers import Strangers
 from aptui.tui.wardrobe import Wardrobe
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AptuiApp", "run"]
 FRAME_S = 0.1
-_BURST_S = 3 * FRAME_S
-"""So many frames after a rest need not wait: rows that were read, and the filter that a key changed, take two or three to be complete."""
+_BURST_S = 6 * FRAME_S
+"""So many frames after a rest need not wait: the filter that a key changed takes two or three to be complete, the first rows five."""
 _TWICE_S = 2.0
 """Within so long a second `Ctrl+C` leaves."""
 _SHEETS = ("sheet-help", "sheet-info", "sheet-keys", "sheet-messages")
@@ -176,6 +176,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         for mistake in (*self.looks.mistakes, *self.keymap.mistakes):
             self.tell(str(mistake), "warning", 15)
         self.session.on_state.append(lambda: self.in_ui(self._engine_turned))
+        load_numpy()
         wanted = self.memory.get("shell.tab", "")
         if self.panes:
             await self.action_show(wanted if wanted in {spec.id for spec in self.panes} else self.panes[0].id)
@@ -190,12 +191,10 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         _collect_garbage_again()
 
     def _open_feed(self) -> None:
-        from aptui.tui.feed import Feed  # numpy comes after the first paint
+        from aptui.tui.feed import Feed  # numpy, and the records of news, come after the first paint
+        from aptui.tui.strangers import Strangers
 
-        names = {builder.uuid: builder.name for builder in self.config.project.builders} if self.config else {}
-        own = self.all_builders if self.config and self.config.has_builders_to_find else None
-        more = (lambda: {builder.uuid: builder.name for builder in own()}) if own else None
-        self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", names, more_builders=more, wake=self.wake)
+        self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", known_names(self), more_builders=finder(self), wake=self.wake)
         self.session.listeners.append(self.feed)
         self.session.listeners.append(Strangers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aptui.core.sanitize import sanitize_lines
+from aptui.tui.frame.words import size_text
 from aptui.tui.safety import prepare_terminal
 
 SAFE_BYTES = 74_994
@@ -43,7 +44,7 @@ class Copied:
 
     def toast(self) -> str:
         """Return one line for the person: size, route, and the file if there is one."""
-        size = _size(self.size_bytes)
+        size = size_text(self.size_bytes)
         if not self.routes:
             return (
                 f"{size} → '{self.file}'; no way to the clipboard here"
@@ -144,9 +145,3 @@ def _for_screen(encoded: str) -> str:
     """Return OSC 52 in pieces that GNU screen passes on."""
     pieces = [encoded[at : at + _SCREEN_CHUNK] for at in range(0, len(encoded), _SCREEN_CHUNK)] or [""]
     return "\x1bP\x1b]52;c;" + "\x1b\\\x1bP".join(pieces) + "\x07\x1b\\"
-
-
-def _size(count: int) -> str:
-    if count < 1000:
-        return f"{count} B"
-    return f"{count / 1000:.1f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from aptui.core.errors import KnownError
 from aptui.core.health import Connection, Health
-from aptui.core.messages import (
+from aptui.core.notices import (
     ConnectionsChanged,
     HealthChanged,
     JobChanged,
@@ -112,7 +112,8 @@ class Feed:
     Args:
         database: the path of the asset database.
         builders: names by UUID.
-        more_builders: names that take a while to find (the project's own); asked for once, in the thread that reads.
+        more_builders: names that take a while to find (the project's own); asked for once, in the thread that reads, after the first rows,
+            which are read again where these names are others.
         wake: called, by any thread, when there is something to drain; may be called often.
         clock_ms: the time, for news that do not say theirs.
         read_table: what reads all jobs; tests give their own.
@@ -145,6 +146,7 @@ class Feed:
         # News that were drained and may not be in the database yet: they are told again with rows that are read meanwhile.
         self._told: dict[JobKey, _Heard] = {}
         self._thread: threading.Thread | None = None
+        self._is_at_it = False  # whether the thread will look once more what is owed; a thread that is about to end is alive, too
         self._closed = threading.Event()
 
     # ----------------------------------------------------------------------------------------------- the session's thread
@@ -223,8 +225,9 @@ class Feed:
         """Read everything in a thread of its own; one that is at it goes on after."""
         with self._lock:
             self._owes_read = True
-            if self._closed.is_set() or (self._thread is not None and self._thread.is_alive()):
+            if self._closed.is_set() or self._is_at_it:
                 return
+            self._is_at_it = True
             self._thread = threading.Thread(target=self._read_until_current, name="aptui-read", daemon=True)
             self._thread.start()
 
@@ -267,23 +270,38 @@ class Feed:
             self._thread.join()
 
     def _read_until_current(self) -> None:
-        try:
-            self.read()
-            for pause_s in CATCH_UP_S:
-                while self.owes_read and not self._closed.is_set():
-                    self.read()
-                if not self.is_behind or self._closed.wait(pause_s):
-                    return
-                if self._moment() >= self._subscribed:
-                    self.read()
-        except KnownError:
+        while self._goes_on():
+            with suppress(KnownError):  # the next frame says it
+                self._catch_up()
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            self._is_at_it = self._owes_read and not self._closed.is_set()
+            return self._is_at_it
+
+    def _catch_up(self) -> None:
+        """Read, and again as soon as the database has reached the moment of the subscription."""
+        self.read()
+        self._find_builders()
+        _give_memory_back()
+        for pause_s in CATCH_UP_S:
+            if self.owes_read or not self.is_behind or self._closed.wait(pause_s):
+                return
+            if self._moment() >= self._subscribed:
+                self.read()
+
+    def _find_builders(self) -> None:
+        more, self._more_builders = self._more_builders, None
+        if more is None:
             return
+        with suppress(KnownError):  # a builder that cannot be imported has no name but its UUID
+            found = more()
+            if any(self._builders.get(uuid) != name for uuid, name in found.items()):
+                self._builders.update(found)
+                with self._lock:
+                    self._owes_read = True
 
     def _read_database(self) -> JobTable:
-        more, self._more_builders = self._more_builders, None
-        if more is not None:
-            with suppress(KnownError):  # a builder that cannot be imported has no name but its UUID
-                self._builders.update(more())
         with closing(open_reader(self._database)) as reader:
             return read_job_table(reader, self._builders, self._analyses)
 
@@ -315,6 +333,14 @@ class Feed:
         oldest = self._clock_ms() - _TOLD_MS
         for key in list(itertools.takewhile(lambda key: self._told[key].heard_ms < oldest, self._told)):
             del self._told[key]
+
+
+def _give_memory_back() -> None:
+    """Give the system what reading needed for a while: glibc would keep it, 7 MB of a hundred thousand jobs."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _key(notice: JobChanged) -> JobKey:

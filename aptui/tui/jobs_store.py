@@ -17,7 +17,7 @@ from datetime import datetime
 import numpy as np
 
 from aptui.core.errors import KnownError
-from aptui.core.messages import JobChanged
+from aptui.core.notices import JobChanged
 from aptui.store.filter import STATUS_CODES, Filter, FilterError, parse
 from aptui.store.job_table import (
     CANCELLED,
@@ -290,12 +290,13 @@ class JobsStore:
         if batch.table is not None:
             self._next = batch.table
             self._overlay(self._running, PROCESSING)
-            self._want()
         if batch.running is not None:
             self._overlay(self._running, None)
             now_ms = self._clock_ms()
             self._running = {key: self._running.get(key, now_ms) for key in batch.running}
             self._overlay(self._running, PROCESSING)
+        if batch.table is not None:
+            self._want()  # once it is known what runs: that stands first
         if batch.jobs:
             self._take(batch.jobs)
         if self._lingering:

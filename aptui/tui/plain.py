@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
 
-from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
+from aptui.core.notices import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.sanitize import sanitize
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from aptui.core.errors import HostError, KnownError, UserError
 
 if TYPE_CHECKING:
     from aptui.core.health import Connection, Health
-    from aptui.core.messages import Notice, Progress
+    from aptui.core.notices import Notice, Progress
     from aptui.core.peers import GatewayReport
     from aptui.link.client import Client
     from aptui.link.port import Answer, Verb
@@ -295,6 +295,8 @@ class LinkSession:
 
     def _follow(self, client: Client) -> None:
         """Subscribe, then hand on what is said until the connection ends."""
+        # Here and not above: these records cost a good part of the time to the first paint, and this thread runs after it.
+        from aptui.core.notices import JobChanged
         from aptui.link.port import PROTOCOL, Subscribe
 
         self._wants_engine = False  # one that is stopped while we look on stays stopped
@@ -309,14 +311,18 @@ class LinkSession:
             self._turn(SessionState.ATTACHED, "")
         while not self._is_closing:
             news = client.next_news(None)
-            if news is not None:
-                self._take(news.epoch, news.seq, news.notice)
+            if news is None:
+                continue
+            if not isinstance(news.notice, JobChanged):  # nearly all are: ten thousand a second at worst
+                self._note(news.notice)
+            for listener in self.listeners:
+                listener.take(news.epoch, news.seq, news.notice)
 
     def _subscribed(self, answer: Answer) -> None:
         import msgspec
 
         from aptui.core.health import Health
-        from aptui.core.messages import Progress
+        from aptui.core.notices import Progress
 
         progress = msgspec.convert(answer.get("progress"), Progress | None)
         health = msgspec.convert(answer.get("health"), Health | None)
@@ -326,9 +332,8 @@ class LinkSession:
         for listener in self.listeners:
             listener.subscribed(epoch, seq, running)
 
-    def _take(self, epoch: int, seq: int, notice: Notice) -> None:
-        # Here and not above: these records cost a fifth of the time to the first paint, and this thread runs after it.
-        from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress
+    def _note(self, notice: Notice) -> None:
+        from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress
 
         match notice:
             case Progress():
@@ -337,8 +342,6 @@ class LinkSession:
                 self.latest_health = notice.health
             case ConnectionsChanged():
                 self.connections, self.gateway = notice.connections, notice.gateway
-        for listener in self.listeners:
-            listener.take(epoch, seq, notice)
 
     def _lose(self) -> None:
         self.connections, self.gateway = (), None

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
+from aptui.core.notices import ConnectionsChanged, Notice
 from aptui.tui.safety import shown
-
-if TYPE_CHECKING:
-    from aptui.core.messages import Notice
 
 _KEPT = 1_000
 _AT_ONCE = 3
@@ -30,8 +27,6 @@ class Strangers:
 
     def take(self, epoch: int, seq: int, notice: Notice) -> None:  # noqa: ARG002  # a listener's form
         """Tell of those who were turned away since the screen is open and whom nobody was told of."""
-        from aptui.core.messages import ConnectionsChanged  # these records come after the first paint
-
         if not isinstance(notice, ConnectionsChanged) or notice.gateway is None:
             return
         fresh = [each for each in notice.gateway.turned_away if each.address not in self._told and each.last_ms >= self._since_ms]

@@ -43,8 +43,10 @@ def affected_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = """\
-new, deleted, renamed and untracked files count, what git ignores does not. The answer is the most that may run: jobs that depend on products
-rest when those come out equal, and new sources are only known to the builders that match them."""
+new, deleted, renamed and untracked files count where their bytes differ; what git ignores does not, nor does a mode. Nothing is analysed, so
+some of it cannot be known: whether products come out equal, where what depends on them alone rests (those jobs are counted, and have
+`certain: false` in JSON); what new sources and new versions of changed ones depend on, and make; what a changed configuration or a new builder
+does. What the database says was true when it was last processed."""
 
 
 def affected(arguments: Namespace) -> int:
@@ -93,11 +95,8 @@ def _changed_files(since: str, config: Config) -> _Look:
             continue
         look.repositories.append(repository)
         paths = [os.path.relpath(os.path.realpath(place), repository) for place in inside]
-        look.paths += _asked(
-            repository,
-            ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", commit.text.strip(), "--", *paths),
-        )
-        look.paths += _asked(repository, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
+        look.paths += _differing(repository, commit.text.strip(), paths)
+        look.paths += _untracked(repository, paths)
     if not look.repositories:
         tops = ", ".join(f"'{top}'" for top in by_top)
         raise UserError(
@@ -111,12 +110,28 @@ def _folders(config: Config) -> list[ScanFolder]:
     return [folder for folder in config.project.scan_folders if folder.path != cache and not folder.path.startswith(cache + "/")]
 
 
+def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the absolute paths of files whose bytes differ from those of a commit; a mode alone makes nothing run."""
+    options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
+    said = _asked(top, ("diff", *options, commit, "--", *paths))
+    for facts, path in zip(said, said, strict=True):
+        _mode, _new_mode, digest, new_digest, _status = facts.split(" ")  # git-diff(1), "Raw output format"
+        if digest != new_digest:
+            yield f"{top}/{path}"
+
+
+def _untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the absolute paths of files that git neither tracks nor ignores."""
+    said = _asked(top, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
+    return (f"{top}/{name}" for name in said if not name.endswith("/"))
+
+
 def _asked(top: str, words: tuple[str, ...]) -> Iterator[str]:
-    """Yield the absolute paths that git lists."""
+    """Return what git lists."""
     answer = _git(top, *words)
     if answer.text is None:
         raise HostError(f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}")
-    yield from (f"{top}/{name}" for name in answer.text.split("\0") if name and not name.endswith("/"))
+    return (item for item in answer.text.split("\0") if item)
 
 
 class _Answer(NamedTuple):
@@ -128,7 +143,17 @@ class _Answer(NamedTuple):
 
 def _git(folder: str, *words: str) -> _Answer:
     """Run git, without the hooks, monitors and difference programs that a repository may bring along."""
-    command = ["git", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words]
+    command = [
+        "git",
+        "--literal-pathspecs",
+        "-c",
+        "core.fileMode=false",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        *words,
+    ]
     try:
         answer = subprocess.run(
             command, cwd=from_text(folder), capture_output=True, check=False, timeout=_GIT_LIMIT_S, env={**os.environ, **_QUIET}
@@ -233,11 +258,9 @@ def _answer(look: _Look, project: Opened) -> dict[str, Any]:
     changes = _sorted_out(look.paths, project)
     for folder in changes.settings:
         changes.keys.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
-    spreading = Spreading(project.database)
-    spreading.spread(changes.keys)
-    builders = _builders_of(changes.builder_files, project)
-    if builders:
-        spreading.touch_builders([builder.uuid for builder in builders], "its builder changed")
+    builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]
+    spreading = _spread(project, changes, builders, through_products=True)
+    certain = {job.job_id for job in _spread(project, changes, builders, through_products=False).jobs()}
     jobs = spreading.jobs()
     names = spreading.edges.names_of(spreading.found.sources)
     rows = project.database.ask(
@@ -256,9 +279,17 @@ def _answer(look: _Look, project: Opened) -> dict[str, Any]:
         "configuration": changes.configuration,
         "files": sorted(changes.keys),
         "sources": sorted(sources, key=lambda item: str(item["source"])),
-        "jobs": [_job_json(job, project) for job in jobs],
+        "jobs": [{**_job_json(job, project), "certain": job.job_id in certain} for job in jobs],
         "products": spreading.products(jobs),
     }
+
+
+def _spread(project: Opened, changes: _Changes, builders: list[bytes], *, through_products: bool) -> Spreading:
+    spreading = Spreading(project.database, through_products=through_products)
+    spreading.spread(changes.keys)
+    if builders:
+        spreading.touch_builders(builders, "its builder changed")
+    return spreading
 
 
 def _json(value: Iterable[int]) -> str:
@@ -275,11 +306,22 @@ def _below(folder: str, database: Reader) -> list[str]:
 
 
 def _builders_of(files: list[str], project: Opened) -> list[Builder]:
-    """Return the builders whose code lies where these files are: what a module imports from its neighbours is not known."""
+    """Return the builders of the project whose code these files are, or that of a module which they import from beside them."""
     if not files:
         return []
-    here = f"file:{to_text(os.fsencode(os.fspath(project.config.project_dir)))}/builders/"
-    return [builder for builder in all_builders(project.config) if builder.origin.startswith(here)]
+    from aptui.engine.registry import code_files
+
+    here = f"file:{to_text(os.fsencode(os.path.realpath(project.config.project_dir)))}/builders/"
+    own = [builder for builder in all_builders(project.config) if builder.origin.startswith(here)]
+    changed = {os.path.realpath(from_text(path)) for path in files}
+    code = code_files(project.config.cache_dir / ".aptui" / "builders.json")
+    found = []
+    for builder in own:
+        module = builder.origin.removeprefix("file:").rpartition(":")[0]
+        paths = code.get(module, [os.fsdecode(path) for path in changed])
+        if any(os.path.realpath(os.fsencode(path)) in changed for path in paths):
+            found.append(builder)
+    return found
 
 
 def _job_json(job: AffectedJob, project: Opened) -> dict[str, Any]:
@@ -301,3 +343,7 @@ def _tell(answer: dict[str, Any]) -> None:
         printing.say(f"product  {printing.line(name)}")
     numbers = ", ".join(printing.count(len(answer[key]), key.removesuffix("s")) for key in ("sources", "jobs", "products"))
     printing.say(f"{numbers} would be touched")
+    if unsure := sum(not job["certain"] for job in answer["jobs"]):
+        printing.say(f"{unsure} of these jobs rest where the products that they depend on come out equal")
+    if any(item["status"] == "new" for item in sources):
+        printing.say("what new sources depend on, and who will depend on them by what they make, is not known yet")

@@ -15,7 +15,7 @@ from typing import Self
 from aptui.config import Config
 from aptui.core.errors import UserError
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
-from aptui.core.model import Builder, BuilderKind, Job, UndeclaredReads
+from aptui.core.model import Builder, Job, UndeclaredReads
 from aptui.verbs.opening import os_path
 
 _POLL_S = 0.1
@@ -43,7 +43,7 @@ def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int,
     """
     source = job.source
     path = f"{root}/{source.rel}"
-    if builder.kind is BuilderKind.COPY:
+    if builder.is_plain_copy:
         return CopyOrder(run_key, path, staging)
     try:
         facts = os.stat(os_path(path))

@@ -17,9 +17,12 @@ from pathlib import Path
 from aptui import config as configuration
 from aptui.config import Config
 from aptui.core.errors import HostError, UserError
+from aptui.core.messages import Said
 from aptui.store.reader import JobRow, open_reader
 
 _FAILED = ("failed",)
+_TROUBLE = "shared cache"
+"""What every sentence about one has in it (sharing/telling.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ def look_up(config: Config) -> Readiness:
         opening = Opening(dry, never=(str(config.cache_dir), str(config.log_dir)))
         opening.take()
         builders = {builder.uuid: builder.name for builder in opening.builders}
-        engine = Engine(dry, opening=opening, runs_builders=False)
+        troubles: dict[str, None] = {}
+        engine = Engine(dry, [lambda notice: _note_trouble(notice, troubles)], opening=opening, runs_builders=False)
         engine.open()
         try:
             engine.start_scan()
@@ -56,7 +60,14 @@ def look_up(config: Config) -> Readiness:
         finally:
             engine.close()
         found = engine.account.total().hits if engine.account else 0
-        return _answer(dry, found, builders)
+        answer = _answer(dry, found, builders)
+        return replace(answer, doubts=(*answer.doubts, *troubles))
+
+
+def _note_trouble(notice: object, troubles: dict[str, None]) -> None:
+    """Remember what is said of the shared cache: a store that cannot be reached has nothing, and that is not the same as nothing there."""
+    if isinstance(notice, Said) and _TROUBLE in notice.text:
+        troubles[notice.text] = None
 
 
 def look_up_commit(config: Config, commit: str, platforms: str | None = None) -> Readiness:
@@ -78,7 +89,7 @@ def look_up_commit(config: Config, commit: str, platforms: str | None = None) ->
 
 
 def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> Readiness:
-    from aptui.engine.loop import NOT_SHARED
+    from aptui.engine.loop_runs import NOT_SHARED
     from aptui.engine.shared_rules import Rules
 
     rules = Rules(dry.sharing)

@@ -14,7 +14,7 @@ from aptui.batch import JOBS_FAILED, engine_arguments, load_config, run_and_repo
 from aptui.config import Config
 from aptui.core.errors import HostError, UserError
 from aptui.core.messages import Outcome, RunResult
-from aptui.core.model import Builder, BuilderKind, Job, PathKey
+from aptui.core.model import Builder, Job, PathKey
 from aptui.core.paths import is_below, key_of
 from aptui.core.settings import Settings
 from aptui.store.reader import JobRow, Reader
@@ -120,7 +120,7 @@ def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: st
     """Run the job as the engine would: in a worker with its limits, its output captured and bounded."""
     job, texts = _stored(config, row)
     adjusted = Settings(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
-    staging = f"{folder}/{os.path.basename(row.source)}" if builder.kind is BuilderKind.COPY else folder
+    staging = f"{folder}/{os.path.basename(row.source)}" if builder.is_plain_copy else folder
     manner = Manner(adjusted.order, debug_output=True, keeps_temp=True)
     with Workers(config, (builder,), 1) as workers:
         return workers.run([order_for(job, root, builder, staging, row.run_key, manner)])[row.run_key]

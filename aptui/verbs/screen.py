@@ -12,6 +12,7 @@ from aptui.core.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.config import Config
+    from aptui.core.model import Builder
     from aptui.tui.session import Session
 
 DATABASE = "assetdb.sqlite"
@@ -64,7 +65,12 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
 
 def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
     from aptui.tui.start import run
-    from aptui.verbs.opening import all_builders
 
-    complete = partial(all_builders, config) if config else None
+    complete = partial(_all_builders, config) if config else None
     return run(config, lambda: session, mouse=not arguments.no_mouse, theme=arguments.theme, all_builders=complete)
+
+
+def _all_builders(config: Config) -> tuple[Builder, ...]:
+    from aptui.verbs.opening import all_builders  # they are asked for after the first paint
+
+    return all_builders(config)

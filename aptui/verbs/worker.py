@@ -6,11 +6,13 @@ Dask's own command does as well: `dask worker ADDRESS --preload aptui.engine.clu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Coroutine
 from typing import Any
 
 from aptui import config, config_cluster, printing
@@ -19,6 +21,8 @@ from aptui.core.errors import HostError, UserError
 _PRELOAD = "aptui.engine.cluster_task"
 _STORE_VARIABLE = "APTUI_WORKER_STORE"
 _START_S = 60.0
+_AGAIN_S = 2.0
+_MOST_AGAIN_S = 30.0
 _MEMORY_SHARE = 0.8
 """What jobs may take together of the machine's memory."""
 
@@ -59,29 +63,49 @@ async def _work(arguments: Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     with tempfile.TemporaryDirectory(prefix="aptui-worker-", ignore_cleanup_errors=True) as folder:
-        nanny = _nanny(arguments, folder)
-        try:
-            await asyncio.wait_for(nanny, _START_S)
-        except (OSError, TimeoutError, RuntimeError) as error:  # Dask says "failed to start" as a RuntimeError
-            await nanny.close()
-            raise HostError(
-                f"the worker cannot join the cluster: {error.__cause__ or error or 'no answer'}", where=arguments.scheduler
-            ) from None
-        slots, tags = nanny.nthreads, ", ".join(sorted(arguments.tags)) or "none"
-        printing.say(f"works for {arguments.scheduler} as {nanny.worker_address}: {slots} slots, tags: {tags}")
-        finished = asyncio.ensure_future(nanny.finished())
-        stopping = asyncio.ensure_future(ended.wait())
-        await asyncio.wait({finished, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        await nanny.close()
-        await finished
+        await _join(arguments, folder, ended)
+        pause_s = _AGAIN_S
+        while not ended.is_set():
+            printing.complain(f"the cluster at {arguments.scheduler} is gone; looking for it again")
+            await _either(ended.wait(), asyncio.sleep(pause_s))
+            pause_s = min(2 * pause_s, _MOST_AGAIN_S)
+            with contextlib.suppress(HostError):
+                await _join(arguments, folder, ended)
+                pause_s = _AGAIN_S
     return 0
+
+
+async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None:
+    """Work until told to stop, or until the scheduler is gone: Dask's own workers end with it, or leave it when they hear nothing more."""
+    if ended.is_set():
+        return
+    nanny = _nanny(arguments, folder)
+    try:
+        await asyncio.wait_for(nanny, _START_S)
+    except (OSError, TimeoutError, RuntimeError) as error:  # Dask says "failed to start" as a RuntimeError
+        await nanny.close()
+        raise HostError(
+            f"the worker cannot join the cluster: {error.__cause__ or error or 'no answer'}", where=arguments.scheduler
+        ) from None
+    slots, tags = nanny.nthreads, ", ".join(sorted(arguments.tags)) or "none"
+    printing.say(f"works for {arguments.scheduler} as {nanny.worker_address}: {slots} slots, tags: {tags}")
+    await _either(nanny.finished(), ended.wait())
+    await nanny.close()
+
+
+async def _either(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of these is over."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
 
 
 def _nanny(arguments: Namespace, folder: str) -> Any:
     from distributed import Nanny
 
-    from aptui.engine.cluster import MEMORY, security_of
+    from aptui.engine.cluster_dask import security_of
+    from aptui.engine.cluster_station import MEMORY
 
     slots = arguments.slots or config.core_count()
     resources = {tag: float(count or slots) for tag, count in arguments.tags.items()}
@@ -100,6 +124,7 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
         local_directory=folder,
         preload=[_PRELOAD],
         preload_argv=[],
+        config={"distributed.worker.profile.enabled": False},  # it would look into each thread a hundred times a second
         silence_logs=logging.WARNING,
     )
 

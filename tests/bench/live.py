@@ -82,12 +82,17 @@ class Engine:
 
     def processor_s(self) -> float:
         """Return the processor time it has taken, its workers left out."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s(self.process.pid)
 
     def rss_mib(self) -> float:
         """Return its resident memory."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time that a process has taken, its children left out."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

@@ -1,28 +1,35 @@
 """Rows of the outer wire: a save heard by a client, what a thousand subscribers cost the engine, files beside nginx.
 
-`python -m tests.bench.serve N` is N subscribers that read and throw away; `APTUI_URL` and `APTUI_TOKEN` say whose.
+`python -m tests.bench.serve N` is N subscribers that have the kernel throw away what comes, for in life they are other machines; `APTUI_URL`
+and `APTUI_TOKEN` say whose. One of them, the witness, keeps it and says what it heard.
 """
 
 from __future__ import annotations
 
-import asyncio
+import base64
 import contextlib
+import json
 import os
 import queue
 import random
 import re
+import select
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import threading
 import time
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from aptui.link import port
-from tests.bench.live import engine_of, own_project
+from tests.bench.live import engine_of, own_project, processor_s
 from tests.bench.measure import say
 
 if TYPE_CHECKING:
@@ -50,8 +57,8 @@ def _load() -> str:
 
 
 @contextlib.contextmanager
-def gateway_of(project: Path) -> Iterator[tuple[str, str]]:
-    """Give the address and the token of a gateway beside an engine that runs."""
+def gateway_of(project: Path) -> Iterator[tuple[str, str, int]]:
+    """Give the address, the token and the process of a gateway beside an engine that runs."""
     process = subprocess.Popen(
         [sys.executable, "-m", "aptui", "gateway", "--project", str(project)], stdout=subprocess.PIPE, text=True
     )
@@ -60,7 +67,7 @@ def gateway_of(project: Path) -> Iterator[tuple[str, str]]:
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        yield local(project / "Cache")
+        yield *local(project / "Cache"), process.pid
     finally:
         process.terminate()
         process.wait(60)
@@ -80,7 +87,7 @@ def notify(bench: Bench) -> None:
     project, sources = own_project(bench, "notify")
     _add_room(project)
     chosen = random.Random(7).sample(bench.paths, min(_SAVES, len(bench.paths)))
-    with engine_of(project) as engine, gateway_of(project) as (url, token):
+    with engine_of(project) as engine, gateway_of(project) as (url, token, _pid):
         ours, theirs = _saves(engine, sources, chosen, url, token)
     behind = sorted(mine - other for mine, other in zip(ours, theirs, strict=True))
     say(
@@ -143,82 +150,162 @@ def subscribers(bench: Bench) -> None:
     """Every job runs again: with a thousand clients who hear of each, and with none, by turns."""
     project, _sources = own_project(bench, "subscribers")
     _add_room(project)
-    none: list[tuple[float, float]] = []
-    many: list[tuple[float, float]] = []
+    none: list[_Cost] = []
+    many: list[_Cost] = []
     with engine_of(project) as engine:
         _again(engine)  # warm
         for _run in range(bench.runs):
             none.append(_again(engine))
-            with gateway_of(project) as (url, token), _crowd(url, token) as crowd:
-                many.append(_again(engine))
-                heard = crowd()
-    wall, processor = (statistics.median(each[at] for each in many) / statistics.median(each[at] for each in none) for at in (0, 1))
+            with gateway_of(project) as (url, token, pid), _crowd(url, token) as crowd:
+                many.append(_again(engine, pid, crowd.pid))
+                heard = _heard(crowd)
+    wall, own = (statistics.median(each[at] for each in many) / statistics.median(each[at] for each in none) for at in (0, 1))
+    gateway_s, clients_s = (statistics.median(each[at] for each in many) for at in (2, 3))
     say(
         "subscribers",
         f"{bench.count:,} jobs, none {_walls(none)}, {_CLIENTS:,} clients {_walls(many)}: {wall:.2f} × (target ≤ 1.10), "
-        f"the engine's own processor time {processor:.2f} ×; each client heard {heard:,} bytes or more; {_load()}",
+        f"the engine's own processor time {own:.2f} ×, the gateway's {gateway_s:.1f} s, the clients' {clients_s:.1f} s; {heard}; {_load()}",
     )
 
 
-def _walls(costs: list[tuple[float, float]]) -> str:
-    walls = [wall for wall, _processor in costs]
+_Cost = tuple[float, float, float, float]
+"""Time that went by; processor time of the engine without its workers, of the gateway, of the clients."""
+
+
+def _walls(costs: list[_Cost]) -> str:
+    walls = [cost[0] for cost in costs]
     return f"{statistics.median(walls):.2f} s [{min(walls):.2f} … {max(walls):.2f}]"
 
 
-def _again(engine: Engine) -> tuple[float, float]:
-    """Run every job again and return how long that took, and the engine's own processor time."""
-    began, processor = time.perf_counter(), engine.processor_s()
+def _again(engine: Engine, *others: int) -> _Cost:
+    """Run every job again and return what that cost, up to the end of the engine's work."""
+    began, processor, theirs = time.perf_counter(), engine.processor_s(), [processor_s(pid) for pid in others]
     engine.client.ask(port.Reprocess(("*",)), _PATIENCE_S)
     engine.rest()
-    return time.perf_counter() - began, engine.processor_s() - processor
+    gateway_s, clients_s = (processor_s(pid) - before for pid, before in zip(others, theirs, strict=True)) if others else (0.0, 0.0)
+    return time.perf_counter() - began, engine.processor_s() - processor, gateway_s, clients_s
 
 
 @contextlib.contextmanager
-def _crowd(url: str, token: str) -> Iterator[Callable[[], int]]:
+def _crowd(url: str, token: str) -> Iterator[subprocess.Popen[str]]:
     environ = {**os.environ, "APTUI_URL": url, "APTUI_TOKEN": token}
-    command = ["nice", "-n", "10", sys.executable, "-m", "tests.bench.serve", str(_CLIENTS)]
+    command = ["nice", "-n", "19", sys.executable, "-m", "tests.bench.serve", str(_CLIENTS)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise SystemExit("the clients do not get in: no figure")
-
-        def heard() -> int:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write("how many\n")
-            process.stdin.flush()
-            return int(process.stdout.readline())
-
         try:
-            yield heard
+            yield process
         finally:
             process.terminate()
 
 
-async def _subscribe(count: int) -> None:
-    import aiohttp
+def _heard(crowd: subprocess.Popen[str]) -> str:
+    """Have the clients say what they heard."""
+    assert crowd.stdin is not None
+    assert crowd.stdout is not None
+    crowd.stdin.write("what\n")
+    crowd.stdin.flush()
+    return crowd.stdout.readline().strip()
 
+
+_SINK = bytearray(1 << 20)
+_ALIVE_S = 10.0
+
+
+class _Subscriber:
+    """A client as bare as can be: what comes is counted and dropped by the kernel, unless it `keeps` it."""
+
+    def __init__(self, url: str, token: str, number: int, *, keeps: bool) -> None:
+        place = urlsplit(url)
+        self.kept, self.heard_bytes, self._keeps = bytearray(), 0, keeps
+        self.socket = socket.create_connection((place.hostname or "", place.port or 80), 30)
+        self._open(f"{place.hostname}:{place.port}", token)
+        hello = json.dumps({"id": 1, "request": "hello", "protocol": 1, "client": f"subscriber {number}"}).encode()
+        self.socket.sendall(bytes((0x81, 0x80 | len(hello))) + bytes(4) + hello)
+        self._welcomed()
+        self.socket.setblocking(False)
+
+    def _open(self, host: str, token: str) -> None:
+        words = f"""GET /v1/connect HTTP/1.1
+Host: {host}
+Authorization: Bearer {token}
+Connection: Upgrade
+Upgrade: websocket
+Sec-WebSocket-Version: 13
+Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}
+Sec-WebSocket-Extensions: permessage-deflate
+
+"""
+        self.socket.sendall(words.replace("\n", "\r\n").encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self.socket.recv(1)
+        if b" 101 " not in head:
+            raise SystemExit(head.decode())
+
+    def _welcomed(self) -> None:
+        """Take the first frame."""
+        head = self.socket.recv(4, socket.MSG_WAITALL)
+        left = int.from_bytes(head[2:], "big") if head[1] == 126 else head[1] - 2
+        self.socket.recv(left, socket.MSG_WAITALL)
+
+    def take(self) -> None:
+        """Take what came."""
+        with contextlib.suppress(BlockingIOError):
+            if self._keeps:
+                self.kept += self.socket.recv(len(_SINK))
+            else:
+                self.heard_bytes += self.socket.recv_into(_SINK, len(_SINK), socket.MSG_TRUNC)
+
+    def live(self) -> None:
+        """Say that we are here, unasked: a question would be dropped with the rest."""
+        self.socket.send(b"\x8a\x80\0\0\0\0")
+
+
+def _told(stream: bytes) -> Counter[str]:
+    """Return how often each notification stands in what a gateway sent after its welcome."""
+    found: Counter[str] = Counter()
+    at = 0
+    while at + 2 <= len(stream):
+        first, size = stream[at], stream[at + 1]
+        at += 2
+        if size >= 126:
+            width = 2 if size == 126 else 8
+            size, at = int.from_bytes(stream[at : at + width], "big"), at + width
+        data = stream[at : at + size]
+        at += size
+        if len(data) < size or first & 0x0F != 1:
+            continue
+        text = zlib.decompressobj(-15).decompress(data + b"\0\0\xff\xff") if first & 0x40 else data
+        found.update(notice["notice"] for notice in json.loads(text).get("notices", ()))
+    return found
+
+
+def _subscribe(count: int) -> None:
     url, token = os.environ["APTUI_URL"], os.environ["APTUI_TOKEN"]
-    heard = [0] * count
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-
-        async def enter(at: int) -> aiohttp.ClientWebSocketResponse:
-            socket = await http.ws_connect(f"{url}/v1/connect", headers={"Authorization": f"Bearer {token}"}, max_msg_size=0)
-            await socket.send_json({"id": 1, "request": "hello", "protocol": 1, "client": f"subscriber {at}"})
-            await socket.receive()
-            return socket
-
-        async def listen(at: int, socket: aiohttp.ClientWebSocketResponse) -> None:
-            async for message in socket:
-                heard[at] += len(message.data)
-
-        sockets = [await enter(at) for at in range(count)]
-        tasks = [asyncio.ensure_future(listen(at, socket)) for at, socket in enumerate(sockets)]
-        print("ready", flush=True)
-        loop = asyncio.get_running_loop()
-        loop.add_reader(sys.stdin.fileno(), lambda: (sys.stdin.readline(), print(min(heard), flush=True)))
-        await asyncio.gather(*tasks)
+    clients = {each.socket.fileno(): each for each in (_Subscriber(url, token, at, keeps=not at) for at in range(count))}
+    witness = next(iter(clients.values()))
+    poll = select.epoll()
+    for number in clients:
+        poll.register(number, select.EPOLLIN)
+    poll.register(sys.stdin.fileno(), select.EPOLLIN)
+    print("ready", flush=True)
+    alive_at = time.monotonic() + _ALIVE_S
+    while True:
+        for number, _mask in poll.poll(1.0):
+            if number in clients:
+                clients[number].take()
+            elif not sys.stdin.readline():
+                return
+            else:
+                least = min(each.heard_bytes for each in clients.values() if each is not witness)
+                told = ", ".join(f"{name} {often:,}" for name, often in sorted(_told(bytes(witness.kept)).items()))
+                print(f"each client heard {least:,} bytes or more, the witness {len(witness.kept):,}: {told}", flush=True)
+        if time.monotonic() > alive_at:
+            alive_at = time.monotonic() + _ALIVE_S
+            for each in clients.values():
+                each.live()
 
 
 # ------------------------------------------------------------------------------------------------------------- file serving
@@ -236,7 +323,7 @@ def file_serving(bench: Bench) -> None:
     for size in _SIZES:
         (sources / f"{size}.bin").write_bytes(random.Random(size).randbytes(size))
     texts = []
-    with engine_of(project), gateway_of(project) as (url, token), _nginx(project) as peer:
+    with engine_of(project), gateway_of(project) as (url, token, _pid), _nginx(project) as peer:
         for size in _SIZES:
             rates = [
                 (_rate(f"{url}/v1/products/linux/{size}.bin", token), _rate(f"{peer}/linux/{size}.bin", token))
@@ -258,8 +345,6 @@ def _rate(url: str, token: str) -> float:
 
 @contextlib.contextmanager
 def _nginx(project: Path) -> Iterator[str]:
-    import socket
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
@@ -285,4 +370,4 @@ def _nginx(project: Path) -> Iterator[str]:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_subscribe(int(sys.argv[1])))
+        _subscribe(int(sys.argv[1]))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fake_world import World
 from fakes import Setup, glob
 
 from aptui.core.graph import Graph
 from aptui.core.memory import Memory
-from aptui.core.model import Companion, PathKey, RelPath, Source
+from aptui.core.model import Companion, PathKey, RelPath, ScanFolder, Source
 
 
 def graph_of(setup: Setup) -> Graph:
@@ -77,6 +79,15 @@ def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, re
     assert isinstance(source, Source)
 
     assert world.pipeline.graph.relative(path) == rel
+
+
+def test_a_file_further_down_is_not_of_a_scan_folder_that_is_not_recursive() -> None:
+    folders = (ScanFolder(1, "game", "/disk/game", recursive=False), ScanFolder(2, "inner", "/disk/game/inner", 1))
+    graph = Graph(replace(World().project, scan_folders=folders), Memory(World().archive))
+
+    assert graph.relative("/disk/game/x") == "x"
+    assert graph.relative("/disk/game/inner/x") == "x"
+    assert graph.relative("/disk/game/other/x") is None
 
 
 def ring_of(world: World, name: str) -> str:

@@ -463,6 +463,35 @@ def test_a_dependency_by_uuid_counts_before_and_after_its_source_exists(world: W
     assert world.job("a.s@linux:main").reason.startswith("dependency 'x.s' changed")
 
 
+@pytest.mark.parametrize("word", ["print", "after", "once", "only"])
+def test_a_job_is_waited_for_by_the_uuid_of_its_source_too(world: World, word: str) -> None:
+    world.slots = 1
+    world.write("a.s", f"{word} uuid={path_uuid('z.s').hex()}:main")
+    world.write("z.s", "x")
+    world.settle()
+    assert runs_of(world) == ["z.s", "a.s"]
+    world.forget_runs()
+    world.write("z.s", "y")
+    world.restart()
+
+    world.settle()
+
+    assert runs_of(world) == ["z.s", *(["a.s"] if word in ("print", "after") else [])]
+
+
+def test_a_job_dependency_on_a_uuid_that_nobody_has_counts_as_soon_as_somebody_has_it(world: World) -> None:
+    settled(world, a_s=f"after uuid={path_uuid('z.s').hex()}:main")
+
+    world.write("z.s", "x")
+    world.settle()
+    assert world.ran() == ["a.s@linux:main", "z.s@linux:main"]
+    world.delete("z.s")
+    world.forget_runs()
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
+
+
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_wildcard_counts_what_appears_changes_and_goes_once(world: World, restart: bool) -> None:
     world.write("a.s", "glob sub/*.bin\nglob sub/x*")
@@ -700,3 +729,19 @@ def test_a_query_for_dependents_of_nothing_finds_nobody(world: World) -> None:
     settled(world, a_txt="x")
 
     assert world.pipeline.memory.dependents((PathKey("a.txt"),)) == set()
+
+
+def test_a_file_that_is_both_included_and_waited_for_counts_as_both(world: World) -> None:
+    settled(world, a_s="include b.s\nafter b.s:main", b_s="info one")
+    assert not any("b.s" in world.log_text(name) for name in ("a.s:analyse", "a.s@linux:main"))
+
+    world.write("b.s", "info two")
+    world.settle()
+    assert runs_of(world) == ["b.s", "a.s"]
+
+    world.forget_runs()
+    only_changes(world, "b.s", ())
+    world.write("b.s", "info three")
+    world.settle()
+
+    assert runs_of(world) == ["b.s", "a.s"], "its bytes count, though its products are the same"

@@ -110,6 +110,35 @@ def test_an_earlier_uuid_is_found_and_one_that_is_had_beats_it(world: World) -> 
     assert world.ran() == ["a.s@linux:main"]
 
 
+@pytest.mark.parametrize("uuid", [meta_uuid("one"), meta_uuid("old"), *path_uuids(RelPath("Z.s"))])
+def test_a_job_is_found_by_every_uuid_that_its_source_answers_to(uuid: bytes) -> None:
+    world = World()
+    world.write("Z.s", "x")
+    world.write("Z.s.meta", meta("one", "Z.s", "old"))
+    world.write("a.s", f"print uuid={uuid.hex()}:main")
+    world.settle()
+    world.forget_runs()
+
+    world.write("Z.s", "y")
+    world.restart()
+    world.settle()
+
+    assert world.ran() == ["Z.s@linux:main", "a.s@linux:main"]
+
+
+def test_a_source_without_a_file_answers_to_the_uuid_of_its_path_as_it_is_written() -> None:
+    world = World()
+    world.write("Z.s", "x")
+    world.write("a.s", f"print uuid={path_uuids(RelPath('Z.s'))[1].hex()}:main\nuuid {path_uuids(RelPath('Z.s'))[1].hex()}")
+    world.settle()
+    world.forget_runs()
+
+    world.write("Z.s", "y")
+    world.settle()
+
+    assert world.ran() == ["Z.s@linux:main", "a.s@linux:main"]
+
+
 def test_without_its_file_a_source_has_the_uuid_of_its_path(world: World) -> None:
     world.delete("a.s.meta")
 
@@ -302,3 +331,26 @@ def test_a_source_that_turns_up_elsewhere_without_its_file_is_told_of(world: Wor
     world.write("moved.s.meta", meta("one", "a.s"))
     world.settle()
     assert uuids(world)["moved.s"] == meta_uuid("one")
+
+
+@pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])
+@pytest.mark.parametrize("restart", [False, True])
+def test_of_those_who_had_a_uuid_the_first_scan_folder_counts_and_there_the_oldest(names: tuple[str, ...], restart: bool) -> None:
+    world = World(Setup(folders=("far", "near")))  # ids in the order in which they were seen
+    world.configure(folders=("near", "far"))
+    world.restart()
+    world.write("user.s", f"uuid {meta_uuid('once').hex()}", "near")
+    for name in names:
+        folder = "far" if name == "far" else "near"
+        world.write(f"{name}.s", "x", folder)
+        created_ms = {"old": 20, "young": 30, "far": 10}[name]
+        world.write(f"{name}.s.meta", meta(name, f"{name}.s", "once", created_ms=created_ms), folder)
+        world.settle(restart=restart)
+
+    for gone, heir in ((None, "old"), ("old", "young"), ("young", "far")):
+        if gone:
+            world.delete(f"{gone}.s", "near")
+            world.delete(f"{gone}.s.meta", "near")
+            world.settle(restart=restart)
+        named = [name for kind, name, _digest in world.job("user.s@linux:main").inputs if kind == "dependency"]
+        assert named == [f"{heir}.s"]

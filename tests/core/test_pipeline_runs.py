@@ -196,16 +196,18 @@ def test_a_job_whose_source_changes_under_every_run_fails_after_some_and_is_trie
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_room_for_critical_jobs_is_for_critical_jobs_alone(world: World) -> None:
-    world.configure(builders=(copier(is_critical=True), scripter()))
+def test_room_for_critical_jobs_is_for_them_and_for_hurried_analyses_alone(world: World) -> None:
+    world.configure(builders=(copier(is_critical=True), copier("plain", "*.dat"), scripter()))
     world.slots = 0
     world.write("a.txt", "critical")
-    world.write("b.s", "")
+    world.write("b.dat", "may wait")
+    world.write("c.s", "")
     world.settle(restart=True)
 
-    world.pipeline.handle(SlotsFree(1_000_000, 0, critical=5))
+    world.pipeline.handle(Asked(1_000_000, "analyse", value=200))
+    world.pipeline.handle(SlotsFree(1_000_001, 0, critical=5))
 
-    assert {job.source.key for job in world.pipeline.running.values()} == {"a.txt"}
+    assert {job.source.key for job in world.pipeline.running.values()} == {"a.txt", "c.s"}
 
 
 def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> None:

@@ -28,7 +28,13 @@ from aptui.core.model import (
 
 TEXT = st.text(max_size=8)
 DEPENDENCIES = st.builds(
-    JobDependency, TEXT, TEXT, TEXT, st.sampled_from(DependencyKind), st.lists(st.integers(0, 9), max_size=2).map(tuple)
+    JobDependency,
+    TEXT,
+    TEXT,
+    TEXT,
+    st.sampled_from(DependencyKind),
+    st.lists(st.integers(0, 9), max_size=2).map(tuple),
+    st.booleans(),
 )
 PLANS = st.builds(
     JobPlan, TEXT, TEXT, st.integers(-9, 9), st.booleans(), TEXT, st.just('{"a":1}'), st.lists(DEPENDENCIES, max_size=2).map(tuple)
@@ -125,14 +131,16 @@ def test_edges_are_written_once_each_with_their_bits() -> None:
     analysis.edges = (SourceEdge(EdgeKind.PATH, "x"), SourceEdge(EdgeKind.WILDCARD, "*.y"), SourceEdge(EdgeKind.UUID, "0" * 32))
     main = Job(here, b"b", "linux", "main", discovered=(("z", ""),))
     after = JobDependency(PathKey("c.s"), "main", "linux", DependencyKind.ORDER, (1, 2))
-    main.plan = JobPlan("main", "linux", job_dependencies=(after, after))
+    named = JobDependency(PathKey("1" * 32), "main", "linux", DependencyKind.ORDER, is_uuid=True)
+    main.plan = JobPlan("main", "linux", job_dependencies=(after, after, named))
     other = Job(here, b"other", "linux", "main", discovered=(("not mine", ""),))
     here.jobs = {(job.builder, job.platform, job.key): job for job in (analysis, main, other)}
 
     written = rows.edge_rows(here, b"b")
 
     assert {(row[2], row[3], row[4], row[5], row[6]) for row in written} == {
-        (0, "x", 1, "", 0), (1, "*.y", 5, "", 0), (2, "0" * 32, 1, "", 1), (3, "c.s", 2, "1,2", 0), (4, "z", 1, "", 0),
+        (0, "x", 1, "", 0), (1, "*.y", 5, "", 0), (2, "0" * 32, 1, "", 1), (3, "c.s", 2, "1,2", 0), (2, "1" * 32, 2, "", 1),
+        (4, "z", 1, "", 0),
     }  # fmt: skip
-    assert len(written) == 5
+    assert len(written) == 6
     assert all(len(row) == width("put_edge") for row in written)

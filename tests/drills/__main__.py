@@ -12,7 +12,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import chained, children, hostile, hosts, kills, live, live_scenes, live_trouble, serve_hostile, serving, watching, wire_fuzz
+from . import (
+    chained,
+    children,
+    hostile,
+    hosts,
+    kills,
+    live,
+    live_scenes,
+    live_trouble,
+    serve_hostile,
+    serving,
+    sharing,
+    watching,
+    wire_fuzz,
+)
 from .children import ERRNOS
 from .kills import Report
 
@@ -21,7 +35,8 @@ Drill = Callable[[Path, argparse.Namespace], Report]
 DRILLS: dict[str, Drill] = {
     "k1": lambda folder, chosen: kills.random_kills(folder, chosen.count, chosen.seed, mutant=chosen.mutant),
     "k2": lambda folder, chosen: kills.random_kills(folder, chosen.count, chosen.seed, is_family=False),
-    "k1-chains": lambda folder, chosen: kills.random_kills(
+    "k1-points": lambda folder, chosen: kills.spread_kills(folder, chosen.count, chosen.seed, mutant=chosen.mutant),
+    "k1-chains": lambda folder, chosen: kills.spread_kills(
         folder, chosen.count, chosen.seed, mutant=chosen.mutant, kind=chained.ChainedWorld
     ),
     "k3": lambda folder, chosen: kills.every_point(folder, chosen.seed, step=chosen.step, mutant=chosen.mutant),
@@ -46,6 +61,8 @@ DRILLS: dict[str, Drill] = {
     "b3": lambda folder, chosen: hostile.crash_loop(folder, mutant=chosen.mutant),
     "a1": lambda folder, chosen: wire_fuzz.attacked(folder, chosen.seed, max(1, chosen.count // 50), mutant=chosen.mutant),
     "serve-hostile": lambda folder, chosen: serve_hostile.attacked(folder, chosen.seed, chosen.count / 5, mutant=chosen.mutant),
+    # Shared results.
+    "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
     # The watcher alone.
     "w1-watcher": lambda folder, chosen: watching.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w2-watcher": lambda folder, chosen: watching.overflows(folder, chosen.seed, mutant=chosen.mutant),
@@ -75,9 +92,8 @@ DRILLS: dict[str, Drill] = {
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
 NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live"}
-MUTANTS = {*children.MUTANTS, *hostile.MUTANTS, *serve_hostile.MUTANTS, *serving.MUTANTS, *watching.MUTANTS, *wire_fuzz.MUTANTS} - {
-    ""
-}
+_ROOMS = (children, hostile, serve_hostile, serving, sharing, watching, wire_fuzz)
+MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 
 def _laps(chosen: argparse.Namespace) -> int:

@@ -90,8 +90,8 @@ def rows_before_renames() -> None:
     commit, place = Cache.commit, Cache._place
     owed: list = []
 
-    def commit_late(self: Cache, order: object, writer: object) -> object:
-        answer = commit(self, order, writer)
+    def commit_late(self: Cache, order: object, writer: object, mark: object = None) -> object:
+        answer = commit(self, order, writer, mark)
         for one, touched in owed:
             place(self, one, touched)
         owed.clear()
@@ -231,19 +231,19 @@ def fault_off(points: _Points) -> None:
 
 def _tell_before(action: Callable[[], None], told: int) -> None:
     """Run `action` and tell the parent when the first run of a job has been ordered."""
-    from aptui.engine.loop import Engine
+    from aptui.engine.loop_deeds import Deeds
 
-    perform = Engine._perform
+    perform = Deeds._perform
     state = {"is_told": False}
 
-    def watched(self: Engine, command: object) -> None:
+    def watched(self: Deeds, command: object) -> None:
         perform(self, command)
         if type(command).__name__ == "StartRuns" and not state["is_told"]:
             state["is_told"] = True
             action()
             os.write(told, b".")
 
-    Engine._perform = watched
+    Deeds._perform = watched
 
 
 @contextlib.contextmanager

@@ -38,15 +38,11 @@ def random_kills(
     is_family: bool = True,
     mutant: str = "",
     say: Say = print,
-    kind: Callable[..., World] = World,
 ) -> Report:
-    """K1 and K2: kill at random times during 12 changes of 60 sources; restart; every second time the changes were taken back.
-
-    With `kind` it is the same for a world with chains and identities.
-    """
+    """K1 and K2: kill at random times during 12 changes of 60 sources; restart; every second time the changes were taken back."""
     say(f"seed {seed}")
-    report = Report(("K1" if is_family else "K2") + ("" if kind is World else "-chains"))
-    world = kind(folder / "project", seed=seed)
+    report = Report("K1" if is_family else "K2")
+    world = World(folder / "project", seed=seed)
     dice = random.Random(seed)
     ran_s = _build(world)
     for number in range(count):
@@ -64,6 +60,48 @@ def random_kills(
         report.runs += sum(world.engine_run().runs.values())
         _after_restart(world, report, f"kill {number}")
     return report
+
+
+def spread_kills(
+    folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print, kind: Callable[..., World] = World
+) -> Report:
+    """K1 by points: of the calls that change anything during 12 changes, kill at `count` that lie evenly among them, in any order.
+
+    A time drawn at random is mostly one at which the engine waits for its workers; here each kill falls between two deeds.
+    """
+    say(f"seed {seed}")
+    report = Report("K1-points")
+    world = kind(folder / "project", seed=seed)
+    dice = random.Random(seed)
+    report.points = _points(world)
+    parts = [(number + dice.random()) / count for number in range(count)]
+    dice.shuffle(parts)
+    for number, part in enumerate(parts):
+        before = world.remember()
+        world.edit(12)
+        at = 1 + int(part * report.points)
+        child = Child(world, fault=Fault(at), mutant=mutant)
+        status, where = child.end(), f"kill {number} at point {at}"
+        report.faults += status == -signal.SIGKILL
+        if status not in (FINE, -signal.SIGKILL):
+            report.violations.append(f"{where}: ended with {status}: {child.text}")
+        child.await_no_workers()
+        _after_death(world, report, where)
+        if dice.random() < 0.5:
+            world.go_back(before)
+        report.runs += sum(world.engine_run().runs.values())
+        _after_restart(world, report, where)
+    return report
+
+
+def _points(world: World) -> int:
+    """Return how many points there are where a project that is built takes 12 changes."""
+    world.engine_run()
+    world.edit(12)
+    child = Child(world)
+    child.end()
+    world.engine_run()
+    return child.points
 
 
 def _build(world: World) -> float:

@@ -27,7 +27,7 @@ def test_random_kills_of_engine_and_workers_settle_as_a_clean_build(tmp_path: Pa
 
 
 def test_random_kills_amid_chains_and_identities_settle_as_a_clean_build(tmp_path: Path) -> None:
-    report = kills.random_kills(tmp_path, count=4, seed=505, kind=chained.ChainedWorld)
+    report = kills.spread_kills(tmp_path, count=4, seed=505, kind=chained.ChainedWorld)
 
     assert report.faults > 0
     assert not report.violations
@@ -51,7 +51,7 @@ def test_a_kill_at_any_point_settles_as_a_clean_build(tmp_path: Path, first: int
 def test_the_harness_catches_a_broken_commit(tmp_path: Path, mutant: str) -> None:
     report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=_WEAK_SPOT[mutant], step=1, limit=_WEAK_SPOT[mutant] + 8)
 
-    assert report.violations
+    assert [text for text in report.violations if "ended with" not in text], "a mutant that falls over by itself proves nothing"
 
 
 _WEAK_SPOT = {"without-intents": 24, "rows-before-renames": 28, "in-place": 20}

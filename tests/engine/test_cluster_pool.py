@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import selectors
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from aptui.config_cluster import Cluster as Place
+from aptui.core.errors import UserError
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
-from aptui.engine import cluster, cluster_pool
+from aptui.engine import cluster, cluster_kit, cluster_pool
 from aptui.engine import cluster_messages as messages
-from aptui.engine.cluster import Station
 from aptui.engine.cluster_inputs import Carrier, Elsewhere, Outdated, can_travel, is_movable
 from aptui.engine.cluster_kit import difference
+from aptui.engine.cluster_station import FIRST_NUMBER, Station
 from aptui.engine.pool_messages import ended
 from aptui.engine.runner_files import stat_key
 from aptui.sharing.folder_store import FolderStore
@@ -28,13 +32,18 @@ class FakeScheduler:
         self.stations: dict[str, Station] = {}
         self.sent: list = []
         self.cancelled: list[int] = []
-        self.is_over = False
+        self.restarted: list[str] = []
+        self.runs: Counter[str] = Counter()
+        self.is_over, self.is_connected, self.since_s = False, True, 0.0
 
     def send(self, errand: object) -> None:
         self.sent.append(errand)
 
     def cancel(self, run_keys) -> None:
         self.cancelled += run_keys
+
+    def restart(self, address: str) -> None:
+        self.restarted.append(address)
 
     def close(self) -> None:
         pass
@@ -67,7 +76,9 @@ class Room:
 
     def station(self, address: str, slots: int = 1, **resources: float) -> None:
         builders = frozenset({"paint", "bake"})
-        self.scheduler.stations = {**self.scheduler.stations, address: Station(address, slots, resources, builders=builders)}
+        number = FIRST_NUMBER + 1 + len(self.scheduler.stations)
+        station = Station(address, slots, resources, host="box", builders=builders, number=number)
+        self.scheduler.stations = {**self.scheduler.stations, address: station}
 
     def order(self, key: int, builder: str = "paint", rel: str = "") -> ProcessOrder:
         rel = rel or f"{key}.png"
@@ -111,6 +122,21 @@ def test_cluster_gets_no_more_of_a_builder_than_is_said(room):
     room.answer(1, Outcome.SUCCEEDED)
 
     assert room.keys_sent() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("duration_ms", "under_way"), [(0, 40), (100, 32), (600, 12), (60_000, 10)])
+def test_short_jobs_are_handed_out_further_ahead_than_long_ones(room, duration_ms, under_way):
+    room.station("a", slots=8, gpu=1)
+    orders = [room.order(key, "bake") for key in range(1, 60)]
+    room.send(*orders)
+    before = len(room.scheduler.sent)
+    done = RunResult(1, Outcome.SUCCEEDED, duration_ms=duration_ms)
+
+    room.scheduler.post(room.scheduler.sent[0], done, False)
+    room.pool.poll(room.now_s)
+
+    assert before == 10
+    assert len(room.scheduler.sent) - 1 == under_way
 
 
 def test_job_that_needs_a_tag_waits_for_a_worker_that_has_it_and_then_fails(room):
@@ -185,9 +211,32 @@ def test_job_whose_files_cannot_be_named_stays(room):
 
 
 def test_workers_of_the_cluster_are_shown(room):
-    room.station("a", slots=3)
+    room.station("tcp://a:1", slots=3)
+    room.scheduler.runs["tcp://a:1"] = 7
 
-    assert [(each.number, each.state) for each in room.pool.workers()] == [(1000, "idle")]
+    shown = [(each.number, each.state, each.job, each.runs) for each in room.pool.workers()]
+
+    assert shown == [
+        (1000, "idle", "cluster of 1", 0),
+        (1001, "idle", "3 slots on box", 7),
+    ]
+
+
+def test_scheduler_that_is_not_there_is_shown_as_lost_and_one_without_workers_as_starting(room):
+    states = [room.pool.workers()[0].state]
+    room.scheduler.is_connected = False
+    states.append(room.pool.workers()[0].state)
+
+    assert states == ["starting", "lost"]
+
+
+def test_worker_of_the_cluster_is_restarted_by_its_number(room):
+    room.station("tcp://a:1")
+    room.station("tcp://b:1")
+
+    assert room.pool.restart_worker(1002)
+    assert room.scheduler.restarted == ["tcp://b:1"]
+    assert not room.pool.restart_worker(1000)
 
 
 def test_share_limits_what_is_under_way(tmp_path):
@@ -218,12 +267,59 @@ def test_long_answers_travel_through_the_store(tmp_path):
     assert [messages.unpacked(manifest, messages.Answer, store) for manifest in manifests] == [short, long]
 
 
+def test_store_behind_a_token_is_opened_with_the_one_in_the_environment(monkeypatch):
+    heard = []
+
+    class Guard(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            heard.append(self.headers["Authorization"])
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setenv("APTUI_CACHE_TOKEN", "sesame")
+    with HTTPServer(("127.0.0.1", 0), Guard) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        store = messages.open_store(messages.Depot(f"http://127.0.0.1:{server.server_port}", "trusted"))
+        found = store.has_blobs(["0" * 64])
+        thread.join()
+        store.close()
+
+    assert (found, heard) == (set(), ["Bearer sesame"])
+
+
+@pytest.mark.parametrize("address", ["relative/folder", "ftp://host/x"])
+def test_address_that_is_no_store_is_refused(address):
+    with pytest.raises(UserError):
+        messages.open_store(messages.Depot(address, "trusted"))
+
+
 def test_kits_that_differ_are_told_apart():
     ours = (("code", "a" * 64), ("library Pillow", "13.0.0"))
 
     assert difference(ours, ours) == ""
     assert difference(ours, (("code", "a" * 64), ("library Pillow", "12.0.0"))) == "library Pillow is 12.0.0 there and 13.0.0 here"
     assert "absent there" in difference(ours, (("code", "a" * 64),))
+
+
+def test_version_covers_the_code_that_does_jobs_and_no_other(tmp_path, monkeypatch):
+    package = Path(cluster_kit.aptui.__file__).parent
+    for path in (*package.glob("*.py"), *(package / "core").glob("*.py"), *(package / "engine").glob("*.py")):
+        copied = tmp_path / path.relative_to(package)
+        copied.parent.mkdir(exist_ok=True)
+        copied.write_bytes(path.read_bytes())
+    monkeypatch.setattr(cluster_kit.aptui, "__file__", str(tmp_path / "__init__.py"))
+    version = cluster_kit.program_version.__wrapped__
+    found = [version()]
+    for name in ("cluster_pool.py", "cluster_task.py", "runner_process.py"):
+        (tmp_path / "engine" / name).write_text("changed")
+        found.append(version())
+
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
 
 
 def test_what_names_folders_or_programs_of_this_machine_stays(room):
@@ -289,6 +385,18 @@ def test_products_are_verified_on_their_way_home(room, carrier):
 
     with pytest.raises(Mismatch):
         carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
+
+
+def test_products_are_as_executable_here_as_where_they_were_made(room, carrier):
+    digest, size = messages.put_bytes(carrier.store, b"#!/bin/sh")
+    made = [
+        StagedProduct("", name, at, b"", 1, digest, 0, size, is_executable=name == "tool")
+        for at, name in enumerate(["tool", "text"])
+    ]
+
+    taken = carrier.take(room.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
+
+    assert [bool(Path(product.staged).stat().st_mode & 0o111) for product in taken.products] == [True, False]
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
+from contextlib import contextmanager
 
 import pytest
 
@@ -151,7 +153,7 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(glance, "_FOLDERS_FOR_TWO", 1)
     parent = os.getpid()
-    walk_all = glance._walk_all
+    compare = glance._compare
 
     def dying(*arguments):
         if os.getpid() != parent:
@@ -159,9 +161,9 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
                 os.kill(os.getpid(), signal.SIGKILL)
             os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
             raise RuntimeError
-        walk_all(*arguments)
+        compare(*arguments)
 
-    monkeypatch.setattr(glance, "_walk_all", dying)
+    monkeypatch.setattr(glance, "_compare", dying)
     walk = walk_of(tmp_path)
 
     found = glance.look(walk, digests)
@@ -179,3 +181,34 @@ def test_where_much_differs_the_glance_gives_no_answer(tmp_path, processes, monk
         (tmp_path / f"f{number}/a.txt").write_text("other")
 
     assert glance.look(walk_of(tmp_path), digests) is None
+
+
+def test_who_reads_for_a_glance_does_not_outlive_it(tmp_path, monkeypatch):
+    tree(tmp_path)
+    digests = remembered(tmp_path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(glance, "_FOLDERS_FOR_READERS", 1)
+    told, tell = os.pipe()
+
+    @contextmanager
+    def reading_for_ever():
+        os.write(tell, f"{os.getpid()}\n".encode())
+        signal.pause()
+        yield None
+
+    looking = os.fork()
+    if looking == 0:
+        try:
+            glance.look(walk_of(tmp_path), digests, reading_for_ever)
+        finally:
+            os._exit(1)
+    os.close(tell)
+    with open(told, encoding="ascii") as pipe:
+        pids = {int(pipe.readline()), int(pipe.readline())}
+        (child,) = pids - {looking}
+        descriptor = os.pidfd_open(child)
+        os.kill(looking, signal.SIGKILL)
+        os.waitpid(looking, 0)
+
+        assert select.select([descriptor], [], [], 10.0)[0]
+        os.close(descriptor)

@@ -14,7 +14,7 @@ from live_project import LiveProject
 from aptui.core.errors import BusyError, HostError
 from aptui.core.health import WatchMode
 from aptui.core.messages import JobChanged, Notice
-from aptui.engine import loop, scanner, watching
+from aptui.engine import loop_scans, scanner, watching
 from aptui.engine.live import Live
 from aptui.link import port
 
@@ -137,7 +137,7 @@ def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
 def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_SECOND_LOOK_S", 0.3)
     monkeypatch.setattr(scanner, "RACY_NS", 200_000_000)
-    monkeypatch.setattr(loop, "RACY_NS", 200_000_000)
+    monkeypatch.setattr(loop_scans, "RACY_NS", 200_000_000)
     with project.running() as live:
         project.forget()
         project.write("assets/a.txt", "fresh")
@@ -482,6 +482,15 @@ def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProj
         project.until(lambda: "KeyError" in live.health.disk)
         project.write("assets/a.txt", "after the bug")
         project.until_product("linux/a.txt", "after the bug")
+
+
+def test_trouble_is_told_even_if_it_is_over_in_a_moment(project: LiveProject) -> None:
+    with project.running() as live:
+        live._retry_s = 0.0
+        live._break_down(HostError("the disk is full"))
+
+        assert live.health.disk == "the disk is full"
+        project.until(lambda: not live.health.disk)
 
 
 def test_a_scan_folder_that_vanishes_takes_no_products_with_it(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:

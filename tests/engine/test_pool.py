@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import xxhash
-from pool_harness import Harness, python_builder
+from pool_harness import Harness, command_builder, python_builder
 
 from aptui.core.messages import HashOrder, LogLevel, Outcome
 from aptui.engine import runner_processes as processes
@@ -31,6 +31,7 @@ def harness(tmp_path):
 
 
 GOOD = python_builder("Good", "good")
+TOOL = command_builder("tool", "cp {source} {products_dir}/x")
 
 
 def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness):
@@ -130,6 +131,22 @@ def test_a_worker_takes_two_messages_of_copies_but_one_of_jobs(harness):
     pool.until(lambda: pool.pool.is_idle)
 
 
+def test_a_short_message_of_jobs_waits_behind_another_of_the_same_builder(harness):
+    pool = harness(TOOL, GOOD, size=1)
+    short = [pool.process_order("tool", rel) for rel in ("a.txt", "b.txt")]
+    behind = [pool.process_order("tool", rel) for rel in ("c.txt", "d.txt")]
+    others = [pool.process_order("good", rel) for rel in ("e.txt", "f.txt")]
+
+    frees = []
+    for orders in (short, behind, others):
+        pool.pool.send(orders)
+        frees.append((pool.pool.free, [len(slot.messages) for slot in pool.pool._crew.slots]))
+    pool.until(lambda: pool.pool.is_idle)
+
+    assert frees == [(1, [1]), (0, [2]), (-1, [2])]
+    assert {result.outcome for result in pool.results.values()} == {Outcome.SUCCEEDED}
+
+
 def test_files_are_hashed_and_what_cannot_be_read_is_said(harness, tmp_path):
     pool = harness()
     path = pool.source("a.txt", b"abc")
@@ -193,6 +210,62 @@ def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness
 
     assert {result.outcome for result in pool.results.values()} == {Outcome.SUCCEEDED}
     assert len(pids) == 3
+
+
+def test_runs_of_commands_wear_no_worker_out(harness):
+    pool = harness(TOOL, size=1, settings=Settings(recycle_runs=2))
+
+    pids = set()
+    for _ in range(3):
+        pool.run(*[pool.process_order("tool") for _ in range(3)])
+        pids.update(pool.pool.worker_pids)
+
+    assert len(pids) == 1
+
+
+def test_commands_of_a_message_are_answered_in_order_each_with_what_it_said(harness):
+    pool = harness(command_builder("tool", "echo {stem}; cp {source} {products_dir}/x"), size=1)
+
+    results = pool.run(*[pool.process_order("tool", f"{name}.txt") for name in "abcdefgh"])
+
+    assert [[record.text for record in result.log] for result in results] == [[name] for name in "abcdefgh"]
+    assert all(Path(result.products[0].staged).read_bytes() == b"hello" for result in results)
+    assert not [path for path in pool.staging.iterdir() if path.is_dir() and any((path / "temp").iterdir())]
+
+
+def test_what_was_done_is_told_while_a_command_takes_long(harness):
+    pool = harness(command_builder("tool", "test {stem} != c || sleep 3600; cp {source} {products_dir}/x"), size=1)
+    orders = [pool.process_order("tool", f"{name}.txt", limit_s=5.0) for name in "abcd"]
+
+    pool.pool.send(orders)
+    pool.until(lambda: len(pool.results) == 2)
+
+    assert [pool.results[order.run_key].outcome for order in orders[:2]] == [Outcome.SUCCEEDED] * 2
+    pool.pool.kill([orders[2].run_key])
+    pool.until(lambda: len(pool.results) == 4)
+    assert [pool.results[order.run_key].outcome for order in orders[2:]] == [Outcome.CANCELLED, Outcome.RETURNED]
+
+
+def test_a_command_over_its_limit_fails_and_those_around_it_do_not(harness):
+    pool = harness(command_builder("tool", "test {stem} != c || sleep 3600; cp {source} {products_dir}/x"), size=1)
+
+    results = pool.run(*[pool.process_order("tool", f"{name}.txt", limit_s=0.5) for name in "abcd"])
+
+    assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 2 + [Outcome.FAILED, Outcome.RETURNED]
+    assert results[2].error == "time limit of 0.5 s exceeded"
+
+
+def test_a_worker_that_is_killed_loses_only_what_it_had_not_told(harness):
+    command = "cp {source} {products_dir}/x; test {stem} != h || kill -9 $PPID"
+    pool = harness(command_builder("tool", command), size=1)
+
+    results = pool.run(*[pool.process_order("tool", f"{name}.txt") for name in "abcdefghij"])
+
+    outcomes = [result.outcome for result in results]
+    lost = outcomes.index(Outcome.LOST)
+    assert lost <= 7
+    assert outcomes == [Outcome.SUCCEEDED] * lost + [Outcome.LOST] + [Outcome.RETURNED] * (9 - lost)
+    assert all(Path(result.products[0].staged).read_bytes() == b"hello" for result in results[:lost])
 
 
 def test_an_unknown_builder_fails_its_order_only(harness):

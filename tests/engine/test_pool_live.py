@@ -245,6 +245,24 @@ def test_a_critical_job_does_not_wait_for_a_long_one(harness):
     assert pool.pool.free == 1
 
 
+def test_what_changed_is_read_and_analysed_while_long_jobs_have_all_workers(harness):
+    pool = harness(GOOD, GATED, size=1)
+    (long,) = begin(pool, "long.txt")
+    until_begun(pool, "long.txt")
+
+    order = pool.analyse_order("good")
+    pool.pool.send([order])
+    second = pool.analyse_order("good", "second.txt")
+    pool.pool.send([second])
+    pool.pool.send_hash(HashOrder(1, (str(pool.source("new.txt")),)))
+    pool.until(lambda: {order.run_key, second.run_key} <= pool.results.keys() and pool.hashes)
+
+    assert long.run_key not in pool.results
+    assert len(pool.pool.worker_pids) == 2
+    let_go(pool, "long.txt")
+    assert outcomes(pool, [long]) == [Outcome.SUCCEEDED]
+
+
 def test_a_critical_job_overtakes_what_came_with_it(harness):
     pool = harness(GOOD, GATED, size=1)
     blockers = [*begin(pool, "a.txt"), *begin(pool, "b.txt", is_critical=True)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pool_harness import PLATFORMS
 
@@ -82,3 +84,25 @@ def test_what_a_worker_is_at_reads_well():
     assert describe(message(1)) == "b: a.txt (linux, k)"
     assert describe(Message(wire.Kind.HASH, [], HashOrder(1, ("a",)))) == "reading 1 file"
     assert describe(Message(wire.Kind.COPY, [CopyOrder(1, "a", "b")] * 2)) == "copying 2 files"
+
+
+SHORT, LONG = [order(1), order(2)], [order(3)]
+OTHERS = [replace(one, builder="other") for one in SHORT]
+
+
+@pytest.mark.parametrize(
+    ("behind", "first", "may"),
+    [
+        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.PROCESS, SHORT), True),
+        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.PROCESS, OTHERS), False),
+        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.PROCESS, LONG), False),
+        (Message(wire.Kind.PROCESS, LONG), Message(wire.Kind.PROCESS, SHORT), False),
+        (Message(wire.Kind.PROCESS, SHORT, is_alone=True), Message(wire.Kind.PROCESS, SHORT), False),
+        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), False),
+        (Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), Message(wire.Kind.PROCESS, SHORT), True),
+        (Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), Message(wire.Kind.PROCESS, LONG), False),
+        (Message(wire.Kind.HASH, [], HashOrder(5, ("a",))), Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), True),
+    ],
+)
+def test_short_messages_wait_behind_short_ones_and_jobs_only_behind_those_of_their_builder(behind, first, may):
+    assert behind.may_wait_behind(first) is may

@@ -215,6 +215,17 @@ def test_globs_that_match_nothing_are_named(products, tmp_path):
         find_products((), str(tmp_path / "empty"), {})
 
 
+@pytest.mark.parametrize("globs", [(), ("**",), ("deep/**/*.txt",)])
+def test_a_link_to_a_folder_among_the_products_is_not_walked(tmp_path, globs):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.txt").touch()
+    (tmp_path / "deep" / "disk").symlink_to("/")
+
+    with pytest.raises(CommandError, match="link to a folder among its products: 'deep/disk'"):
+        find_products(globs, str(tmp_path), {})
+    assert find_products(("deep/*.txt",), str(tmp_path), {}) == ["deep/a.txt"]
+
+
 def test_sub_ids_depend_on_the_name_of_the_product_alone(room):
     three = builder("touch {products_dir}/a.x {products_dir}/B.x {products_dir}/c.x")
     two = builder("mkdir {products_dir}/d && touch {products_dir}/d/b.x {products_dir}/z.x")

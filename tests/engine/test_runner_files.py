@@ -229,3 +229,35 @@ def test_a_file_that_changes_while_it_is_hashed_has_no_hash(tmp_path, monkeypatc
     result = files.hash_files(HashOrder(9, (str(tmp_path / "a"),)))
 
     assert (result.files, result.errors) == ((None,), ())
+
+
+def test_files_are_synced_together_and_those_that_cannot_be_are_named(tmp_path, monkeypatch):
+    paths = [str(tmp_path / name) for name in "abcd"]
+    for path in paths[:3]:
+        open(path, "wb").close()
+    synced, fsync = [], os.fsync
+
+    def failing(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path == paths[1]:
+            raise OSError(5, "Input/output error")
+        synced.append(path)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+
+    failed = files.sync_files(paths)
+
+    assert synced == [paths[0], paths[2]]
+    assert failed == {paths[1]: "Input/output error", paths[3]: "No such file or directory"}
+
+
+def test_a_small_file_is_read_without_room_for_a_large_one(tmp_path, monkeypatch):
+    counts, read = [], os.read
+    (tmp_path / "a").write_bytes(SMALL)
+    monkeypatch.setattr(os, "read", lambda descriptor, count: (counts.append(count), read(descriptor, count))[1])
+
+    files.hash_file(str(tmp_path / "a"))
+    files.copy_files([order(tmp_path)])
+
+    assert counts == [len(SMALL) + 1] * 2

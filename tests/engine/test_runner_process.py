@@ -52,7 +52,10 @@ def test_an_analysis_is_asked_with_what_is_configured_and_answers_with_plans(roo
         asked.append(request)
         request.log.info("looked", at=request.source)
         job = JobDescriptor("k", "linux", 3, True, "more", {"b": "2", "a": "1"})
-        job.job_dependencies = [JobDependency("Other/B.txt", "k", "common", DependencyKind.ORDER, (2, 1, 2))]
+        job.job_dependencies = [
+            JobDependency("Other/B.txt", "k", "common", DependencyKind.ORDER, (2, 1, 2)),
+            JobDependency("", "k", "linux", uuid=UUID(int=5)),
+        ]
         return jobs(job)
 
     builder = replace(PYTHON, params='{"x":1,"y":1}', platform_params=(("linux", '{"y":2}'),))
@@ -66,7 +69,10 @@ def test_an_analysis_is_asked_with_what_is_configured_and_answers_with_plans(roo
     assert [(platform.id, platform.tags) for platform in request.platforms] == [("linux", ("tools",))]
     assert (plan.key, plan.platform, plan.priority, plan.is_critical) == ("k", "linux", 3, True)
     assert (plan.additional_fingerprint, plan.params) == ("more", '{"a":"1","b":"2"}')
-    assert plan.job_dependencies == (PlannedDependency("other/b.txt", "k", "common", DependencyKind.ORDER, (1, 2)),)
+    assert plan.job_dependencies == (
+        PlannedDependency(UUID(int=5).hex, "k", "linux", DependencyKind.ORDER, is_uuid=True),
+        PlannedDependency("other/b.txt", "k", "common", DependencyKind.ORDER, (1, 2)),
+    )
     assert [(record.text, record.context) for record in result.log] == [("looked", (("at", "a.txt"),))]
 
 
@@ -300,6 +306,10 @@ LIES = {
     "both flags": (lambda r: [product(r, flags=3)], "must be flagged either PRODUCT or INTERMEDIATE"),
     "no flag": (lambda r: [product(r, flags=0)], "must be flagged either PRODUCT or INTERMEDIATE"),
     "intermediate": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE)], "intermediates belong to the platform 'common'"),
+    "folder of its own": (lambda r: [product(r, folder="x")], "a folder of its own, 'x', which only intermediates may have"),
+    "climbing folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="../x")], "'../x' is no folder relative to"),
+    "absolute folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="/x")], "'/x' is no folder relative to"),
+    "no folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="./.")], "'./.' is no folder relative to"),
     "text": (lambda r: ["a.out"], "the builder returned str as a product, not a JobProduct"),
     "number as path": (lambda r: [JobProduct(5)], "TypeError"),
 }
@@ -323,6 +333,16 @@ def test_intermediates_belong_to_the_common_platform(room):
 
     assert (good.outcome, good.products[0].flags) == (Outcome.SUCCEEDED, 2)
     assert (bad.outcome, "only intermediates belong to" in bad.error) == (Outcome.FAILED, True)
+
+
+def test_an_intermediate_may_lie_in_a_folder_of_its_own(room):
+    def process(request):
+        first = product(request, "x/A.Out", flags=ProductFlag.INTERMEDIATE, folder="Some\\Other/./Place")
+        return made(first, product(request, "b.out", sub_id=1, flags=ProductFlag.INTERMEDIATE))
+
+    result = room.process(process, room.order(platform="common"))
+
+    assert [item.name for item in result.products] == ["some/other/place/a.out", "b.out"]
 
 
 def test_a_source_that_changed_before_the_run_is_stale(room):

@@ -34,6 +34,9 @@ builders:
     patterns: ["*.src"]
     command: "echo {stem} >> COUNTER; cat {source} $(sed 's#^#'$(dirname {source})'/#' {source}) > {products_dir}/{stem}.glued; echo out: $(sed 's#^#'$(dirname {source})'/#' {source}) > {depfile}"
     depfile: "{stem}.d"
+  - name: tool
+    patterns: ["*.tool"]
+    command: "echo {stem} >> COUNTER; cp {source} {products_dir}/{stem}.sh; cp {source} {products_dir}/{stem}.text; chmod 755 {products_dir}/{stem}.sh; chmod 644 {products_dir}/{stem}.text"
 """
 
 
@@ -122,6 +125,28 @@ def test_a_second_checkout_runs_no_builder_and_has_the_same_in_every_respect(wor
     assert counts(second) == (2, 0, 0)
     second.check_rest()
     assert second.engine_run().runs == {}
+
+
+def modes(project: Project) -> dict[str, int]:
+    return {name: (project.cache / HOST / name).stat().st_mode & 0o111 for name in products(project)}
+
+
+@pytest.mark.parametrize("local_store", ["", "local_store: {enabled: false}\n"])
+def test_products_are_as_executable_everywhere_as_where_they_were_made(world: Checkouts, local_store: str) -> None:
+    first, second = world.checkout("one", mode="server"), world.checkout("two")
+    for project in (first, second):
+        project.write("assets/run.tool", "#!/bin/sh\necho hello\n")
+    first.engine_run()
+    second.engine_run()
+    world.on("another")
+    third = world.checkout("three", mode="client", settings=local_store)
+    third.write("assets/run.tool", "#!/bin/sh\necho hello\n")
+    third.engine_run()
+
+    assert world.ran() == ["a", "b", "run"]
+    assert modes(first) == modes(second) == modes(third)
+    assert modes(third) == {"a.out": 0, "b.out": 0, "c.txt": 0, "run.sh": 0o111, "run.text": 0}
+    assert products(third) == products(first)
 
 
 def test_it_is_said_where_a_result_comes_from_and_what_that_saved(world: Checkouts) -> None:

@@ -474,6 +474,19 @@ def test_a_line_that_is_half_sent_is_never_replaced(room: Room) -> None:
     assert [hearer.hear()["seq"] for _ in range(2)] == [1, 3]
 
 
+def test_a_gateway_may_be_behind_farther_than_others() -> None:
+    text = "x" * 500_000
+    with opened(Limits(waiting_bytes=1_000_000)) as room:
+        for kind in ("test", "gateway"):
+            guest = room.guest(kind=kind)
+            guest.say(id=2, verb="subscribe")
+            assert guest.hear()["id"] == 2
+        for seq, left in ((5, {"gateway"}), (20, set())):
+            for number in range(seq):
+                room.server.publish(Said(1, 1, text), 7, number)
+            assert {each.kind for each in room.server.connections()} == left
+
+
 def test_a_subscriber_that_never_reads_costs_a_bounded_amount(room: Room) -> None:
     sleeper, hearer = room.subscriber(), room.guest()
     number = room.server.connections()[0].number

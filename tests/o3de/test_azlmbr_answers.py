@@ -145,7 +145,23 @@ def test_source_dependencies_are_by_path_wildcard_or_uuid(script, told):
     ]  # fmt: skip
 
 
-def test_a_job_dependency_without_a_path_is_left_out_with_a_warning(script, told):
+def test_a_job_dependency_is_by_path_or_by_uuid(script, told):
+    job = builder.JobDescriptor("", "key", "linux")
+    job.jobDependencyList = [
+        builder.JobDependency("main", "linux", builder.JobDependency_Order, builder.SourceFileDependency("a.txt", math.Uuid())),
+        builder.JobDependency("main", "linux", builder.JobDependency_Fingerprint, builder.SourceFileDependency("", math.Uuid(ID))),
+    ]
+
+    answer = script(OnCreateJobsRequest=lambda _args: jobs(job)).create_jobs(create_request(told))
+
+    assert answer.jobs[0].job_dependencies == [
+        sdk.JobDependency("a.txt", "main", "linux", sdk.DependencyKind.ORDER),
+        sdk.JobDependency("", "main", "linux", sdk.DependencyKind.FINGERPRINT, uuid=ID),
+    ]
+    assert told.lines == []
+
+
+def test_a_job_dependency_on_no_source_at_all_is_left_out_with_a_warning(script, told):
     job = builder.JobDescriptor("", "key", "linux")
     job.jobDependencyList = [builder.JobDependency()]
 
@@ -205,14 +221,14 @@ def test_a_product_whose_dependencies_are_not_handled_is_warned_of(script, told,
     assert told.lines == [(2, "product 'a.x': the script did not say that its dependencies are handled")]
 
 
-def test_an_output_path_of_its_own_is_refused(script, told, tmp_path):
+def test_an_output_path_of_its_own_is_the_folder_of_the_product(script, told, tmp_path):
     product = handled("a.x")
-    product.outputPathOverride = "other"
+    product.outputFlags = builder.JobProduct_IntermediateAsset
+    product.outputPathOverride = "Some/Other"
 
     answer = script(OnProcessJobRequest=lambda _args: products(product)).process_job(process_request(told, tmp_path))
 
-    assert answer.result is sdk.Result.FAILED
-    assert "'other', which aptui does not support" in answer.error
+    assert [(each.folder, each.flags) for each in answer.products] == [("Some/Other", sdk.ProductFlag.INTERMEDIATE)]
 
 
 @pytest.mark.parametrize(("code", "result"), list(enumerate(sdk.Result)))

@@ -223,6 +223,25 @@ def test_a_key_of_ours_is_explained_in_an_o3de_project_too(rich: SmallEngine) ->
     assert [each.text for each in config.explain(rich.project, "limits.analyse")] == ['"2m"']
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("Jobs/AlwaysUseMaxJobs", True, "no worker is kept free: a critical job may have one more than there are"),
+        ("RC txt/lockSource", True, "no file is read while somebody writes it"),
+        ("Jobs/maxJobs", 4, ""),
+        ("RC txt/critical", True, ""),
+    ],
+)
+def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key: str, value: object, why: str) -> None:
+    section, name = key.split("/")
+    rich.add({section: {name: value}})
+
+    said = config.explain(rich.project, key)
+
+    assert said[-1].text == json.dumps(value)
+    assert said[-1].where.partition(" (accepted and ignored: ")[2].removesuffix(")") == why
+
+
 def test_a_key_that_nobody_mentions_has_a_neighbour(rich: SmallEngine) -> None:
     with pytest.raises(UserError, match="nothing is said about '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
         config.explain(rich.project, "/Amazon/AssetProcessor/Setings")

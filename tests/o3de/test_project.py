@@ -9,6 +9,7 @@ from small_engine import SmallEngine
 
 from aptui.core.errors import UserError
 from aptui.o3de.project import Gem, Options, Places, is_project, locate
+from aptui.o3de.registry_files import os_name
 from aptui.o3de.sight import Sight
 
 
@@ -134,6 +135,23 @@ def test_a_build_knows_its_gems_exactly(engine: SmallEngine) -> None:
 
     assert places.gems == (Gem("A", str(engine.root / "Gems" / "A")), Gem("Other", str(engine.root / "Elsewhere" / "Other")))
     assert places.program == str(engine.project / "build" / "linux" / "bin" / "profile")
+
+
+def test_what_a_build_wrote_down_is_read_as_it_is_written_today_and_as_it_was(engine: SmallEngine) -> None:
+    gems_of(engine)
+    today = {"O3DE": {"Gems": {"B": {"Targets": {"B.Tools": {"Modules": ["libB.Tools.so"]}, "B.Builders": {}}}}}}
+    older = {"Amazon": {"Gems": {f"Old.{part}": {"Module": "x", "SourcePaths": ["Gems/Old"]} for part in ("Editor", "Builders")}}}
+    build = engine.root.parent / "build"
+    options = Options(regset=(f"/Amazon/Project/Settings/Build/project_build_path={build}",))
+
+    for said, folder, gem in (
+        (today, f"bin/{os_name()}/profile", Gem("B", str(engine.root / "Gems" / "B"))),
+        (older, "bin/profile", Gem("Old", str(engine.root / "Gems" / "Old"))),
+    ):
+        engine.write(str(build / folder / "Registry" / "cmake_dependencies.assetprocessor.setreg"), said)
+        places = find(engine, options=options)
+
+        assert (places.gems, places.program) == ((gem,), str(build / folder))
 
 
 def test_a_manifest_that_cannot_be_read_is_told_with_its_place(engine: SmallEngine) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from small_engine import PLATFORMS, RULES, SCAN_FOLDERS, SmallEngine
 
-from aptui.config import Config
+from aptui.config import Config, explain
 from aptui.core.errors import UserError
 from aptui.core.model import Builder, BuilderKind, Companion, Platform, RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
@@ -71,6 +71,15 @@ def test_platforms_of_the_command_line_are_those_and_no_others(engine: SmallEngi
     assert config.project.resting_platforms == ("linux",)
     with pytest.raises(UserError, match="unknown platform 'amiga'"):
         engine.load(platforms=["amiga"])
+
+
+def test_products_of_a_platform_that_is_not_enabled_are_left_alone(engine: SmallEngine) -> None:
+    assert engine.load().project.resting_platforms == ()
+
+    (engine.project / "Cache" / "server").mkdir(parents=True)
+
+    assert engine.load().project.resting_platforms == ("server",)
+    assert engine.load(platforms=["server"]).project.resting_platforms == ("linux",)
 
 
 def test_a_platform_that_is_enabled_and_not_declared_is_a_mistake(engine: SmallEngine) -> None:
@@ -177,15 +186,15 @@ def test_folders_that_are_not_there_or_belong_to_others_are_left_out_and_told(en
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ({}, [("Project/Assets", 0), ("Out/Assets", 102), ("Out/Registry", 103)]),
-        ({"GemScanFolderStartingPriorityOrder": 7}, [("Project/Assets", 0), ("Out/Assets", 9), ("Out/Registry", 10)]),
+        ({}, [("Project/Assets", 0), ("Out/Assets", 103), ("Out/Registry", 104)]),
+        ({"GemScanFolderStartingPriorityOrder": 7}, [("Project/Assets", 0), ("Out/Assets", 10), ("Out/Registry", 11)]),
         (
             {"ProjectRelativeGemsScanFolderPriority": "higher"},
-            [("In/Registry", -2), ("In/Assets", -1), ("Project/Assets", 0), ("Out/Assets", 100), ("Out/Registry", 101)],
+            [("In/Registry", -2), ("In/Assets", -1), ("Project/Assets", 0), ("Out/Assets", 103), ("Out/Registry", 104)],
         ),
         (
             {"ProjectRelativeGemsScanFolderPriority": "lower", "ScanFolder Project/Assets": {"order": 3}},
-            [("Project/Assets", 3), ("Out/Assets", 100), ("Out/Registry", 101)],
+            [("Project/Assets", 3), ("Out/Assets", 103), ("Out/Registry", 104)],
         ),
     ],
 )
@@ -206,10 +215,30 @@ def test_the_command_line_adds_folders_and_leaves_others_out(engine: SmallEngine
     more.mkdir()
 
     alone = engine.load(options=Options(scan_folders=(str(more),), has_config_scan_folders=False))
-    chosen = engine.load(options=Options(scan_folder_pattern="*engineroot*"))
+    chosen = engine.load(options=Options(scan_folder_patterns=("*engineroot*",)))
+    both = engine.load(options=Options(scan_folder_patterns=("*ENGINEROOT*", "@ROOT?")))
 
     assert folders(alone) == [("SF0", 0)]
     assert folders(chosen) == [("Engine", 20000)]
+    assert folders(both) == [("Root", 10000), ("Engine", 20000)]
+
+
+def test_a_folder_that_does_not_say_so_is_not_scanned_with_what_is_below(engine: SmallEngine) -> None:
+    engine.write("Game/one/a.txt", "")
+    engine.write("Game/two/a.txt", "")
+    engine.settings(
+        {
+            **PLATFORMS,
+            "RC txt": {"glob": "*.txt", "params": "copy"},
+            "ScanFolder one": {"watch": "@PROJECTROOT@/one"},
+            "ScanFolder two": {"watch": "@PROJECTROOT@/two", "recursive": "1"},
+        }
+    )
+
+    assert {each.name: each.recursive for each in engine.load().project.scan_folders if not each.is_intermediate} == {
+        "one": False,
+        "two": True,
+    }
 
 
 # rules
@@ -264,11 +293,13 @@ def test_backslashes_are_doubled_once_more_than_json_needs() -> None:
         ({"params": "skip", "tools": "copy"}, ["linux"]),
         ({"params": "skip", "TOOLS": "Copy", "linux": "skip", "server": "copy"}, ["server"]),
         ({"params": "copy", "renderer": "skip", "linux": "copy"}, ["linux", "server"]),
-        ({"server": "copy"}, ["server"]),
+        ({"server": "copy"}, ["linux", "server"]),
+        ({"server": "skip"}, ["linux"]),
         ({"params": "copy", "nobody": "skip"}, ["linux", "server"]),
         ({"params": "skip"}, []),
         ({"params": "copy", "ignore": True}, []),
-        ({"params": "/optimise"}, []),
+        ({"params": "/optimise"}, ["linux", "server"]),
+        ({"params": "SKIP", "renderer": "/optimise"}, ["linux"]),
     ],
 )
 def test_what_a_rule_copies_for_whom(engine: SmallEngine, rule: dict[str, Any], platforms: list[str]) -> None:
@@ -301,8 +332,8 @@ def test_what_else_a_rule_may_say(engine: SmallEngine) -> None:
     [
         ({"pattern": "(a", "params": "copy"}, "not a regular expression"),
         ({"params": "copy"}, "rule 'it' has neither 'glob' nor 'pattern'"),
-        ({"glob": "*.a", "params": "x"}, "'params' of rule 'it' is neither copy nor skip"),
-        ({"glob": "*.a", "params": "copy", "tools": "x"}, "'tools' of rule 'it' is neither copy nor skip"),
+        ({"glob": "*.a", "params": "x"}, "'params' of rule 'it' is neither copy nor skip; it counts as copy"),
+        ({"glob": "*.a", "params": "copy", "tools": "x"}, "'tools' of rule 'it' is neither copy nor skip; it counts as copy"),
         ({"glob": "*.a", "params": "copy", "priority": "high"}, "a priority is a whole number"),
         ({"glob": "*.a", "params": "copy", "productAssetType": "{x}"}, "an asset type is a UUID"),
     ],
@@ -316,13 +347,13 @@ def test_what_cannot_be_honoured_is_told_with_its_place(engine: SmallEngine, rul
     assert re.match(rf"{file}:\d+:\d+: {re.escape(message)}", warnings[0])
 
 
-def test_a_rule_that_is_called_twice_counts_once(engine: SmallEngine) -> None:
+def test_of_rules_with_one_name_the_last_counts(engine: SmallEngine) -> None:
     engine.add({"SJ txt": {"glob": "*.text", "params": "copy"}})
 
     config = engine.load()
 
-    assert [pattern.text for pattern in builder(config, "txt").patterns] == ["*.txt"]
-    assert "another rule is called 'txt' already" in config.warnings[0]
+    assert [pattern.text for pattern in builder(config, "txt").patterns] == ["*.text"]
+    assert "used instead of the other one that is called 'txt'" in config.warnings[0]
 
 
 def test_unknown_keys_are_no_mistakes(engine: SmallEngine) -> None:
@@ -438,12 +469,11 @@ def test_what_has_no_key_of_our_own_is_kept_as_facts(engine: SmallEngine) -> Non
     )
     assert found.stats == StatsForm(is_human=False, is_machine=True, cumulative=2)
     assert found.user == UserSettings(zero_analysis=True, skips_start_scan=True, debug_output=True, is_verbose=True)
-    assert (found.start_limit_s, found.always_all_workers, found.has_source_control) == (7, True, True)
     assert (found.engine, found.bootstrap["project_path"]) == (str(engine.root), str(engine.project))
     assert config.project.debug_output
     assert [warning.partition(": ")[2] or warning for warning in config.warnings] == [
         "files are always known by what is in them; it is not used",
-        "the folder '/mnt/shared' of the shared cache is not there; it is not used",
+        "Server address (/mnt/shared) is invalid! Reverting back to (), for there is no such folder; no shared cache is used",
     ]
     assert config.sharing.mode == "inactive"
 
@@ -453,12 +483,14 @@ def test_the_shared_cache_is_that_of_every_project(engine: SmallEngine, tmp_path
         "cacheServerAddress": str(tmp_path),
         "assetCacheServerMode": "server",
         "ACS Images": {"name": "Image Builder", "glob": "*.png", "checkServer": False},
-        "ACS Scenes": {"pattern": ".*fbx"},
+        "ACS Scenes": {"pattern": ".*fbx", "productAssetType": "{A471B2A9-85FC-4993-842D-1881CBC03A2B}"},
     }
     engine.write("Game/Registry/s.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
-    sharing = engine.load().sharing
+    config = engine.load()
+    sharing = config.sharing
 
+    assert facts(config).shared_cache.patterns[1].asset_type == "{A471B2A9-85FC-4993-842D-1881CBC03A2B}"
     assert (sharing.mode, sharing.store) == ("server", str(tmp_path))
     assert [(each.name, each.pattern.text, each.is_enabled) for each in sharing.patterns] == [
         ("Image Builder", "*.png", False),
@@ -479,6 +511,32 @@ def test_places_can_be_said(engine: SmallEngine) -> None:
     config = engine.load(sets=sets)
 
     assert (config.cache_dir, config.log_dir) == (Path("/elsewhere/Cache"), engine.project / "logs")
+    assert engine.load().log_dir == engine.project / "user" / "log"
+    assert engine.load(sets=["/Amazon/AzCore/Bootstrap/project_user_path=/elsewhere/user"]).log_dir == Path("/elsewhere/user/log")
+
+
+def test_a_project_has_settings_under_its_name_and_a_build_has_the_first_word(engine: SmallEngine) -> None:
+    build = "Game/build/linux/bin/profile/Registry"
+    engine.write(f"{build}/cmake_dependencies.game.assetprocessor.setreg", {"O3DE": {"Gems": {}}})
+    engine.settings({"Jobs": {"maxJobs": 9}, "GemScanFolderStartingPriorityOrder": 5}, f"{build}/a.setreg")
+    engine.settings({"Jobs": {"maxJobs": 7}}, "Game/Registry/a.setreg")
+    engine.settings({"Jobs": {"maxJobs": 6}}, "Game/Registry/a.GAME.setreg")
+    engine.settings({"Jobs": {"maxJobs": 8}}, "Game/Registry/a.other.setreg")
+
+    assert engine.load().workers == 6
+    said = explain(engine.project, "GemScanFolderStartingPriorityOrder")
+    assert said[-1].where.startswith(f"{engine.root}/{build}/a.setreg")
+
+
+def test_what_is_set_and_removed_counts_in_the_order_of_the_command_line(engine: SmallEngine) -> None:
+    platforms = "/Amazon/AssetProcessor/Settings/Platforms"
+    engine.add({"Platforms": {"server": "enabled"}})
+
+    first = engine.load(options=Options((("regremove", platforms), ("regset", f"{platforms}/pc=enabled"))))
+    last = engine.load(options=Options((("regset", f"{platforms}/pc=enabled"), ("regremove", platforms))))
+
+    assert [platform.id for platform in first.project.platforms] == ["linux", "pc"]
+    assert [platform.id for platform in last.project.platforms] == ["linux"]
 
 
 # BuilderConfig.ini

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aptui.core.errors import UserError
+from aptui.o3de.options import BATCH_TAGS, TAGS
 from aptui.o3de.registry import Registry, Saying, listed, truth, typed
 from aptui.o3de.registry_files import MAX_FILES, files_of, os_name
 from aptui.o3de.registry_json import read_json
@@ -46,6 +47,46 @@ def test_files_go_by_name_then_by_the_number_of_tags_then_by_the_tags(tmp_path: 
     ]
 
 
+def test_names_are_compared_as_they_are_spelled_with_the_dot_behind_them(tmp_path: Path) -> None:
+    write(tmp_path, {name: {} for name in ["a.setreg", "a-b.setreg", "a_b.setreg", "Z.setreg"]})
+
+    assert order(tmp_path) == ["Z.setreg", "a-b.setreg", "a.setreg", "a_b.setreg"]
+
+
+def test_files_of_one_name_stay_together_however_it_is_spelled(tmp_path: Path) -> None:
+    write(tmp_path, {name: {} for name in ["a.setreg", "A.tools.setreg", "B.setreg"]})
+
+    assert order(tmp_path, "tools") == ["a.setreg", "A.tools.setreg", "B.setreg"]
+
+
+def test_of_as_many_tags_the_first_different_one_by_hash_decides(tmp_path: Path) -> None:
+    names = ["profile.tools", "assetprocessor.profile", "assetprocessor.tools", "assetprocessorbatch.profile"]
+    write(tmp_path, {f"a.{name}.setreg": {} for name in names})
+
+    assert order(tmp_path, *BATCH_TAGS) == [
+        "a.assetprocessorbatch.profile.setreg",
+        "a.profile.tools.setreg",
+        "a.assetprocessor.tools.setreg",
+        "a.assetprocessor.profile.setreg",
+    ]
+
+
+def test_what_is_for_the_asset_processor_wins_over_what_is_for_tools_and_for_a_kind_of_build(tmp_path: Path) -> None:
+    write(tmp_path, {f"a.{tag}.setreg": {"x": tag} for tag in BATCH_TAGS})
+
+    for tags in (TAGS, BATCH_TAGS):
+        registry = Registry(tags=tags)
+        registry.merge_folder(str(tmp_path))
+        assert registry.text("/x") == "assetprocessor"
+    assert order(tmp_path, *BATCH_TAGS) == [f"a.{tag}.setreg" for tag in BATCH_TAGS]
+
+
+def test_files_that_are_not_used_are_not_counted(tmp_path: Path) -> None:
+    write(tmp_path, {f"{number}.editor.setreg": {} for number in range(MAX_FILES + 1)} | {"a.setreg": {}})
+
+    assert order(tmp_path, "tools") == ["a.setreg"]
+
+
 def test_a_file_is_used_only_if_all_its_tags_are_active(tmp_path: Path) -> None:
     write(tmp_path, {"a.tools.setreg": {}, "a.editor.tools.setreg": {}, "a.Tools.Debug.SETREG": {}, "notes.txt": "", "b.json": {}})
 
@@ -62,6 +103,7 @@ def test_files_of_other_machines_are_not_used(tmp_path: Path) -> None:
     ("names", "message"),
     [
         (["a.x.y.setreg", "a.y.x.setreg"], "has the same name and tags as 'a.x.y.setreg'"),
+        (["a.setreg", "a.setregpatch"], "has the same name and tags as 'a.setreg'"),
         (["a.x.x.setreg"], "tag 'x' stands twice"),
         ([f"{number}.setreg" for number in range(MAX_FILES + 1)], f"more than {MAX_FILES} settings files"),
     ],

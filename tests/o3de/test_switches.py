@@ -150,6 +150,7 @@ def test_the_command_line_of_lytesttools_is_understood() -> None:
         "/Amazon/AzCore/Bootstrap/project_cache_path=/T/AutomatedTesting/Cache",
         "f/Amazon/AssetProcessor/Settings/Platforms/pc=enabled",
     )
+    assert [name for name, _ in given.in_order("regset", "regremove")] == ["regset", "regset", "regremove", "regset"]
     assert given.all("scanfolders") == ("/T/AutomatedTesting", "/T/Other")
     assert given.all("platforms") == ("linux",)
     assert (given.unknown, given.positional) == ((), ())

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from disk_project import Project
 
@@ -53,8 +54,14 @@ class Served:
 
     def with_scopes(self, *scopes: Scope) -> str:
         """Return the Authorization of a client who may only do that."""
-        name = "-".join(scopes) or "none"
+        name = f"{'-'.join(scopes)}-{uuid4()}"
         return f"Bearer {tokens.add(self.token_file, name, scopes)}"
+
+    def name_of(self, bearer: str) -> str:
+        """Return whose Authorization that is."""
+        owner = tokens.Tokens(self.token_file).owner_of(bearer.removeprefix("Bearer "))
+        assert owner is not None
+        return owner.name
 
 
 @contextmanager

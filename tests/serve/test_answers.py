@@ -143,6 +143,19 @@ def test_what_is_owed_is_counted_anew_after_a_time_however_dear_counting_was(
         until(lambda number=number: client.ask(requests.ProcessorStatus("linux")).pending == number)
 
 
+def test_what_changed_is_known_while_long_jobs_have_all_workers(there: Garden) -> None:
+    client = there.client()
+    there.gate.touch()
+    for number in range(4):
+        there.write(f"long{number}.slow", "long")
+    until(lambda: len(there.served.room.engine.running) >= 2, "all workers are at jobs")
+
+    there.write("late.txt", "late")
+    state = client.ask(requests.AssetStatus(term="late.txt"))
+
+    assert (state.is_fenced, state.status) == (True, Status.QUEUED)
+
+
 def test_platforms_and_scan_folders(there: Garden) -> None:
     client = there.client()
 

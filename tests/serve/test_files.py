@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from disk_project import Project
 
-from aptui.serve import sending
+from aptui.serve import beneath, sending
 from aptui.serve.protocol import Scope
 from aptui.store.reader import open_reader
 from aptui.store.schema import uuid_text
@@ -302,6 +302,29 @@ def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatc
         assert place.get("/v1/products/linux/sub/a.txt").status == 503
 
 
+def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebody_touched_it(
+    place: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf, url, file = place.room.shelf, "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
+    opened: list[bytes] = []
+    open_file = beneath.open_file_beneath
+    monkeypatch.setattr(beneath, "open_file_beneath", lambda folder, path: opened.append(path) or open_file(folder, path))
+    place.get(url)
+    opened.clear()
+
+    assert [place.get(url).body for _ in range(3)] == [b"hello world"] * 3
+    assert opened == []
+    os.utime(file, (1, 1))
+    assert place.get(url)["Last-Modified"] == "Thu, 01 Jan 1970 00:00:01 GMT"
+    assert opened == [b"linux/sub/a.txt"]
+    os.utime(file)
+
+    kept = list(shelf._open_files.values())
+    place.loop.call_soon_threadsafe(shelf._let_go)
+    assert place.get("/v1/products/linux/none").status == 404
+    assert [(each.users, each.descriptor) for each in kept] == [(0, -1)] * len(kept)
+
+
 def test_what_a_dead_engine_was_about_to_place_is_read_before_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.serve.shelf._PATIENCE_S", 0.05)
     project = _project(tmp_path, monkeypatch)
@@ -461,6 +484,7 @@ def test_waiting_by_asset_id(live: Served) -> None:
 
 def test_waiting_needs_its_scope_and_a_sane_time(live: Served) -> None:
     reader = live.with_scopes(Scope.READ)
+    assert live.get("/v1/products/linux/a.txt?wait=1").status == 200
     assert live.get("/v1/products/linux/a.txt", Authorization=reader).status == 200
     assert live.get("/v1/products/linux/a.txt?wait=1", Authorization=reader).status == 403
     for timeout in ("-1", "x", "601", "nan"):

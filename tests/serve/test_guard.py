@@ -18,13 +18,14 @@ import pytest
 from disk_project import Project
 
 from aptui import config
+from aptui.client import Client, Disconnected, Refused
 from aptui.config_serve import Serve
 from aptui.core.errors import BusyError, HostError, UserError
 from aptui.serve import gateway, tokens
 from aptui.serve.guard import Rate
 from aptui.serve.protocol import Scope
 
-from .live_served import CERTIFICATE, KEY
+from .live_served import CERTIFICATE, KEY, until
 from .served import Served, served
 
 PLAIN = "scan_folders: [{name: game, path: assets}]\n"
@@ -203,7 +204,7 @@ def test_sec_7_a_token_does_what_its_scopes_say_and_nothing_once_it_is_revoked(t
 
     assert there.get(DOOR, Authorization=token).status == 403
     assert there.get(DOOR, Authorization=reader).status == 200
-    tokens.revoke(there.token_file, "read")
+    tokens.revoke(there.token_file, there.name_of(reader))
     assert there.get(DOOR, Authorization=reader).status == 401
 
 
@@ -238,6 +239,40 @@ def test_with_tls_it_speaks_tls_alone(tmp_path: Path, monkeypatch: pytest.Monkey
             there.get(DOOR)
 
 
+def test_over_tls_too_who_is_turned_away_or_dropped_hears_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+    with served(project, tmp_path / "tokens.json") as there:
+        url = f"https://127.0.0.1:{there.port}"
+        with Client.connect(url, token=there.token, tls=trusting) as client:
+            (session,) = there.room.sessions
+            asyncio.run_coroutine_threadsafe(session.close(1008, "by a person"), there.loop)
+            with pytest.raises(Disconnected, match=r"\(code 1008\): by a person"):
+                client.next_notice(20)
+        there.room.guard.admissions.append(lambda address: f"{address} may not")
+        with pytest.raises(Refused, match=r"does not let us in: 127\.0\.0\.1 may not"):
+            Client.connect(url, token=there.token, tls=trusting)
+
+
+def test_who_is_turned_away_while_he_speaks_can_read_why_to_its_end(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(there.room.guard, "admissions", [lambda _address: "nobody may"])
+    with socket.create_connection(("127.0.0.1", there.port), 10) as wire:
+        assert wire.recv(1, socket.MSG_PEEK)
+        wire.sendall(b"GET /v1/connect HTTP/1.1\r\n" + b"x" * 100_000)
+        said = b""
+        while piece := wire.recv(1_000):
+            said += piece
+        wire.sendall(b"more")
+
+        assert said.endswith(b"nobody may\n")
+    until(lambda: not there.room.doors.all)
+
+
 # ----------------------------------------------------------------------------------------------------- what cannot start
 
 
@@ -258,6 +293,32 @@ def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- SEC-10: limits
+
+
+def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
+
+    def ask() -> None:
+        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        assert connection.getresponse().read()
+
+    async def grow_old() -> None:
+        there.room.doors.close()  # nobody else looks meanwhile
+        for door in there.room.doors.all:
+            door.quiet_since = -1e9
+
+    async def look() -> None:
+        there.room.doors.look()
+
+    connection.connect()
+    until(lambda: there.room.doors.all)
+    asyncio.run_coroutine_threadsafe(grow_old(), there.loop).result(10)
+    ask()
+    asyncio.run_coroutine_threadsafe(look(), there.loop).result(10)
+    wire = connection.sock
+    ask()
+    assert connection.sock is wire
+    connection.close()
 
 
 def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:

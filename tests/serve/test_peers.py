@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import socket
+import ssl
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from ipaddress import ip_address
@@ -13,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from aptui import config
 from aptui.client import Disconnected
 from aptui.config_serve import Serve
 from aptui.core.addresses import canonical, entry_for, is_host_name, split
@@ -21,7 +24,7 @@ from aptui.core.messages import PeerOrdered
 from aptui.core.peer_rules import applied
 from aptui.core.peers import Deed, Dial, PeerOrder, PeerSettings, PeerState
 from aptui.core.peers import Dial as ConfiguredDial
-from aptui.link import peer_file, places, port
+from aptui.link import codec, peer_file, places, port
 from aptui.link.client import Client as EngineClient
 from aptui.link.codec import News
 from aptui.serve import dialling, peers
@@ -30,7 +33,7 @@ from aptui.serve.device import Device
 from aptui.serve.peers import Peers
 from aptui.serve.sessions import Sessions
 
-from .live_served import garden
+from .live_served import CERTIFICATE, KEY, garden
 from .live_served import until as live_until
 
 FAR = "198.51.100.7"
@@ -401,6 +404,100 @@ def test_a_rejected_address_is_not_dialled(tmp_path):
     asyncio.run(play())
 
 
+@pytest.fixture
+def certified(tmp_path, monkeypatch):
+    """A device's certificate with its key, as it holds them, and the file of the certificate alone; it is dialled once."""
+    monkeypatch.setattr(
+        dialling, "RETRY_S", (60.0, 60.0)
+    )  # no handshake is under way at the end: asyncio would leave its socket open
+    (tmp_path / "both.pem").write_text(CERTIFICATE + KEY)
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "both.pem")
+    return context, str(tmp_path / "c.pem")
+
+
+@pytest.mark.parametrize("known", ["ca", "fingerprint", "fingerprint with colons"])
+def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp_path, certified, monkeypatch, known):
+    monkeypatch.setattr(dialling, "is_loopback", lambda _address: False)
+    context, file = certified
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).digest()
+    pins = (f"sha256:{'0' * 64}", digest.hex(":").upper() if "colons" in known else digest.hex())
+    serve = Serve(dial_ca=file) if known == "ca" else Serve(dial_fingerprints=pins)
+
+    async def play():
+        phone = Device(client="phone")
+        number = await phone.open(tls=context)
+        async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
+            client = await phone.dialled.get()
+            assert client.welcome.project == "Garden"
+            assert state(there, "phone").state is PeerState.CONNECTED
+        await phone.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("serve", "has_tls", "trouble"),
+    [
+        (Serve(), True, "its certificate is not believed"),
+        (Serve(dial_fingerprints=("0" * 64,)), True, "is none of 'serve.dial_fingerprints': it is sha256:"),
+        (Serve(), False, "without TLS only this machine's own address is dialled"),
+    ],
+)
+def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
+    monkeypatch.setattr(dialling, "is_loopback", lambda _address: False)
+
+    async def play():
+        phone = Device(client="phone")
+        number = await phone.open(tls=certified[0] if has_tls else None)
+        async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
+            await until(lambda: trouble in state(there, "phone").trouble)
+            assert phone.dialled.empty()
+        await phone.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("address", "scheme"),
+    [("127.0.0.1", "ws"), ("::1", "ws"), ("localhost", "ws"), ("192.168.1.20", "wss"), ("fd00::7", "wss"), ("tablet.local", "wss")],
+)
+def test_only_loopback_addresses_are_dialled_without_tls(address, scheme):
+    dialler = dialling.Dialler(Dial("x", address), None, True, None, lambda _address: "", lambda: None)
+
+    assert dialler.url.startswith(f"{scheme}://")
+
+
+def test_what_devices_are_to_be_known_by_must_be_certificates(tmp_path):
+    (tmp_path / "no.pem").write_text("none")
+    for serve, why in (
+        (Serve(dial_ca="/no/such"), "cannot be read"),
+        (Serve(dial_ca=str(tmp_path / "no.pem")), "holds no certificate"),
+        (Serve(dial_fingerprints=("abc",)), "no SHA-256"),
+        (Serve(dial_fingerprints=("ab" * 20,)), "no SHA-256"),
+    ):
+        with pytest.raises(UserError, match=why):
+            dialling.trust(serve)
+
+
+def test_many_clients_make_no_endless_report(tmp_path):
+    async def play():
+        async with gateway(tmp_path) as there:
+            identity = SimpleNamespace(address=FAR, name="x", may=lambda _scope: True)
+            hello = SimpleNamespace(client="n" * 80, platforms=("linux",))
+            fields = {"identity": identity, "hello": hello, "since_s": 0.0, "last_s": 0.0, "last_request": ""}
+            for number in range(1, 2_001):
+                session = SimpleNamespace(number=number, received_bytes=0, sent_bytes=0, **fields)
+                there.room.sessions.all[number] = session
+            report = there.report()
+            there.room.sessions.all.clear()
+        assert len(codec.encode_request(1, port.ReportPeers(report))) < codec.LINE_LIMIT_BYTES / 4
+        assert report.trouble == f"{2_000 - len(report.peers)} more clients are connected than are listed"
+
+    asyncio.run(play())
+
+
 def test_who_is_connected_is_dropped_when_he_is_rejected(tmp_path):
     async def play():
         async with gateway(tmp_path, Serve(allowed=("/0",))) as there:
@@ -507,7 +604,7 @@ def test_orders_go_through_the_engine_and_reports_come_back(tmp_path):
         live_until(lambda: report()["settings"]["allowed"] == ["10.0.0.0/8"], "the order was done")
         order(Deed.DISCONNECT, number=viewer.welcome.connection)
         live_until(lambda: report()["peers"] == [], "the client was dropped")
-        with pytest.raises(Disconnected, match="code 1008"):
+        with pytest.raises(Disconnected, match=r"\(code 1008\): disconnected by a person"):
             for _ in range(1000):
                 viewer.next_notice(10)
 
@@ -527,3 +624,18 @@ def test_who_may_not_come_in_is_told_so_before_a_word_of_his_is_read(tmp_path):
 
         assert said.startswith(b"HTTP/1.1 403 ")
         assert said.endswith(b"\r\n\r\n127.0.0.1 may not\n")
+
+
+def test_the_configuration_says_what_devices_are_known_by(tmp_path):
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "aptui.yaml").write_text(
+        "scan_folders: [{name: game, path: assets}]\n"
+        f"serve: {{dial_ca: keys/ca.pem, dial_fingerprints: ['sha256:{'ab' * 32}', '{':'.join(['CD'] * 32)}']}}\n"
+    )
+    serve = config.load(tmp_path).serve
+
+    assert serve.dial_ca == str(tmp_path / "keys/ca.pem")
+    assert serve.dial_fingerprints == (f"sha256:{'ab' * 32}", ":".join(["CD"] * 32))
+    (tmp_path / "aptui.yaml").write_text("serve: {dial_fingerprints: [ab]}\n")
+    with pytest.raises(UserError, match="fingerprint"):
+        config.load(tmp_path)

@@ -66,6 +66,13 @@ def test_hello_tells_who_is_there(there: Garden) -> None:
     assert welcome.epoch > 0
 
 
+def test_of_a_hello_no_more_is_kept_than_is_of_use(there: Garden) -> None:
+    client = there.client(client="n" * 500_000, platforms=("linux",) * 10_000)
+    session = there.served.room.sessions.all[client.welcome.connection]
+
+    assert (session.hello.client, session.hello.platforms) == ("n" * 80, ("linux",))
+
+
 @pytest.mark.parametrize(
     ("hello", "why"),
     [
@@ -330,9 +337,9 @@ class Deaf:
         self.reads = asyncio.Event()
         self.taken: list[str] = []
 
-    async def send_str(self, text: str) -> None:
+    async def send_frame(self, data: bytes, _kind: object) -> None:
         await self.reads.wait()
-        self.taken.append(text)
+        self.taken.append(data.decode())
 
 
 def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garden) -> None:

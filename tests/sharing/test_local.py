@@ -72,6 +72,30 @@ def test_a_reflink_is_taken_where_the_file_system_has_it(tmp_path):
         assert not (tmp_path / "target").exists()
 
 
+def modes(*paths):
+    return [bool(os.stat(path).st_mode & 0o111) for path in paths]
+
+
+@pytest.mark.parametrize("shares", ["reflink", "link", "copy"])
+@pytest.mark.parametrize("is_made_so", [True, False])
+def test_a_product_is_as_executable_as_it_was_made_however_its_bytes_come(tmp_path, monkeypatch, shares, is_made_so):
+    if shares == "reflink":
+        monkeypatch.setattr(placing, "reflink", lambda source, target: placing.copy(source, target) or True)
+    else:
+        monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
+    local = LocalStore(str(tmp_path / "store"), Seal(), links=shares == "link")
+    [(digest, path)] = files_of(tmp_path / "cache", DATA).items()
+    os.chmod(path, 0o755 if is_made_so else 0o644)
+    local.put_blob(digest, path)
+    same, other = str(tmp_path / "same"), str(tmp_path / "other")
+
+    assert local.get_blob(digest, same, len(DATA), is_executable=is_made_so)
+    assert local.get_blob(digest, other, len(DATA), is_executable=not is_made_so)
+    assert modes(path, same, other) == [is_made_so, is_made_so, not is_made_so]
+    assert (os.stat(same).st_ino == os.stat(path).st_ino) == (shares == "link")
+    assert os.stat(other).st_ino != os.stat(path).st_ino
+
+
 @pytest.mark.parametrize("damage", [b"PRODUCT" * 1000, b"product" * 999, b""])
 def test_a_blob_that_somebody_wrote_into_through_a_product_is_thrown_away_and_told(local, tmp_path, said, damage):
     """SEC-12: a blob is what its name says whenever it is used, also on this machine."""

@@ -65,3 +65,43 @@ def test_a_share_without_hard_links_publishes_all_the_same(tmp_path, monkeypatch
     assert store.put_record("ab" * 32, b"first")
     assert not store.put_record("ab" * 32, b"second")
     assert store.get_record("ab" * 32) == b"first"
+
+
+def test_where_the_file_system_shares_bytes_a_file_is_made_by_asking_it_to(tmp_path, monkeypatch):
+    """ioctl_ficlone(2); most file systems of test machines cannot."""
+    (tmp_path / "source").write_bytes(DATA)
+    asked = []
+
+    def clone(target, request, source):
+        asked.append(request)
+        os.write(target, os.pread(source, len(DATA), 0))
+
+    monkeypatch.setattr(placing.fcntl, "ioctl", clone)
+    monkeypatch.setattr(placing, "_no_reflinks", set())
+
+    assert placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == DATA
+    assert asked == [0x40049409]
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL])
+def test_a_file_system_that_does_not_share_bytes_is_asked_once(tmp_path, monkeypatch, code):
+    (tmp_path / "source").write_bytes(DATA)
+    monkeypatch.setattr(placing.fcntl, "ioctl", failing(code))
+    monkeypatch.setattr(placing, "_no_reflinks", set())
+
+    assert not placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    monkeypatch.setattr(placing.fcntl, "ioctl", failing(errno.EIO))
+    assert not placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_full_disk_is_not_taken_for_a_file_system_that_does_not_share_bytes(tmp_path, monkeypatch):
+    (tmp_path / "source").write_bytes(DATA)
+    monkeypatch.setattr(placing.fcntl, "ioctl", failing(errno.ENOSPC))
+    monkeypatch.setattr(placing, "_no_reflinks", set())
+
+    with pytest.raises(OSError, match="No space"):
+        placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
+    assert not placing._no_reflinks

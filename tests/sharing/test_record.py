@@ -152,6 +152,9 @@ def test_two_runs_of_one_job_are_compared_by_their_products():
     assert difference(ours, record(facts(), b"one", b"two", log=(), duration_ms=9, writer="x")) == ""
     assert difference(ours, replace(ours, products=tuple(replace(item, flags=item.flags | 4) for item in ours.products))) == ""
     assert "'1.tex' differs" in difference(ours, record(facts(), b"one", b"TWO"))
+    assert "'0.tex' differs" in difference(
+        ours, replace(ours, products=(replace(ours.products[0], is_executable=True), ours.products[1]))
+    )
     assert "only one of two runs made '1.tex'" in difference(ours, record(facts(), b"one"))
     assert "'elsewhere'" in difference(ours, record(facts(), b"one", b"TWO"))
 

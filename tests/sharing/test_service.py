@@ -106,6 +106,22 @@ def test_what_was_fetched_once_or_made_here_needs_nobody_else(machines, share):
     assert other.said == []
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_products_are_as_executable_as_they_were_made(machines, share, tmp_path, keeps):
+    data, of = b"#!/bin/sh\n", facts()
+    products = (room.product(data, "tool", 1, is_executable=True), room.product(data, "text", 2), room.product(b"other", "more", 3))
+    maker = machines("maker", share)
+    files = files_of(tmp_path / "made", data, b"other")
+    maker.service.put(of, replace(record(of), products=products), files)
+    assert maker.service.settle(20)
+    other = machines("other", share, "client", **({} if keeps else {"local_store": ""}))
+
+    for _ in range(2):
+        hit = other.find()
+        assert [bool(os.stat(path).st_mode & 0o111) for path in hit.staged] == [True, False, False]
+        assert bytes_of(hit) == (data, data, b"other")
+
+
 def test_without_a_store_of_its_own_a_machine_shares_all_the_same(machines, share):
     machines("maker", share, local_store="").put(*CONTENTS)
 

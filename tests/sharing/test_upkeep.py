@@ -6,10 +6,12 @@ import sys
 import pytest
 
 from aptui.sharing import leases, upkeep
+from aptui.sharing.keys import base_key
 from aptui.sharing.leases import Lease, living
 from aptui.sharing.local import LocalStore
+from aptui.sharing.record import sealed
 from aptui.sharing.seal import Seal
-from tests.sharing.room import files_of
+from tests.sharing.room import digest_of, facts, files_of, record
 
 
 class Clock:
@@ -52,6 +54,36 @@ def test_what_was_used_longest_ago_goes_first_until_there_is_room(local, tmp_pat
 
     assert local.has_blobs(digests) == {digests[0], *digests[7:]}
     assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
+
+
+def test_a_result_goes_whole_whoever_reads_its_products(tmp_path, clock):
+    """A product in a cache may be a second name of its blob: a game that reads it makes the blob younger than the record."""
+    local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
+    jobs = [facts(f"{number}.png") for number in range(8)]
+    both = b"of two jobs" * 100
+    contents = {job: [bytes([number]) * 3000, *([both] if number in {0, 7} else [])] for number, job in enumerate(jobs)}
+    for job, made in contents.items():
+        for digest, path in files_of(tmp_path / "made", *made).items():
+            local.put_blob(digest, path)
+        local.put_record(base_key(job), sealed(record(job, *made), Seal()))
+    for job in jobs:
+        clock.now += 60
+        assert local.get_record(base_key(job)) is not None
+    clock.now += 3600
+    for made in contents.values():
+        for data in made:
+            path = local.blob_path(digest_of(data).hex())
+            os.utime(path, ns=(int(clock.now * 1e9), os.stat(path).st_mtime_ns))
+    clock.now += 1
+
+    upkeep.gc(local.address, 20_000, clock=clock)
+
+    left = [job for job in jobs if os.path.exists(local._files.record_path(base_key(job)))]
+    assert jobs[-1] in left
+    assert left == jobs[-len(left) :]
+    assert len(left) >= 4
+    kept = {digest_of(data).hex() for job in left for data in contents[job]}
+    assert local.has_blobs({digest_of(data).hex() for made in contents.values() for data in made}) == kept
 
 
 def test_below_the_limit_or_without_one_nothing_goes(local, tmp_path, clock):

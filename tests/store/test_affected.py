@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aptui.core.model import DependencyKind, Job, JobDependency, JobPlan, PathKey
 from aptui.core.paths import path_uuid
+from aptui.core.rows import pack_analysis
 from aptui.store.affected import Spreading
 from aptui.store.reader import open_reader
 from tests.store.graph_rows import BUILDER, FOUND, JOB, UUID, WILDCARD, Rows
@@ -29,9 +31,9 @@ def rows(tmp_path: Path) -> Rows:
 def spread(rows: Rows) -> Spread:
     """Return the sources whose jobs would run."""
 
-    def spread(*changed: str) -> set[str]:
+    def spread(*changed: str, through_products: bool = True) -> set[str]:
         with closing(open_reader(rows.path)) as reader:
-            spreading = Spreading(reader)
+            spreading = Spreading(reader, through_products=through_products)
             spreading.spread(dict.fromkeys(changed, "it changed"))
             return {job.source for job in spreading.jobs()}
 
@@ -62,6 +64,46 @@ def test_a_job_dependency_leads_to_jobs_and_from_them_to_their_dependents(rows: 
     assert spread("s0") == {"s0", "s1", "s2"}
 
 
+def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "linux") -> None:
+    """Let the analysis of a source say that its job depends on others."""
+    packed = pack_analysis(Job(None, BUILDER, "", "", plans=(JobPlan("main", platform, job_dependencies=dependencies),)))
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        database.execute(
+            "INSERT INTO aptui_analyses VALUES (?, ?, 'completed', 1, '', 0, 0, 0, 0, '', '', ?)", (owner + 1, BUILDER, packed)
+        )
+    for dependency in dependencies:
+        rows.depend(owner, dependency.source, JOB)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_possible", "is_certain"),
+    [
+        (DependencyKind.FINGERPRINT, True, True),
+        (DependencyKind.ORDER, True, False),
+        (DependencyKind.ORDER_ONCE, False, False),
+        (DependencyKind.ORDER_ONLY, False, False),
+    ],
+)
+def test_a_job_dependency_counts_by_its_kind(
+    rows: Rows, spread: Spread, kind: DependencyKind, is_possible: bool, is_certain: bool
+) -> None:
+    plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", kind))
+    rows.depend(2, "s1", JOB)
+
+    assert ("s1" in spread("s0")) is is_possible
+    assert ("s2" in spread("s0")) is is_possible  # whose plan is not known
+    assert ("s1" in spread("s0", through_products=False)) is is_certain
+    assert "s2" not in spread("s0", through_products=False)
+
+
+@pytest.mark.parametrize(("key", "platform"), [("main", "server"), ("other", "linux")])
+def test_a_dependency_on_another_job_of_the_source_does_not_count(rows: Rows, spread: Spread, key: str, platform: str) -> None:
+    plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", DependencyKind.ORDER))
+    plan(rows, 2, JobDependency(PathKey("s1"), key, platform, DependencyKind.ORDER))
+
+    assert spread("s0") == {"s0", "s1"}
+
+
 def test_only_jobs_of_the_builder_that_declared_it_run(rows: Rows) -> None:
     rows.depend(1, "s0", builder=OTHER)
 
@@ -69,7 +111,7 @@ def test_only_jobs_of_the_builder_that_declared_it_run(rows: Rows) -> None:
         spreading = Spreading(reader)
         spreading.spread({"s0": "it changed"})
 
-        assert spreading.found.builders[2] == {OTHER}
+        assert spreading.found.which[2] == {OTHER}
         assert [job.source for job in spreading.jobs()] == ["s0"]  # no job of s1 is OTHER's
 
 

@@ -47,6 +47,12 @@ def written(path: Path, *records: LogRecord) -> list[LogLine]:
     return lines
 
 
+def test_what_has_no_time_is_of_now(path: Path) -> None:
+    (found,) = written(path, LogRecord(LogLevel.ERROR, "Builder", "it cannot run", 0))
+
+    assert abs(found.time_ms - path.stat().st_mtime_ns // 1_000_000) < 60_000
+
+
 def parsed(message: str, severity: int = 1, window: str = "Builder") -> list[LogLine]:
     return parse_text(f"~~5~~{severity}~~1f~~{window}~~{message}\n", NOW)
 

@@ -90,7 +90,7 @@ def test_while_the_engine_works_nothing_is_scanned_and_it_is_said_why(tmp_path):
         await press(pilot, "s")
         await shows(app, pilot, "the engine works")
         await press(pilot, ".")
-        await shows(app, pilot, "scan it for missing dependencies (when nothing is owed)")
+        await shows(app, pilot, "Scan it for missing dependencies (when nothing is owed)")
 
         assert asked(session, ScanMissing) == []
 

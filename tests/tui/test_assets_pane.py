@@ -22,6 +22,7 @@ from aptui.tui.assets_store import Kind
 from aptui.tui.commands import run
 from aptui.tui.feed import Batch, JobNews
 from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame.words import size_text
 from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.screens import assets_files, assets_trees
 from aptui.tui.screens.assets_detail import Facts, FilePreview, ReferenceTree
@@ -190,7 +191,7 @@ def test_a_source_is_shown_with_everything_around_it(tmp_path, size, theme):
             "project",
             uuid_text(uuid_of(1)),
             "Products (2)",
-            "4.2 MB",
+            "4.0 MiB",
             "{00000000…}:0",
             "Dependencies out (0)",
         ):
@@ -239,7 +240,7 @@ def test_a_product_is_shown_and_its_dependencies_open_step_by_step_without_going
         await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
         for expected in (
             f"{uuid_text(uuid_of(2))}:7", "Last processed", "Job key", "common", "50 B", "Outgoing dependencies (1)", "Unmet path", "textures/*.dds",
-            "Incoming dependencies (1)", "Missing dependencies (1)", "rock.dds", "mesh/rock.fbx", "✗ rock.model",
+            "pattern", "Incoming dependencies (1)", "Missing dependencies (1)", "rock.dds", "mesh/rock.fbx", "✗ rock.model",
         ):  # fmt: skip
             await shows(app, pilot, expected)
         references = pane.query_one(ReferenceTree)
@@ -394,6 +395,7 @@ def test_marks_and_folders_are_copied_and_reprocessed_together(tmp_path):
         await press(pilot, "r", "y")
         await until(pilot, lambda: session.asked == [Reprocess(keys=("evil/*",))])
         await until(pilot, lambda: "Holds" in text(app) and "2 sources" in text(app))
+        await until(pilot, lambda: not pane.query_one("#assets-preview-title").display)  # a folder has none
         await press(pilot, "<")
         await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
         session.asked.clear()
@@ -569,7 +571,7 @@ def test_without_an_engine_nothing_is_offered_that_needs_one(tmp_path):
         await go(pilot, pane, "scripts/door.lua")
         assert "reprocess" not in lines(app)[-1]
         await press(pilot, "r", ".")
-        await until(pilot, lambda: "reprocess" in text(app))
+        await until(pilot, lambda: "Reprocess" in text(app))
 
     in_assets(tmp_path, look, session=Alone("x", tmp_path))
 
@@ -614,10 +616,20 @@ def test_what_cannot_be_read_and_what_is_no_image_is_shown_as_ever(tmp_path):
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [(-1, ""), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (4_200_000, "4.2 MB"), (999_600, "1.0 MB"), (123e9, "123 GB")],
+    [
+        (-1, ""),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 KiB"),
+        (4_200_000, "4.0 MiB"),
+        (1_023_200, "999 KiB"),
+        (1_023_999, "1.0 MiB"),
+        (123e9, "115 GiB"),
+        (64 << 20, "64 MiB"),
+    ],
 )
 def test_sizes_are_short(size, shown):
-    assert assets_files.size_text(size) == shown
+    assert size_text(size) == shown
 
 
 def test_a_filter_for_jobs_means_this_source_alone():

@@ -128,7 +128,7 @@ def test_what_cannot_be_is_not_written_and_told(tmp_path, project):
 
 def test_a_connection_is_tested_before_anything_is_saved(tmp_path, project):
     async def do(app, pilot):
-        for place, word in (("nowhere", "nowhere"), ("share", "it answers after")):
+        for place, word in (("nowhere", "is not there"), ("share", "it answers after")):
             await choose(app, pilot, "e", "l")
             await fill(app, pilot, str(tmp_path / place))
             await choose(app, pilot, "t")
@@ -151,5 +151,42 @@ def test_what_it_saved_is_in_the_line(tmp_path, project, size):
         app.pane.activate()
         await pilot.pause()
         assert "75 % from cache: 89 s saved" in text(app)
+
+    in_cache(tmp_path, project, do, size)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_a_test_said_and_that_something_is_not_saved_is_seen_on_any_screen(tmp_path, project, size):
+    account = Account()
+    account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
+    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
+    shared_totals.add(tmp_path / "cache", account)
+    share = tmp_path / "a folder with quite a long name for such a small screen"
+    share.mkdir()
+
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "l")
+        await fill(app, pilot, str(share))
+        await choose(app, pilot, "t")
+        await until(pilot, lambda: app.pane._shared.answer is not None)
+        await pilot.pause()
+        assert "not saved   it answers after" in text(app)
+
+    in_cache(tmp_path, project, do, size)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_sharing_gave_each_builder_is_shown(tmp_path, project, size):
+    account = Account()
+    account.count("data", local_hits=3, remote_hits=5, misses=1, built_ms=90_000, fetch_ms=1000)
+    account.count("pictures", remote_hits=1, built_ms=0, fetch_ms=2000)
+    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
+    shared_totals.add(tmp_path / "cache", account)
+
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "i")
+        await until(pilot, lambda: "All runs" in text(app))
+        assert "data        88 %   3 here, 5 shared, 1 made   89 s saved" in text(app)
+        assert "pictures   100 %   0 here, 1 shared, 0 made   2.0 s lost" in text(app)
 
     in_cache(tmp_path, project, do, size)

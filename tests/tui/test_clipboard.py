@@ -60,7 +60,7 @@ def test_a_large_copy_is_sent_and_kept_in_a_private_file(tmp_path):
     assert copied.file.read_text() == "y" * SAFE_BYTES
     assert stat.S_IMODE(copied.file.stat().st_mode) == 0o600
     assert stat.S_IMODE(copied.file.parent.stat().st_mode) == 0o700
-    assert copied.toast() == f"75.0 KB → terminal; large, so also in '{copied.file}'"
+    assert copied.toast() == f"73 KiB → terminal; large, so also in '{copied.file}'"
 
 
 def test_without_any_way_to_the_clipboard_the_file_is_what_is_left(tmp_path):

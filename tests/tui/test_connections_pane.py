@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from aptui.core.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
-from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress
+from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress, Said
 from aptui.core.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.link import peer_file
 from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
@@ -121,7 +121,7 @@ def test_engine_clients_workers_and_roots_are_shown(tmp_path):
         said = text(app)
 
         for part in (
-            "pid 4711", "idle", "up 1h02m", "36.5 MB", "epoch 3", "/run/engine.sock", "(this screen)", "bench", "1.0 MB", "68.0 MB",
+            "pid 4711", "idle", "up 1h02m", "35 MiB", "epoch 3", "/run/engine.sock", "(this screen)", "bench", "1.0 MiB", "65 MiB",
             "✓ native", "! polling", "no notifications on nfs", "✗ gone", "1,234",
         ):  # fmt: skip
             assert part in said
@@ -137,6 +137,18 @@ def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
         await until(pilot, lambda: not pane._is_armed)
 
     visit(tmp_path, rest)
+
+
+def test_what_a_cluster_loses_is_seen_when_the_engine_says_so_and_its_coming_back_while_it_is_lost(tmp_path):
+    async def lose(app, pilot, session, _pane):
+        session.workers = (replace(worker(1000, "lost", "cluster not there"), pid=0),)
+        session.say(Said(1, 2, "the scheduler does not answer any more"))
+        await until(pilot, lambda: "✗ lost" in text(app))
+        session.workers = (worker(1000, "idle", "cluster of 2"), worker(1001, "unfit", "2 slots on box"))
+        await until(pilot, lambda: "cluster of 2" in text(app))
+        assert "! unfit" in text(app)
+
+    visit(tmp_path, lose)
 
 
 def test_while_something_runs_it_is_asked_again_and_again_and_no_more_when_hidden(tmp_path):
@@ -378,7 +390,7 @@ def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
     async def look(app, pilot, _session, _page):
         said = text(app)
         for part in (
-            "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MB", "89.0 kB",
+            "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MiB", "87 KiB",
             "✓ connected", "– disconnected", "! connecting", "connection refused", "this machine", "10.0.0.0/8", "these alone", "10.9.0.1", FAR,
         ):  # fmt: skip
             assert part in said

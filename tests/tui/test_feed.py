@@ -26,9 +26,10 @@ from aptui.core.messages import (
 from aptui.core.model import RelPath
 from aptui.store.filter import STATUS_CODES
 from aptui.store.job_table import AnalysisKeys, JobTable, JobValues
+from aptui.store.schema import uuid_text
 from aptui.tui.feed import Feed
 from aptui.tui.jobs_store import JobsStore
-from tests.store.conftest import Store, job_row, source_row
+from tests.store.conftest import BUILDER, Store, job_row, source_row
 
 from .database import database
 from .test_jobs_store import notice
@@ -315,6 +316,53 @@ def test_it_reads_alone_and_again_when_the_database_has_caught_up(store: Store, 
     assert (first.moment, first.row_count(), first.row_of(2)) == ((3, 7), 1, -1)
     assert (second.moment, second.row_count()) == ((3, 9), 2)
     assert not feed.is_behind
+
+
+def test_what_is_asked_for_while_a_read_ends_is_read() -> None:
+    class Asked(Feed):
+        was_asked = False
+
+        @property
+        def is_behind(self) -> bool:
+            if not self.was_asked:
+                self.was_asked = True
+                self.refresh()  # as the UI may, when the thread has looked what is owed and not ended yet
+            return False
+
+    reads = threading.Semaphore(0)
+    feed = Asked(NOWHERE, read_table=lambda: (reads.release(), table({}, (0, 0)))[1])
+    feed.refresh()
+
+    assert reads.acquire(timeout=10)
+    assert reads.acquire(timeout=10)
+    feed.close()
+    assert not feed.owes_read
+
+
+def test_names_that_take_a_while_come_after_the_rows(store: Store) -> None:
+    woken = threading.Event()
+    feed = Feed(store.path, {}, more_builders=lambda: {BUILDER: "image"}, wake=woken.set)
+    feed.refresh()
+    first, second = (next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found) for _ in range(2))
+    feed.close()
+
+    assert first.words("builder", 0) == uuid_text(BUILDER)
+    assert second.words("builder", 0) == "image"
+
+
+def test_names_that_were_known_are_no_reason_to_read_again() -> None:
+    asked, reads = threading.Event(), []
+
+    def more() -> dict[bytes, str]:
+        asked.set()
+        return {BUILDER: "image"}
+
+    feed = Feed(NOWHERE, {BUILDER: "image"}, more_builders=more, read_table=lambda: (reads.append(1), table({}, (0, 0)))[1])
+    feed.refresh()
+    until(asked)
+    feed.close()
+
+    assert len(reads) == 1
 
 
 def test_a_closed_feed_reads_no_more(store: Store) -> None:

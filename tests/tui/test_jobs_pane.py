@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.messages import LogLevel
-from aptui.link.port import Cancel, Escalate, Reprocess
+from aptui.core.peers import GatewayReport, PeerSettings
+from aptui.link.port import Cancel, Escalate, Reprocess, Show
 from aptui.store import joblog
 from aptui.tui.jobs_store import JobInfo
 from aptui.tui.screens import jobs_texts as texts
@@ -266,6 +267,7 @@ def test_failures_group_by_cause_and_enter_shows_them(tmp_path):
         await pilot.press("f")
         await pilot.pause()
         await until(pilot, lambda: app.focused is pane.causes)
+        await sees(pilot, app, "causes of failure")
         await sees(pilot, app, "2  IDAT chunk is broken")
         await sees(pilot, app, "1  no such preset")
         await pilot.press("enter")
@@ -345,6 +347,30 @@ def test_reprocess_cancel_and_escalate_act_on_the_marked_jobs(tmp_path):
         ])  # fmt: skip
 
     in_jobs(tmp_path, ask)
+
+
+def test_the_connected_editor_is_asked_to_show_a_source(tmp_path):
+    async def ask(app, pilot, pane):
+        source = pane.store.info(pane.table.cursor_key).source
+        await pilot.press("V")
+        await until(pilot, lambda: "no gateway runs" in text(app))
+        assert app.session.asked == []
+        app.session.gateway = GatewayReport("127.0.0.1", 45_650, PeerSettings())
+        await pilot.press("V")
+        await until(pilot, lambda: app.session.asked == [Show(source=source)])
+
+    in_jobs(tmp_path, ask)
+
+
+def test_keys_that_type_are_no_hints_while_people_type(tmp_path):
+    async def look(app, pilot, _pane):
+        await until(pilot, lambda: "/ filter" in lines(app)[-1])
+        await pilot.press("slash")
+        await until(pilot, lambda: "keep" in lines(app)[-1] and "clear, then leave" in lines(app)[-1])
+        assert "/ filter" not in lines(app)[-1]
+        assert "+ escalate" not in lines(app)[-1]
+
+    in_jobs(tmp_path, look)
 
 
 def test_the_row_menu_offers_what_can_be_done(tmp_path):

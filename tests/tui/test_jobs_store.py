@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,27 @@ def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:
         "textures/sand.PNG",
         "x.lua",
     ]
+
+
+def test_what_runs_is_the_newest_of_all_once_people_sort_again(jobs: JobsStore) -> None:
+    before = shown(jobs)
+    jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
+    assert shown(jobs) == before
+
+    jobs.resort()
+    jobs.settle()
+    assert shown(jobs) == [4, *before[:-1]]
+    jobs.set_sort("completed", is_descending=False)
+    jobs.settle()
+    assert shown(jobs)[-1] == 4
+
+
+def test_what_ran_already_when_we_came_stands_first(filled: Store) -> None:
+    with closing(JobsStore(clock_ms=lambda: NOW_MS)) as jobs:
+        jobs.apply(Batch(table=table_of(filled), running=frozenset({4})))
+        jobs.settle()
+
+        assert shown(jobs)[0] == 4
 
 
 def test_status_sorts_by_how_much_it_wants_a_person(jobs: JobsStore) -> None:
@@ -327,8 +349,8 @@ def test_rows_read_anew_keep_keys_and_what_runs(jobs: JobsStore, filled: Store) 
     jobs.apply(Batch(table=table_of(filled)))
     jobs.settle()
 
-    assert shown(jobs) == [6, 3, 5, ANALYSIS, 2, 4]
-    assert jobs.cell(5, "status").text == "▶ processing"
+    assert shown(jobs) == [4, 6, 3, 5, ANALYSIS, 2]
+    assert jobs.cell(0, "status").text == "▶ processing"
 
 
 def test_what_happens_while_a_view_is_made_is_in_it(jobs: JobsStore) -> None:

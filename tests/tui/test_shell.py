@@ -1,6 +1,8 @@
 """The frame: what every key of it does, at both sizes."""
 
 import pytest
+from textual.binding import ActiveBinding, Binding
+from textual.screen import Screen
 from textual.widgets import Input
 
 from aptui import __version__
@@ -8,7 +10,9 @@ from aptui.core.health import Health, WatchedRoot, WatchMode
 from aptui.core.messages import JobChanged, Progress
 from aptui.link.port import Pause, Resume, RunNext, Shutdown
 from aptui.tui.frame.commandline import Question, completions
+from aptui.tui.frame.help import help_lines
 from aptui.tui.frame.sheet import Lines
+from aptui.tui.keymap import Keymap
 from aptui.tui.pane import PANES, Command, existing
 from aptui.tui.plain import Stream, line_of
 from aptui.tui.session import EngineFacts, NoSession, SessionState
@@ -352,6 +356,18 @@ def test_the_palette_offers_commands_and_keys(tmp_path):
         await until(pilot, lambda: "alpha" in app.pane.noted)
 
     in_shell(tmp_path, press)
+
+
+def test_help_leaves_out_what_textual_binds_by_itself():
+    active = {
+        "ctrl+pageup": ActiveBinding(Screen(), Binding("ctrl+pageup", "page_left", "Page Left"), enabled=True, tooltip=""),
+        "r": ActiveBinding(Screen(), Binding("r", "note", "reprocess", id="probe.reprocess"), enabled=True, tooltip=""),
+    }
+
+    text = "".join(part.text for parts in help_lines(active, Keymap(), (), "here") for part in parts)
+
+    assert "reprocess" in text
+    assert "Page Left" not in text
 
 
 def test_the_key_tester_names_keys_and_does_nothing(tmp_path):

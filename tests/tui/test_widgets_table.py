@@ -262,6 +262,17 @@ def test_it_fits_on_any_screen():
     play(table, script, size=(80, 24))
 
 
+def test_a_row_that_is_painted_before_the_header_has_the_columns_of_now():
+    table = Table(COLUMNS, Numbers(10))
+
+    async def script(app, pilot):
+        assert "1.42 s" in lines_of(table)[2]
+        table.set_columns(COLUMNS[:2])
+        assert "1.42 s" not in table.render_line(2).text
+
+    play(table, script)
+
+
 def test_long_texts_can_be_scrolled_to_the_side():
     table = Table((Column("source", "Source", 0, 8),), Numbers(10))
 

@@ -25,11 +25,11 @@ def help_lines(active: dict[str, ActiveBinding], keymap: Keymap, commands: Seque
     does: dict[str, str] = {}
     everywhere: set[str] = set()
     for key, (_node, binding, _is_enabled, _tooltip) in active.items():
-        name = binding.id or binding.action
-        action = keymap.actions.get(name)
+        name = binding.id
+        action = keymap.actions.get(name or "")
         text = action.does if action else binding.description
-        if not text:
-            continue
+        if not name or not text:
+            continue  # Textual's own, for moving and for editing a line, have no id
         here.setdefault(name, []).append(shown_key(key))
         does[name] = text
         if action is not None and action.scope == EVERYWHERE:
@@ -45,7 +45,7 @@ def _heading(text: str) -> Parts:
 
 
 def _row(keys: Sequence[str], does: str, name: str) -> Parts:
-    return (Part(f"  {'  '.join(keys):<{_KEYS_WIDTH}}", "key"), Part(f"{does:<{_DOES_WIDTH}}"), Part(f" {name}", "muted"))
+    return (Part(f"  {'  '.join(keys):<{_KEYS_WIDTH}}", "key"), Part(f"{does:<{_DOES_WIDTH}}"), Part(f"  {name}", "muted"))
 
 
 class KeyTester(Sheet):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import string
 from typing import TYPE_CHECKING
+
+from textual.keys import _character_to_key
+from textual.widgets import Input
 
 from aptui.tui.frame.line import Line, Part, Parts, width_of
 from aptui.tui.keymap import shown_key
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
 
 ALWAYS = ("app.help", "app.palette", "app.detach")
 """Hints that stay when the line is too short; the rest is cut from the end."""
+_PUNCTUATION = frozenset(map(_character_to_key, string.punctuation + " "))
 
 
 class Hints(Line):
@@ -22,7 +27,7 @@ class Hints(Line):
 
     def parts(self, width: int) -> Parts:
         """Return as many hints as fit, the ones that always stay at the end."""
-        mine, always = hints_of(self.screen.active_bindings)
+        mine, always = hints_of(self.screen.active_bindings, is_typing=isinstance(self.screen.focused, Input))
         kept = [hint for hint in always if hint]
         while kept and width_of([part for hint in kept for part in hint]) > width:
             kept.pop()
@@ -36,12 +41,17 @@ class Hints(Line):
         return tuple(shown + [part for hint in kept for part in hint])
 
 
-def hints_of(active: dict[str, ActiveBinding]) -> tuple[list[Parts], list[Parts]]:
-    """Return the hints of the place we are at, and those that are everywhere; one an action, its first key."""
+def types(key: str) -> bool:
+    """Whether a key writes a letter where there is a line to type in."""
+    return len(key) == 1 or key in _PUNCTUATION
+
+
+def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tuple[list[Parts], list[Parts]]:
+    """Return the hints of the place we are at, and those that are everywhere; one an action, its first key that does not type."""
     mine: dict[str, Parts] = {}
     always: dict[str, Parts] = {}
     for key, (node, binding, is_enabled, _tooltip) in active.items():
-        if not binding.show or not is_enabled or not binding.description:
+        if not binding.show or not is_enabled or not binding.description or (is_typing and types(key)):
             continue
         namespace = f"{node.id}" if node.id else ""
         into = always if binding.id in ALWAYS else mine

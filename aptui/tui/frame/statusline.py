@@ -11,7 +11,7 @@ from aptui.tui.session import SessionState
 
 if TYPE_CHECKING:
     from aptui.core.health import Health
-    from aptui.core.messages import Progress
+    from aptui.core.notices import Progress
     from aptui.tui.session import Session
 
 _LEAST_NAME, _ROOMY = 4, 100

@@ -1,7 +1,8 @@
-"""Numbers and times as the frame writes them; no widget."""
+"""Numbers, sizes and times as the screen writes them; no widget."""
 
 from __future__ import annotations
 
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
 _SECOND_MS, _TEN_S_MS, _MINUTE_MS, _HOUR_MS = 1000, 10_000, 60_000, 3_600_000
 
 
@@ -14,6 +15,17 @@ def brief(duration_ms: int) -> str:
     if duration_ms < _HOUR_MS:
         return f"{duration_ms // _MINUTE_MS}m{duration_ms % _MINUTE_MS // _SECOND_MS:02d}s"
     return f"{duration_ms // _HOUR_MS}h{duration_ms % _HOUR_MS // _MINUTE_MS:02d}m"
+
+
+def size_text(size: int) -> str:
+    """Return a size in at most seven characters, in binary units as everywhere in aptui: 812 B, 4.2 MiB; "" when it is not known."""
+    if size < 1000:
+        return f"{size} B" if size >= 0 else ""
+    amount, units = size / 1024, iter(_UNITS)
+    unit = next(units)
+    while amount >= 999.5 and unit != _UNITS[-1]:
+        amount, unit = amount / 1024, next(units)
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:.0f} {unit}"
 
 
 def shortened(text: str, width: int) -> str:

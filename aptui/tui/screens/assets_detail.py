@@ -127,6 +127,7 @@ class AssetDetail(Vertical):
 
     def show_why(self, preview: Preview) -> None:
         """Show reasons in the place of the preview."""
+        self.remove_class("-without-preview")
         self.query_one(FilePreview).show_preview(preview)
         self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
 
@@ -159,6 +160,7 @@ class AssetDetail(Vertical):
         )
 
     def _draw_preview(self, title: str, preview: Preview) -> None:
+        self.set_class(not title, "-without-preview")
         view = self.query_one(FilePreview)
         view.show_preview(preview)
         self.query_one("#assets-preview-title", TitleLine).show(title, view.title() if preview.is_numbered else preview.kind)

@@ -26,17 +26,6 @@ def is_plain(text: str) -> bool:
     return sanitize(rest) == rest
 
 
-def size_text(size: int) -> str:
-    """Return a size in at most seven characters: 812 B, 4.2 MB."""
-    if size < 1000:
-        return f"{size} B" if size >= 0 else ""
-    units = ["kB", "MB", "GB", "TB"]
-    amount, unit = size / 1000, units.pop(0)
-    while amount >= 999.5 and units:
-        amount, unit = amount / 1000, units.pop(0)
-    return f"{amount:.1f} {unit}" if amount < 99.95 else f"{amount:.0f} {unit}"
-
-
 def pager(environ: Mapping[str, str]) -> list[str]:
     """Return the command that shows a file."""
     return _command(environ.get("PAGER", ""), "less")

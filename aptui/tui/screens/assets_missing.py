@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aptui.core.messages import MissingScan
+from aptui.core.notices import MissingScan
 from aptui.tui.assets_store import Kind
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.safety import glyph
@@ -85,10 +85,10 @@ class MissingTrees(AssetTrees):
         why = "" if self._is_engine_idle() or not self.shell.can_ask else " (when nothing is owed)"
         return [
             None,
-            MenuItem("scan_missing", f"scan {what} for missing dependencies{why}", "s", self.shell.can_ask and not why),
+            MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", self.shell.can_ask and not why),
             MenuItem(
                 "clear_missing",
-                "clear the results of its scan" if not count else "clear the results of their scans",
+                "Clear the results of its scan" if not count else "Clear the results of their scans",
                 "S",
                 self.shell.can_ask,
             ),

@@ -19,9 +19,10 @@ from aptui.store.missing import NOTHING
 from aptui.store.reader import JobRow, ProductRow, Reader
 from aptui.store.schema import uuid_text
 from aptui.tui.assets_store import Kind
+from aptui.tui.frame.words import size_text
 from aptui.tui.jobs_store import duration_text
 from aptui.tui.safety import glyph
-from aptui.tui.screens.assets_files import native, size_text
+from aptui.tui.screens.assets_files import native
 
 SOURCE, PRODUCT, JOB = "source", "product", "job"
 """Where a reference leads to; "" = nowhere."""
@@ -215,7 +216,7 @@ def _of_product(reader: Reader, details: ProductDetails, places: Places) -> Pane
     incoming = tuple(_link_ref(link, IN) for link in assets.product_dependents(reader, product.product_id))
     groups += [
         Group("Outgoing dependencies", tuple(_link_ref(link, OUT) for link in assets.product_links(reader, product.product_id))),
-        Group("Unmet path dependencies", tuple(Ref("", 0, path, "path", role="warning") for path in details.unmet)),
+        Group("Unmet path dependencies", tuple(map(_unmet_ref, details.unmet))),
         Group("Incoming dependencies", incoming),
         _missing_group(details),
     ]
@@ -223,6 +224,13 @@ def _of_product(reader: Reader, details: ProductDetails, places: Places) -> Pane
         Kind.PRODUCTS, product.product_id, product.name, tuple(facts), tuple(groups), file, source.source if source else "",
         uuid_text(source.uuid) if source else "", details.asset_id, (file,),
     )  # fmt: skip
+
+
+def _unmet_ref(path: str) -> Ref:
+    """Return a path that leads to no product by itself; what is a pattern or an exclusion nobody can call unmet, and it is no warning."""
+    if path.startswith(":"):  # O3DE's sign of an exclusion
+        return Ref("", 0, f"!{path[1:]}", "exclusion")
+    return Ref("", 0, path, "pattern") if "*" in path else Ref("", 0, path, "path", role="warning")
 
 
 def _missing_group(details: ProductDetails) -> Group:

@@ -43,7 +43,7 @@ AssetsPane.-narrow.-detail #assets-trees { display: none; }
 AssetsPane.-zoom-tree #assets-detail { display: none; }
 AssetsPane.-zoom-detail #assets-trees { display: none; }
 AssetsPane.-zoom-detail #assets-detail { border-left: none; }
-AssetsPane.-zoom-references .for-preview { display: none; }
+AssetsPane.-zoom-references .for-preview, #assets-detail.-without-preview .for-preview { display: none; }
 AssetsPane.-zoom-references #assets-facts { max-height: 10; }
 AssetsPane.-zoom-preview .for-references { display: none; }
 """

@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 
-from aptui.tui.screens.assets_files import size_text
+from aptui.tui.frame.words import size_text
 from aptui.tui.widgets.textview import Piece, Preview, read_preview
 
 _HEAD_BYTES = 64 * 1024

@@ -82,19 +82,19 @@ class AssetVerbs(Pane):
     def _open_menu(self, panel: Panel, place: Place | None = None) -> None:
         is_file = bool(panel.file) and not panel.is_folder
         is_product = panel.kind is Kind.PRODUCTS
-        other = "go to its source" if is_product else "go to a product…"
+        other = "Go to its source" if is_product else "Go to a product…"
         items = [
-            MenuItem("jobs", "go to its jobs", "J", bool(panel.source)),
+            MenuItem("jobs", "Go to its jobs", "J", bool(panel.source)),
             MenuItem("other_side", other, "p", bool(_other_side(panel))),
-            MenuItem("why", "why its jobs ran", "x", is_file and bool(panel.source)),
+            MenuItem("why", "Why its jobs ran", "x", is_file and bool(panel.source)),
             MenuItem("reprocess", self._reprocess_text(panel), "r", self.shell.can_ask),
             None,
-            MenuItem("pager", "open in $PAGER", "o", is_file),
-            MenuItem("editor", "open in $EDITOR", "O", is_file),
-            MenuItem("folder", "show the folder", "F", bool(panel.file)),
-            MenuItem("move", "move…", "m", self._can_move(panel)),
-            MenuItem("delete", "delete…", "D", self._can_move(panel)),
-            MenuItem("copy", "copy…", "y"),
+            MenuItem("pager", "Open in $PAGER", "o", is_file),
+            MenuItem("editor", "Open in $EDITOR", "O", is_file),
+            MenuItem("folder", "Show the folder", "F", bool(panel.file)),
+            MenuItem("move", "Move…", "m", self._can_move(panel)),
+            MenuItem("delete", "Delete…", "D", self._can_move(panel)),
+            MenuItem("copy", "Copy…", "y"),
             *self.more_items(panel),
         ]
         Menu.ask(self.app, items, self._menu_answered, title=panel.path.rpartition("/")[2], place=place)
@@ -110,8 +110,8 @@ class AssetVerbs(Pane):
     def _reprocess_text(self, panel: Panel) -> str:
         count = len(self.shown_tree().marks)
         if count:
-            return f"reprocess {count:,} marked"
-        return "reprocess the folder" if panel.is_folder else "reprocess"
+            return f"Reprocess {count:,} marked"
+        return "Reprocess the folder" if panel.is_folder else "Reprocess"
 
     def action_copy(self) -> None:
         """Open the menu of what can be copied."""
@@ -119,9 +119,9 @@ class AssetVerbs(Pane):
 
     def _open_copies(self, panel: Panel) -> None:
         texts = self._copies(panel)
-        items = [MenuItem(name, label, name, bool(text)) for name, label, text in texts]
+        items = [MenuItem(name, f"Copy {label}", name, bool(text)) for name, label, text in texts]
         by_name = {name: text for name, _, text in texts}
-        Menu.ask(self.app, items, lambda name: self.copy_path(by_name[name]) if name else None, title="copy")
+        Menu.ask(self.app, items, lambda name: self.copy_path(by_name[name]) if name else None, title="Copy")
 
     def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
         """Return (key, what, text) of all there is to copy."""
@@ -192,7 +192,7 @@ class AssetVerbs(Pane):
             self.follow(refs[0])
         elif refs:
             items = [MenuItem(str(at), ref.text) for at, ref in enumerate(refs[:_PRODUCTS_LISTED])]
-            Menu.ask(self.app, items, lambda at: self.follow(refs[int(at)]) if at else None, title="products")
+            Menu.ask(self.app, items, lambda at: self.follow(refs[int(at)]) if at else None, title="Products")
 
     # ----------------------------------------------------------------------------------------------------------------- asking
 

@@ -14,9 +14,9 @@ from aptui.core.model import Builder, BuilderKind, PatternKind
 from aptui.store.metrics import BuilderSpent, Spent, builders_spent
 from aptui.store.reader import open_reader
 from aptui.store.schema import uuid_text
+from aptui.tui.frame.words import size_text
 from aptui.tui.jobs_store import duration_text
 from aptui.tui.safety import glyph
-from aptui.tui.screens.assets_files import size_text
 from aptui.tui.screens.listed import ListedRow
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column

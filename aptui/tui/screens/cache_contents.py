@@ -29,9 +29,9 @@ PLATFORMS = (
     Column("name", "Platform", 0, 10),
     Column("count", "Products", 9, align="right"),
     Column("size", "Size", 10, align="right"),
-    Column("share", "", _BAR_CELLS, drop_rank=3),
+    Column("share", "", _BAR_CELLS, drop_rank=2),
     Column("made", "New", 8, align="right", drop_rank=1),
-    Column("made_size", "of size", 10, align="right", drop_rank=2),
+    Column("made_size", "of size", 10, align="right", drop_rank=3),
 )
 FOLDERS = (
     Column("name", "Folder", 0, 12),

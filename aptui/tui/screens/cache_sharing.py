@@ -20,12 +20,14 @@ from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
 if TYPE_CHECKING:
     from aptui.config import Sharing
+    from aptui.sharing.account import Sum
     from aptui.sharing.probe import Answer
     from aptui.tui.app import AptuiApp
 
 MODES = ("inactive", "client", "server")
 _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and written"}
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
+_WIDE_COLUMNS = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class SharedSettings:
         self.draft = Draft()
         self.answer: Answer | None = None
         self.account = ""
+        self._sums: dict[str, Sum] = {}
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -108,25 +111,26 @@ class SharedSettings:
         from aptui.sharing import totals as shared_totals
         from aptui.sharing.account import line, total
 
-        totals = shared_totals.read(self._shell.session.cache_dir)
-        self.account = line(total(totals.builders.values()))
+        self._sums = shared_totals.read(self._shell.session.cache_dir).builders
+        self.account = line(total(self._sums.values()))
 
     # --------------------------------------------------------------------------------------------------------------- words
 
-    def summary(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Say in a line how things stand."""
-        draft = self.draft
+    def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Say in a line how things stand: what people wait for first, for on a small screen the end of the line is cut off."""
+        draft, is_news = self.draft, self.is_dirty or self.answer is not None
         left = [Part(" shared cache  ", "muted"), Part(draft.mode, "title" if draft.mode != "inactive" else "muted")]
+        if self.is_dirty:
+            left.append(Part("   not saved", "warning"))
+        if self.answer is not None:
+            left.append(Part(f"   {shown(self.answer.said)}", "warning" if self.answer.is_bad else "completed"))
         if draft.store:
             left.append(Part(f"   {shown(draft.store)}", "muted"))
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
-        if self.answer is not None:
-            left.append(Part(f"   {shown(self.answer.said)}", "warning" if self.answer.is_bad else "completed"))
-        if self.is_dirty:
-            left.append(Part("   not saved", "warning"))
-        return left, (Part(self.account, "muted"),) if self.account else ()
+        has_room = self.account and (width >= _WIDE_COLUMNS or not is_news)
+        return left, (Part(self.account, "muted"),) if has_room else ()
 
     # --------------------------------------------------------------------------------------------------------------- menus
 
@@ -145,6 +149,7 @@ class SharedSettings:
             MenuItem("add", "Add pattern", "a"),
             None,
             MenuItem("test", "Test connection", "t", is_enabled=can_test),
+            MenuItem("statistics", "Statistics", "i", is_enabled=bool(self._sums)),
             MenuItem("save", "Save changes", "s", is_enabled=self.is_dirty),
             MenuItem("discard", "Discard", "d", is_enabled=self.is_dirty),
         ]
@@ -167,12 +172,21 @@ class SharedSettings:
                 self._open_pattern(int(number))
             case ["test"]:
                 self.test()
+            case ["statistics"]:
+                self._open_statistics()
             case ["save"]:
                 self.save()
             case ["discard"]:
                 self.discard()
             case _:
                 return
+
+    def _open_statistics(self) -> None:
+        """Show what sharing gave, for each builder, those that saved most first."""
+        sums = sorted(self._sums.items(), key=lambda item: -item[1].saved_ms)
+        wide = max(len(name) for name, _ in sums)
+        items = [MenuItem(f"builder {at}", f"{name:{wide}}   {_gain(one)}") for at, (name, one) in enumerate(sums)]
+        Menu.ask(self._shell, items, lambda what: self.open_menu() if what else None, title=f"All runs: {self.account}")
 
     def _open_pattern(self, at: int) -> None:
         row = self.draft.patterns[at]
@@ -268,3 +282,13 @@ class SharedSettings:
     def _complain(self, error: KnownError) -> None:
         self._shell.tell(str(error), "error", 10)
         self._changed()
+
+
+def _gain(one: Sum) -> str:
+    """Say what sharing gave one builder."""
+    from aptui.sharing.account import duration
+
+    asked = one.hits + one.misses
+    share = f"{100 * one.hits // asked:3} %" if asked else "    –"
+    gain = f"{duration(one.saved_ms)} saved" if one.saved_ms >= 0 else f"{duration(-one.saved_ms)} lost"
+    return f"{share}   {one.local_hits:,} here, {one.remote_hits:,} shared, {one.misses:,} made   {gain}"

@@ -22,12 +22,12 @@ from aptui.core.sanitize import sanitize
 from aptui.link.port import Connections, Disconnect, RestartWorker, Status
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Part
-from aptui.tui.frame.words import brief, clock, shortened
+from aptui.tui.frame.words import brief, clock, shortened, size_text
 from aptui.tui.pane import Command, Pane
 from aptui.tui.screens import connections_rows as rows
-from aptui.tui.screens.assets_files import size_text
 from aptui.tui.screens.connections_facts import Fact
 from aptui.tui.screens.connections_gateway import GatewayPage
+from aptui.tui.screens.connections_tables import ConnectionTables
 from aptui.tui.screens.jobs_bar import Bar
 from aptui.tui.screens.jobs_texts import term
 from aptui.tui.screens.journeys import to_jobs
@@ -39,7 +39,7 @@ from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
-    from aptui.core.messages import Progress
+    from aptui.core.notices import Progress
     from aptui.link.port import Answer
     from aptui.tui.feed import Batch
 
@@ -51,8 +51,8 @@ _GATEWAY, _ENGINE = 0, 1
 _PARTS = (("clients", "Clients", rows.CLIENTS), ("workers", "Workers", rows.WORKERS), ("roots", "Watched roots", rows.ROOTS))
 
 
-class ConnectionsPane(Pane):
-    """The screen."""
+class ConnectionsPane(ConnectionTables, Pane):
+    """The screen; its own tables are `clients`, `workers` and `roots`, those of the gateway are in it too."""
 
     DEFAULT_CSS = """
     ConnectionsPane { layout: vertical; }
@@ -109,10 +109,6 @@ class ConnectionsPane(Pane):
     @property
     def _engine(self) -> Vertical:
         return self.query_one("#connections-engine", Vertical)
-
-    def table(self, name: str) -> Table:
-        """Return a table: `clients`, `workers` or `roots`, or one of the gateway's."""
-        return self.query_one(f"#connections-{name}", Table)
 
     def show_page(self, page: int) -> None:
         """Show the gateway's page, or the engine's, and let the keys go there."""
@@ -174,7 +170,7 @@ class ConnectionsPane(Pane):
             self._connections = batch.connections
         if batch.progress is not None:
             self._progress = batch.progress
-        if batch.connections is not None or batch.progress is not None or batch.health is not None:
+        if batch.connections is not None or batch.progress is not None or batch.health is not None or batch.said:
             self._shall_ask = True
 
     def on_frame(self) -> None:
@@ -221,7 +217,7 @@ class ConnectionsPane(Pane):
     def _is_working(self) -> bool:
         counts = self._progress
         runs = counts is not None and counts.is_scanning + counts.analyses_running + counts.jobs_running > 0
-        return runs or any(worker.state in {"working", "starting", "ending"} for worker in self._workers)
+        return runs or any(worker.state in {"working", "starting", "ending", "lost"} for worker in self._workers)
 
     def _ask(self) -> None:
         """Ask now, or when a second has passed since it was asked last."""
@@ -365,25 +361,22 @@ class ConnectionsPane(Pane):
 
     # ------------------------------------------------------------------------------------------------------------------ deeds
 
-    def _current(self, name: str) -> ListedRow | None:
-        return self.lists[name].row(self.table(name).cursor_key)
-
     def _numbers(self, name: str) -> list[str]:
         return [f"{row.key}" for row in self.lists[name].records]
 
     def _say_disconnect(self, rest: str) -> None:
-        self._ask_disconnect(self.lists["clients"].row(int(rest)) if rest.isdecimal() else self._current("clients"), rest)
+        self._ask_disconnect(self.lists["clients"].row(int(rest)) if rest.isdecimal() else self.current("clients"), rest)
 
     def _say_restart(self, rest: str) -> None:
-        self._ask_restart(self.lists["workers"].row(int(rest)) if rest.isdecimal() else self._current("workers"), rest)
+        self._ask_restart(self.lists["workers"].row(int(rest)) if rest.isdecimal() else self.current("workers"), rest)
 
     def action_disconnect(self) -> None:
         """Drop the client under the cursor, after asking."""
-        self._ask_disconnect(self._current("clients"))
+        self._ask_disconnect(self.current("clients"))
 
     def action_restart(self) -> None:
         """Restart the worker under the cursor; what it is at is done again, so that is asked."""
-        self._ask_restart(self._current("workers"))
+        self._ask_restart(self.current("workers"))
 
     def _ask_disconnect(self, row: ListedRow | None, said: str = "") -> None:
         if row is None:
@@ -419,17 +412,10 @@ class ConnectionsPane(Pane):
 
     def go_to_job(self) -> None:
         """Show what the worker under the cursor is at among the jobs."""
-        row = self._current("workers")
+        row = self.current("workers")
         source = rows.source_of(row.data.job) if row else ""
         if source:
             self.run_worker(to_jobs(self.shell, term("source", source, is_whole=True)), exclusive=True, group="go")
-
-    def action_copy(self) -> None:
-        """Copy the row."""
-        for name, _, _ in _PARTS:
-            table = self.table(name)
-            if table.has_focus and table.cursor_key is not None:
-                self.shell.copy_text("\n".join(table.row_text(key) for key in table.selected_keys()))
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Say what can be done here."""
@@ -446,21 +432,5 @@ class ConnectionsPane(Pane):
         )  # fmt: skip
 
     def _has_job(self) -> bool:
-        row = self._current("workers")
+        row = self.current("workers")
         return self.table("workers").has_focus and row is not None and bool(rows.source_of(row.data.job))
-
-    @on(Rows.ContextMenu)
-    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
-        event.stop()
-        event.rows.focus()
-        self.call_later(self.action_menu, (event.x, event.y))
-
-    @on(Table.HeaderClicked)
-    def _sort(self, event: Table.HeaderClicked) -> None:
-        event.stop()
-        table = event.rows
-        assert isinstance(table, Table)
-        was = table.sort
-        table.sort = (event.column_id, was is not None and was[0] == event.column_id and not was[1])
-        self.lists[(table.id or "").removeprefix("connections-")].sort_by(table.sort)
-        table.refresh_model()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Horizontal, Vertical
+from textual.containers import Horizontal, Vertical
 
 from aptui.core.addresses import canonical, split
 from aptui.core.errors import KnownError, UserError
@@ -22,8 +22,9 @@ from aptui.tui.pane import Command
 from aptui.tui.screens import connections_peers as rows
 from aptui.tui.screens.connections_facts import Fact
 from aptui.tui.screens.connections_orders import Orders
+from aptui.tui.screens.connections_tables import ConnectionTables
 from aptui.tui.screens.jobs_bar import Bar
-from aptui.tui.screens.listed import Listed, ListedRow
+from aptui.tui.screens.listed import Listed
 from aptui.tui.widgets.form import Field, Form
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
 from aptui.tui.widgets.rows import Rows
@@ -41,8 +42,8 @@ _DEEDS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "li
 _FORM_FIELDS = ("id", "address", "port")
 
 
-class GatewayPage(Container):
-    """The page; the pane tells it when to draw."""
+class GatewayPage(ConnectionTables):
+    """The page; the pane tells it when to draw. Its tables are `peers`, `allowed` and `rejected`."""
 
     DEFAULT_CSS = """
     GatewayPage { width: 1fr; height: 1fr; layout: vertical; }
@@ -88,10 +89,6 @@ class GatewayPage(Container):
                 with Vertical():
                     yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
                     yield Table(columns, id=f"connections-{name}")
-
-    def table(self, name: str) -> Table:
-        """Return a table: `peers`, `allowed` or `rejected`."""
-        return self.query_one(f"#connections-{name}", Table)
 
     def on_mount(self) -> None:
         """Show what is known already."""
@@ -159,15 +156,6 @@ class GatewayPage(Container):
             self.refresh_bindings()
 
     # ------------------------------------------------------------------------------------------------------------ who is meant
-
-    def current(self, name: str) -> ListedRow | None:
-        """Return the row under the cursor of a table."""
-        return self.lists[name].row(self.table(name).cursor_key)
-
-    @property
-    def focused(self) -> str:
-        """The table that has the focus, "" = none."""
-        return next((name for name in self.lists if self.table(name).has_focus), "")
 
     def _peer(self) -> Peer | None:
         row = self.current("peers") if self.focused == "peers" else None
@@ -357,12 +345,6 @@ class GatewayPage(Container):
         event.stop()
         self.action_edit()
 
-    def action_copy(self) -> None:
-        """Copy the row."""
-        name = self.focused
-        if name:
-            self._shell.copy_text("\n".join(self.table(name).row_text(key) for key in self.table(name).selected_keys()))
-
     def action_zoom(self) -> None:
         """Show the connections alone, or the lists alone, or all again."""
         if self.has_class("-alone") or self.has_class("-lists"):
@@ -385,21 +367,6 @@ class GatewayPage(Container):
         Menu.ask(
             self._shell, items, lambda what: getattr(self, f"action_{what}")() if what else None, title="Connections", place=place
         )
-
-    @on(Rows.ContextMenu)
-    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
-        event.stop()
-        event.rows.focus()
-        self.call_later(self.action_menu, (event.x, event.y))
-
-    @on(Table.HeaderClicked)
-    def _sort(self, event: Table.HeaderClicked) -> None:
-        event.stop()
-        table: Any = event.rows
-        was = table.sort
-        table.sort = (event.column_id, was is not None and was[0] == event.column_id and not was[1])
-        self.lists[table.id.removeprefix("connections-")].sort_by(table.sort)
-        table.refresh_model()
 
 
 def dial_of(values: dict[str, str]) -> Dial:

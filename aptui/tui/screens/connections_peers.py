@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aptui.core.peers import GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
-from aptui.tui.frame.words import clock
+from aptui.tui.frame.words import clock, size_text
 from aptui.tui.safety import glyph
-from aptui.tui.screens.assets_files import size_text
 from aptui.tui.screens.listed import ListedRow
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
@@ -89,6 +88,7 @@ def peer_facts(each: Peer | None) -> list[Fact]:
         ("may", ", ".join(each.scopes), ""),
         ("token", "" if each.is_dialled else each.identity, ""),
         ("since", clock(each.since_ms) if each.since_ms else "", ""),
+        ("In and Out", "messages, without what is downloaded", "muted"),
     ]
 
 

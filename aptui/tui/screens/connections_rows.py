@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from aptui.core.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
-from aptui.tui.frame.words import brief, clock
+from aptui.tui.frame.words import brief, clock, size_text
 from aptui.tui.safety import glyph
-from aptui.tui.screens.assets_files import size_text
 from aptui.tui.screens.listed import ListedRow
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
@@ -42,7 +41,9 @@ ROOTS = (
 )
 _MUCH_BYTES = 64 << 10
 """So much waits only for who does not read; less is an answer under way."""
-_STATES = {"working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled"}
+_STATES = {
+    "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed", "unfit": "warning",
+}  # fmt: skip
 _MODES = {
     WatchMode.NATIVE: "completed", WatchMode.POLLING: "warning", WatchMode.LIMITED: "warning", WatchMode.GONE: "failed",
     WatchMode.STARTING: "pending",

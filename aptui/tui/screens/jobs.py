@@ -57,6 +57,7 @@ class JobsPane(ThreePanes):
         Binding("o", "deed('pager')", "log in $PAGER", show=False, id="jobs.pager"),
         Binding("O", "deed('editor')", "$EDITOR", show=False, id="jobs.editor"),
         Binding("F", "deed('folder')", "folder", show=False, id="jobs.folder"),
+        Binding("V", "deed('show')", "show in the editor", show=False, id="jobs.show"),
         Binding("a", "deed('source')", "source asset", show=False, id="jobs.source"),
         Binding("p", "deed('products')", "product assets", show=False, id="jobs.products"),
         Binding("B", "deed('builder')", "builder", show=False, id="jobs.builder"),
@@ -261,6 +262,9 @@ class JobsPane(ThreePanes):
         left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
         if mistake is not None:
             left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
+        if self.shows_causes:
+            count = self._causes.row_count()
+            return left, [Part(f"{count:,} cause{'' if count == 1 else 's'} of failure", "title")]
         marks = len(self.table.marks)
         right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
         late = self.store.late_count
@@ -415,11 +419,13 @@ class JobsPane(ThreePanes):
         self.shows_causes = True
         self.causes.refresh_model()
         self.go_to("table")
+        self._say()
 
     def _close_causes(self) -> None:
         if self.shows_causes:
             self.shows_causes = False
             self.arrange_parts()
+            self._say()
 
     def _open_cause(self, place: int) -> None:
         """Show the jobs that failed for a cause; a single one at once."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aptui.core.errors import KnownError
 from aptui.core.paths import cache_path
-from aptui.link.port import Answer, Cancel, Escalate, Reprocess, Show
 from aptui.store.reader import Reader, open_reader
 from aptui.store.schema import uuid_text
 from aptui.tui.jobs_store import JobInfo
@@ -25,6 +24,7 @@ from aptui.tui.screens.jobs_why import why_lines
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
 
 if TYPE_CHECKING:
+    from aptui.link.port import Answer
     from aptui.tui.app import AptuiApp
     from aptui.tui.screens.jobs import JobsPane
 
@@ -118,6 +118,8 @@ class Deeds:
     # ---------------------------------------------------------------------------------------------------------- the engine
 
     def _reprocess(self, infos: Sequence[JobInfo]) -> None:
+        from aptui.link.port import Reprocess  # the verbs come after the first paint
+
         keys = tuple(info.source.lower() for info in infos if info.key < 0)
         ids = tuple(info.key for info in infos if info.key > 0)
         verbs = [Reprocess(keys=keys)] if keys else []
@@ -130,6 +132,8 @@ class Deeds:
         self._sure(infos, f"Run {len(infos):,} jobs again?", "run them", ask)
 
     def _cancel(self, infos: Sequence[JobInfo]) -> None:
+        from aptui.link.port import Cancel
+
         ids = tuple(info.key for info in infos if info.key > 0 and info.status in ("pending", "processing"))
         if not ids:
             self.shell.tell("only what is pending or processing can be cancelled", "warning")
@@ -142,11 +146,18 @@ class Deeds:
         self._sure(infos, f"Cancel {len(ids):,} jobs?", "cancel them", ask)
 
     def _escalate(self, infos: Sequence[JobInfo]) -> None:
+        from aptui.link.port import Escalate
+
         keys = tuple(info.source.lower() for info in infos if info.key < 0)
         ids = tuple(info.key for info in infos if info.key > 0)
         self.shell.ask(Escalate(job_ids=ids, keys=keys), then=partial(self._said, "escalated"))
 
     def _show(self, infos: Sequence[JobInfo]) -> None:
+        from aptui.link.port import Show
+
+        if self.shell.session.gateway is None:
+            self.shell.tell("no gateway runs, so no editor is connected", "warning")
+            return
         told = f"editors that are connected were told of '{infos[0].source}'"
         self.shell.ask(Show(source=infos[0].source), then=lambda _answer: self.shell.tell(told))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.store.filter import STATUS_CODES, Filter, parse
 from aptui.store.joblog import LogLine as Record
 from aptui.store.texts import Texts

@@ -19,6 +19,7 @@ from aptui.core.paths import from_text
 from aptui.store import joblog
 from aptui.store.logs import place_of
 from aptui.store.reader import JobRow, Reader, RunRow, open_reader
+from aptui.tui.frame.words import size_text
 from aptui.tui.jobs_store import JobInfo
 from aptui.tui.widgets.lines import LogLine
 
@@ -187,7 +188,7 @@ def read_log(path: str) -> list[joblog.LogLine]:
     if not left_out:
         return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
     lines = joblog.parse_text(data.partition(b"\n")[2].decode("utf-8", "replace"), now_ms)
-    return [joblog.LogLine(1, "aptui", f"{left_out / 1e6:,.0f} MB before this are left out; the pager has all", now_ms), *lines]
+    return [joblog.LogLine(1, "aptui", f"{size_text(left_out)} before this are left out; the pager has all", now_ms), *lines]
 
 
 def find_job(reader: Reader, info: JobInfo) -> JobRow | None:

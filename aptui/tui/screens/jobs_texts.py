@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from aptui import __version__
-from aptui.core.messages import LogLevel
+from aptui.core.notices import LogLevel
 from aptui.core.sanitize import sanitize
 from aptui.store.joblog import LogLine
 from aptui.tui.jobs_store import JobInfo, duration_text

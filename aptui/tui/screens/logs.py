@@ -17,8 +17,9 @@ from textual.widgets import Input
 from aptui.store import joblog
 from aptui.store.logs import engine_logs, log_folder
 from aptui.tui.frame.line import Part
+from aptui.tui.frame.words import size_text
 from aptui.tui.pane import Command, Pane
-from aptui.tui.screens.assets_files import editor, pager, run_in_front, size_text
+from aptui.tui.screens.assets_files import editor, pager, run_in_front
 from aptui.tui.screens.jobs_texts import details, log_text
 from aptui.tui.screens.logs_lines import LogReader, LogView, Piece, RecordLines, drawn
 from aptui.tui.screens.logs_tabs import STANDARD, LogTab, mistake_in, tab_of, tabs_of, values_of

@@ -16,7 +16,7 @@ from aptui.tui.widgets.table import Column
 if TYPE_CHECKING:
     from aptui.config_edit import Setting
     from aptui.core.health import Health
-    from aptui.core.messages import Progress
+    from aptui.core.notices import Progress
 
 COLUMNS = (
     Column("group", "", 8, drop_rank=3),

@@ -53,7 +53,8 @@ class _FilterLine(Input):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "older", "older filter", id="filter.older", show=False),
         Binding("down", "newer", "newer filter", id="filter.newer", show=False),
-        Binding("escape", "clear_or_leave", "clear, then leave", id="filter.leave", show=False),
+        Binding("enter", "submit", "keep", id="filter.keep"),
+        Binding("escape", "clear_or_leave", "clear, then leave", id="filter.leave"),
     ]
 
     @property

@@ -19,7 +19,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from aptui.tui.safety import shown
-from aptui.tui.widgets.menu import _PopUp
+from aptui.tui.widgets.menu import _PopUp, ways_out
 
 _STEPS = {"tab": 1, "down": 1, "shift+tab": -1, "up": -1}
 
@@ -50,7 +50,7 @@ class Form(_PopUp):
 
     def __init__(self, title: str, fields: Sequence[Field], answer: Callable[[Any], object], check: Check) -> None:
         super().__init__(answer)
-        self.border_title = Content(shown(title))
+        self.border_title, self.border_subtitle = Content(shown(title)), Content(ways_out("save"))
         self._fields, self._check = list(fields), check
 
     @classmethod

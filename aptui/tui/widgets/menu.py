@@ -27,7 +27,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from aptui.tui.safety import glyph, shown
+from aptui.tui.keymap import shown_key
+from aptui.tui.safety import glyph, shown, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _KEY_NAMES = {"question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*"}
@@ -50,7 +51,7 @@ class _PopUp(Widget):
     DEFAULT_CSS = """
     _PopUp { position: absolute; overlay: screen; constrain: inside inside; width: auto; height: auto; max-width: 100%; max-height: 100%;
              background: $surface; border: round $secondary;
-             border-title-color: $foreground; border-title-style: bold; padding: 0; }
+             border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $secondary; padding: 0; }
     """
     ALLOW_SELECT = False
 
@@ -125,8 +126,8 @@ class Menu(_PopUp, can_focus=True):
         Binding("k,up,shift+tab", "step(-1)", "previous", id="menu.up", show=False),
         Binding("g,home", "step(-1000)", "first", id="menu.first", show=False),
         Binding("G,end", "step(1000)", "last", id="menu.last", show=False),
-        Binding("enter", "take", "take", id="menu.take", show=False),
-        Binding("escape,q", "leave", "close", id="menu.leave", show=False),
+        Binding("enter", "take", "take", id="menu.take"),
+        Binding("escape,q", "leave", "close", id="menu.leave"),
     ]
 
     def __init__(self, items: Sequence[MenuItem | None], answer: Callable[[str | None], object], title: str = "") -> None:
@@ -270,7 +271,7 @@ class Prompt(_PopUp):
 
     def __init__(self, label: str, answer: Callable[[str | None], object], value: str, check: Callable[[str], str]) -> None:
         super().__init__(answer)
-        self.border_title = Content(shown(label))
+        self.border_title, self.border_subtitle = Content(shown(label)), Content(ways_out("ok"))
         self._value, self._check = value, check
 
     @classmethod
@@ -327,6 +328,12 @@ class Prompt(_PopUp):
         """Forget what was wrong."""
         event.stop()
         self.query_one(Static).display = False
+
+
+def ways_out(taking: str) -> str:
+    """Return the keys that end a line to type in, as they stand in its frame."""
+    between = "·" if terminal_facts().is_utf8 else "-"
+    return f"{shown_key('enter')} {taking} {between} {shown_key('escape')} leave"
 
 
 def _key_name(key: str) -> str:

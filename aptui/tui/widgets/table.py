@@ -273,13 +273,13 @@ class Table(Rows):
 
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
         """Ask the model for a row, once per version."""
-        version = self._model.version
+        version, layout = self._model.version, self._laid_out()  # another width forgets all cells: they are one a column
         known = self._cells.get(key)
         if known is not None and known[0] == version:
             return known[1]
         if len(self._cells) > 512:
             self._cells.clear()
-        cells = tuple(self._model.cell(index, column.id) for column, _ in self._laid_out())
+        cells = tuple(self._model.cell(index, column.id) for column, _ in layout)
         self._cells[key] = (version, cells)
         return cells
 

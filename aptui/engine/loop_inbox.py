@@ -1,0 +1,34 @@
+"""The engine's inbox: events in the order in which they came, and the numbers that they have. Who takes them out is `loop`."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from aptui.core.messages import Event
+
+
+class Inbox:
+    """Events that wait for the pipeline."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        """The last number that was given."""
+        self._waiting: deque[Event] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._waiting)
+
+    def next_seq(self) -> int:
+        """Return a number for an event; it only rises."""
+        self.seq += 1
+        return self.seq
+
+    def post(self, event: Event) -> None:
+        """Put an event behind all others."""
+        self._waiting.append(event)
+
+    def take(self) -> Event:
+        """Take the first event. It is numbered anew: some do not wait here, and numbers rise in the order in which things are decided."""
+        return replace(self._waiting.popleft(), seq=self.next_seq())

@@ -1,0 +1,37 @@
+"""How the builders of the jobs are called: by the configuration, by what was remembered, by their own code, which takes a while to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+
+_KEY = "shell.builders"
+
+
+def known_names(app: AptuiApp) -> dict[bytes, str]:
+    """Return {UUID: name} of what the configuration names, and of what was found the last time."""
+    remembered: dict[str, object] = app.memory.get(_KEY, {})
+    try:
+        names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
+    except ValueError:  # somebody else wrote there
+        names = {}
+    return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
+
+
+def finder(app: AptuiApp) -> Callable[[], dict[bytes, str]] | None:
+    """Return what finds the names of all builders, for a thread, and remembers those; None = the configuration names them all."""
+    config, complete = app.config, app.all_builders
+    if config is None or complete is None or not config.has_builders_to_find:
+        return None
+    configured = {builder.uuid for builder in config.project.builders}
+
+    def find() -> dict[bytes, str]:
+        names = {builder.uuid: builder.name for builder in complete()}
+        own = {uuid.hex(): name for uuid, name in names.items() if uuid not in configured}
+        app.in_ui(app.memory.put, _KEY, own or None)
+        return names
+
+    return find

@@ -1,0 +1,84 @@
+"""Builders that keep a processor busy: what two workers make of two cores, against one process that does nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from tests.bench.measure import Cost, median, run, say, settle, spread
+
+if TYPE_CHECKING:
+    from tests.bench.__main__ import Bench
+
+JOBS = 100
+ROUNDS = 300_000
+"""Of a loop in Python: about 50 ms."""
+WORK = f"""\
+def work(data):
+    number = len(data)
+    for _ in range({ROUNDS}):
+        number = (number * 1103515245 + 12345 + data[number % len(data)]) & 0x7FFFFFFF
+    return str(number)
+
+"""
+BUILDER = """\
+from pathlib import Path
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+class Busy:
+    name = "busy"
+    version = 1
+
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("job", platform.id) for platform in request.platforms])
+
+    def process_job(self, request):
+        path = Path(request.products_dir) / Path(request.source).name
+        path.write_text(work(Path(request.full_path).read_bytes()))
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(str(path), 0)])
+"""
+ALONE = """\
+import sys
+from pathlib import Path
+
+for source in sorted(Path(sys.argv[1]).iterdir()):
+    (Path(sys.argv[2]) / source.name).write_text(work(source.read_bytes()))
+"""
+
+
+def cpu_bound(bench: Bench) -> None:
+    """Jobs of 50 ms of Python each, by two workers, against the same calls in one process."""
+    sources, alone = bench.base / "busy-sources", bench.base / "busy-alone"
+    shutil.rmtree(sources, ignore_errors=True)
+    sources.mkdir()
+    for number in range(JOBS):
+        (sources / f"{number}.busy").write_bytes(bytes([number]) * 1000)
+    ours: list[Cost] = []
+    bare: list[Cost] = []
+    for _run in range(bench.runs):
+        shutil.rmtree(alone, ignore_errors=True)
+        (alone / "out").mkdir(parents=True)
+        (alone / "alone.py").write_text(WORK + ALONE, encoding="utf-8")
+        project = bench.project(
+            "busy",
+            f"platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {sources}}}]\nworkers: 2\n"
+            'builders: [{name: busy, uses: busy, patterns: ["*.busy"]}]\ncache: Cache\nlocal_store: {enabled: false}\n',
+        )
+        (project / "builders").mkdir()
+        (project / "builders" / "busy.py").write_text(WORK + BUILDER, encoding="utf-8")
+        settle()
+        bare.append(run([sys.executable, str(alone / "alone.py"), str(sources), str(alone / "out")], cwd=alone))
+        cost, did = bench.build(project)
+        if did["jobs_run"] != JOBS:
+            raise SystemExit(f"{did['jobs_run']} jobs run instead of {JOBS}")
+        ours.append(cost)
+    ratio = median(bare).wall_s / median(ours).wall_s
+    say(
+        "cpu-bound",
+        f"{JOBS} jobs {spread(ours)}, one process {spread(bare)}: {ratio:.2f} × (target ≥ 1.9); "
+        f"CPU {median(ours).cpu_s:.2f} s against {median(bare).cpu_s:.2f} s",
+    )
+
+
+ROWS = {"cpu-bound": cpu_bound}

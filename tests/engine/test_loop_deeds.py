@@ -1,0 +1,157 @@
+"""Deeds: what goes on while a commit does, and what waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_project import LiveProject
+
+from aptui.core.errors import HostError
+from aptui.engine import loop, watching
+from aptui.engine.cache import Cache
+from aptui.link import port
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+platforms: {linux: {}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("assets/a.txt", "a")
+    return project
+
+
+class Held:
+    """A commit that does not end before `let_go`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.let_go = threading.Event()
+        self.done: list[str] = []
+        commit = Cache.commit
+
+        def held(cache: Cache, *given: object) -> object:
+            self.let_go.wait(30)
+            answer = commit(cache, *given)  # type: ignore[arg-type]  # as it was called
+            self.done.append("committed")
+            return answer
+
+        monkeypatch.setattr(Cache, "commit", held)
+
+
+@pytest.fixture
+def held(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """The project's engine, amid the commit of `a.txt`."""
+    with project.running() as live:
+        held = Held(monkeypatch)
+        project.write("assets/a.txt", "again")
+        project.until(lambda: live.engine is not None and live.engine.is_committing)
+        yield held
+        held.let_go.set()
+
+
+def test_clients_are_answered_while_a_commit_goes_on(project: LiveProject, held: Held) -> None:
+    answer = project.ask(port.Status()).answered
+
+    assert answer is not None
+    assert answer["state"] == "working"
+    assert held.done == []
+
+
+def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
+    engine = project.live.engine
+    assert engine is not None
+    seq = engine.seq
+    engine.ask("reprocess", keys=["a.txt"])
+    project.ask(port.Status())
+    project.ask(port.Status())
+    waits, taken = bool(engine.inbox), engine.seq - seq
+    held.let_go.set()
+    project.until_idle()
+
+    assert (waits, taken) == (True, 1)  # the number that it was given when it was asked
+    assert project.runs["a.txt:data"] == 3
+
+
+def test_the_cache_is_not_looked_at_while_products_lie_there_that_no_row_knows(
+    project: LiveProject, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = project.live.engine
+    assert engine is not None
+    lost = Cache.lost
+    monkeypatch.setattr(Cache, "lost", lambda *given: (held.done.append("looked"), lost(*given))[1])
+    held.let_go.set()
+    engine.start_scan(is_full=True)
+    project.until_idle()
+
+    assert held.done[:2] == ["committed", "looked"]
+    assert project.product("linux/a.txt") == b"again"
+
+
+def test_an_engine_that_is_stopped_amid_a_commit_ends_it(project: LiveProject, held: Held) -> None:
+    held.let_go.set()
+    project.live.close()
+
+    assert held.done == ["committed"]
+    assert project.product("linux/a.txt") == b"again"
+    assert project.statuses() == {"a.txt:data": "completed"}
+    assert project.engine_run().runs == {}
+
+
+def test_what_waits_behind_a_commit_that_fails_is_not_done(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_given: object) -> object:
+        raise HostError("the disk is gone")
+
+    with project.running() as live:
+        engine = live.engine
+        assert engine is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(Cache, "commit", broken)
+            project.write("assets/a.txt", "after the disk came back")
+            project.until(lambda: "the disk is gone" in live.health.disk)
+        assert not engine.is_committing
+        project.until_product("linux/a.txt", "after the disk came back")
+
+
+def test_an_engine_that_takes_one_event_and_looks_at_one_folder_a_turn_comes_to_the_same_end(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_SLICE_S", 0.0)
+    monkeypatch.setattr(watching, "_SLICE_S", 0.0)
+    with project.running():
+        for number in range(30):
+            project.write(f"assets/{number}/b.txt", f"b{number}")
+        project.until(lambda: project.product("linux/29/b.txt") == b"b29")
+        for number in range(30):
+            project.write(f"assets/{number}/b.txt", f"c{number}")
+        project.delete("assets/a.txt")
+        project.settle()
+
+        assert project.texts() == {f"{number}/b.txt": f"c{number}" for number in range(30)}
+
+
+def test_nothing_starts_while_changes_that_were_heard_together_are_looked_at(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with project.running() as live:
+        engine = live.engine
+        assert engine is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(watching.Watching, "is_amid_changes", True)
+            engine.ask("reprocess", keys=["a.txt"])
+            project.until(lambda: len(engine.pipeline.ready))
+            project.ask(port.Status())
+            project.ask(port.Status())
+            was_started = bool(engine.pipeline.running)
+        project.until_idle()
+
+    assert not was_started
+    assert project.runs["a.txt:data"] == 2

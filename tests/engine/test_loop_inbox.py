@@ -1,0 +1,24 @@
+"""The inbox: order and numbers."""
+
+from __future__ import annotations
+
+from aptui.core.messages import Asked, RowsSaved
+from aptui.engine.loop_inbox import Inbox
+
+
+def test_events_are_taken_in_the_order_in_which_they_came() -> None:
+    inbox = Inbox()
+    inbox.post(RowsSaved(inbox.next_seq(), 1))
+    inbox.post(RowsSaved(inbox.next_seq(), 2))
+
+    assert [inbox.take().ticket, inbox.take().ticket] == [1, 2]
+    assert not inbox
+
+
+def test_numbers_rise_in_the_order_in_which_events_are_taken_whoever_went_before_them() -> None:
+    inbox = Inbox()
+    inbox.post(RowsSaved(inbox.next_seq(), 1))
+    went_before = Asked(inbox.next_seq(), "stop")
+
+    assert inbox.take().seq > went_before.seq
+    assert inbox.seq > went_before.seq

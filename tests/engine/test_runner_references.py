@@ -1,0 +1,189 @@
+"""Product dependencies by configuration: found in text by expressions, or told by a command in a file."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+from run_room import Room
+
+from aptui.core.messages import LogLevel, Outcome
+from aptui.core.model import Builder, BuilderKind, CommandRule, LinkKind, ProductLink, ReferenceRule
+from aptui.engine import runner_references
+
+TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')
+SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Room(tmp_path)
+
+
+def copied(room, text, *rules, rel="Levels/a.lvl"):
+    """Copy a source with this text, and return the run's result."""
+    room.source(rel, text.encode() if isinstance(text, str) else text)
+    builder = Builder(b"b" * 16, "copies", BuilderKind.COPY, references=rules or (TEXTURE,), asset_type=b"t" * 16)
+    return room.run(builder, room.order(rel))
+
+
+def links(result):
+    assert result.outcome == Outcome.SUCCEEDED, result.error
+    return [item.links for item in result.products]
+
+
+def told(result, level=LogLevel.WARNING):
+    return [record.text for record in result.log if record.level == level]
+
+
+def commanded(room, command, links_file="", **more):
+    return room.run(Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, links_file=links_file), **more))
+
+
+# --------------------------------------------------------------------------------------------------------------- references
+
+
+def test_paths_in_the_text_of_a_copy_are_what_it_needs(room):
+    result = copied(room, '{"texture": "Tex\\\\Rock.PNG"}\n{"texture": "sky.dds"}{"texture": "sky.dds"}')
+
+    assert links(result) == [(ProductLink(SOURCE, "tex/rock.png", 1), ProductLink(SOURCE, "sky.dds", 1))]
+    (product,) = result.products
+    assert (product.name, product.sub_id, product.asset_type) == ("levels/a.lvl", 0, b"t" * 16)
+    assert told(result) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (ReferenceRule(r"use (?P<what>\w+) of (?P<path>\w+)"), ProductLink(SOURCE, "forest", 1)),
+        (
+            ReferenceRule(r"use (?P<what>\w+) of (?P<where>\w+)", "{where}/{what}/*.png"),
+            ProductLink(SOURCE, "forest/tree/*.png", 1),
+        ),
+        (ReferenceRule(r"use (\w+)", "", 1, 0), ProductLink(PRODUCT, "tree", 0)),
+        (ReferenceRule(r"use (\w+)", is_beside=True), ProductLink(SOURCE, "levels/tree", 1)),
+        (ReferenceRule(r"^use (?P<x>\w+)", "!skins/{x}"), ProductLink(SOURCE, "skins/tree", 1, is_exclusion=True)),
+    ],
+    ids=["group", "template", "product", "beside", "exclusion"],
+)
+def test_a_rule_says_what_a_match_means(room, rule, expected):
+    assert links(copied(room, "first\nuse tree of forest", rule)) == [(expected,)]
+
+
+def test_what_cannot_be_a_path_is_told_and_left_out(room):
+    result = copied(room, '"texture": "../../../up.png" "texture": "fine.png" "texture": " "')
+
+    assert links(result) == [(ProductLink(SOURCE, "fine.png", 1),)]
+    assert told(result) == ["the reference '../../../up.png' climbs out of its folder; it is left out"]
+
+
+def test_of_many_that_lead_nowhere_some_are_told(room):
+    result = copied(room, "\n".join(f'"texture": "../{number}"' for number in range(30)))
+
+    assert len(told(result)) == 21
+    assert told(result)[-1] == "10 more references lead nowhere"
+
+
+def test_a_file_that_tells_its_own_name_needs_nobody(room):
+    result = copied(room, '"texture": "levels/A.lvl"', TEXTURE, ReferenceRule(TEXTURE.regex, kind=1))
+
+    assert links(result) == [()]
+    assert told(result) == []
+
+
+def test_names_beyond_ascii_and_bytes_that_are_no_text_are_read(room):
+    assert links(copied(room, '"texture": "é.png" \udcff'.encode("utf-8", "surrogateescape"))) == [
+        (ProductLink(SOURCE, "é.png", 1),)
+    ]
+
+
+def test_text_that_is_too_large_is_told_of(room, monkeypatch):
+    monkeypatch.setattr(runner_references, "LARGEST_TEXT_BYTES", 1 << 20)
+
+    result = copied(room, b" " * (2 << 20))
+
+    assert links(result) == [()]
+    assert told(result) == ["'levels/a.lvl' has 2 MiB: what is larger than 1 is not searched for references"]
+
+
+def test_each_product_has_what_its_own_text_names_and_all_have_what_the_source_names(room):
+    room.source("a.txt", b"all sky.png")
+    rules = (ReferenceRule(r"one (\S+)"), ReferenceRule(r"all (\S+)", is_in_source=True))
+
+    result = commanded(room, "cd {products_dir}; echo one a.png > 1; echo one b.png > 2; echo none > 3", references=rules)
+
+    assert [[link.path for link in found] for found in links(result)] == [["sky.png", "a.png"], ["sky.png", "b.png"], ["sky.png"]]
+
+
+def test_a_copy_whose_source_is_written_meanwhile_is_stale(room):
+    order = room.order("a.txt")
+    room.source("a.txt", b"longer than before")
+
+    assert room.run(Builder(b"b" * 16, "c", BuilderKind.COPY, references=(TEXTURE,)), order).outcome == Outcome.STALE
+
+
+# -------------------------------------------------------------------------------------------------------------- told in a file
+
+
+def test_a_command_tells_what_its_products_need(room):
+    lines = [
+        "# a comment",
+        "",
+        "Rock.obj",
+        json.dumps({"path": "sky/*", "kind": "product", "load": "pre", "product": "2"}),
+        json.dumps({"uuid": str(UUID(int=7)), "sub_id": 3, "load": "none", "product": "1"}),
+    ]
+    room.source("a.txt", "\n".join(lines).encode())
+
+    result = commanded(room, "cd {products_dir}; echo x > 1; echo y > 2; cp {source} {product_dependencies}")
+
+    rock = ProductLink(SOURCE, "rock.obj", 1)
+    asset = ProductLink(LinkKind.ASSET, "", 2, UUID(int=7).bytes, 3)
+    assert links(result) == [(asset, rock), (rock, ProductLink(PRODUCT, "sky/*", 0))]
+    assert told(result) == []
+
+
+def test_the_file_has_the_name_that_the_configuration_gives(room):
+    result = commanded(room, "cp {source} {products_dir}/x; echo rock.obj > {temp_dir}/{stem}.needs", "{stem}.needs")
+
+    assert links(result) == [(ProductLink(SOURCE, "rock.obj", 1),)]
+
+
+def test_a_file_that_is_not_written_is_a_warning(room):
+    result = commanded(room, "cp {source} {products_dir}/x", "x.needs")
+
+    assert links(result) == [()]
+    assert told(result) == ["the command wrote no file 'x.needs': what its products need at run time is not known"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"paht": "x"}', "unknown key 'paht', known are path, uuid, sub_id, kind, load, product"),
+        ('{"path": "x", "uuid": "y"}', "either 'path' or 'uuid' belongs into a line"),
+        ('{"path": "x", "load": "soon"}', "'load' is one of pre, queue, none, not 'soon'"),
+        ('{"path": "x", "kind": 1}', "'kind' is one of source, product, not 1"),
+        ('{"path": "x", "product": "y"}', "there is no product 'y'"),
+        ('{"path": "x", "product": []}', "there is no product []"),
+        ('{"uuid": "y"}', "badly formed hexadecimal UUID string"),
+        ('{"path":', "Expecting value: line 1 column 9 (char 8)"),
+    ],
+)
+def test_a_line_that_cannot_be_understood_fails_the_job(room, line, reason):
+    room.source("a.txt", f"fine.png\n{line}".encode())
+
+    result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
+
+    assert (result.outcome, result.error) == (Outcome.FAILED, f"product_dependencies.txt:2: {reason}")
+
+
+def test_a_path_that_is_none_fails_the_job(room):
+    room.source("a.txt", b"../up")
+
+    result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
+
+    assert result.outcome == Outcome.FAILED
+    assert "climbs out of its folder" in result.error

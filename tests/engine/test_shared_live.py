@@ -1,0 +1,45 @@
+"""What an engine that stays up tells its clients of results that somebody had already; no socket is between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from live_project import LiveProject
+
+from aptui.link import port
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: upper, patterns: ["*.up"], command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out"}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("assets/a.up", "one")
+    return project
+
+
+def shared(project: LiveProject) -> tuple[int, int]:
+    """Return hits and misses since this was asked for, as a client that settles hears of them."""
+    counts = project.ask(port.Settle()).answered["shared"]
+    return counts.get("local_hits", 0), counts.get("misses", 0)
+
+
+def test_who_settles_hears_what_was_there_already_since_it_asked(project: LiveProject) -> None:
+    with project.running():
+        project.ask(port.Settle())
+        assert shared(project) == (0, 0)
+
+        project.write("assets/a.up", "two")
+        assert shared(project) == (0, 1)
+
+        project.write("assets/a.up", "one")
+        assert shared(project) == (1, 0)
+        assert project.product("linux/a.out") == b"ONE"
+        assert shared(project) == (0, 0)

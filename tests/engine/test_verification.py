@@ -1,0 +1,121 @@
+"""A full scan: bytes that differ where no time does are found, files that hold what is remembered are nobody's business."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from disk_project import HOST, Project
+
+from aptui.core.model import Digest
+from aptui.engine import glance, verification
+from aptui.engine.walk import Walk
+
+CONFIG = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: all, copy: ["*.txt"]}]\n'
+FOLDERS = [f"f{number}/deep" for number in range(9)]
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A built project on a file system whose times of change nobody can see."""
+    look = Walk.look
+
+    def look_without_change_times(self, parts):
+        entries, below = look(self, parts)
+        return [(part, [(name, size, mtime, 0, inode) for name, size, mtime, _, inode in files]) for part, files in entries], below
+
+    monkeypatch.setattr(Walk, "look", look_without_change_times)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    made = Project(tmp_path, CONFIG)
+    for folder in FOLDERS:
+        made.write(f"assets/{folder}/a.txt", folder)
+        made.write(f"assets/{folder}/unwanted.bin", folder)
+    made.engine_run()
+    return made
+
+
+def change_secretly(project: Project, rel: str) -> None:
+    path = project.path(f"assets/{rel}")
+    times = path.stat()
+    path.write_bytes(bytes(times.st_size))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@pytest.fixture(params=[1, 10_000], ids=["three processes", "one process"])
+def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glance, "_FOLDERS_FOR_READERS", request.param)
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_full_scan_finds_what_times_hide_and_runs_nothing_else(project: Project) -> None:
+    for rel in ("f2/deep/a.txt", "f7/deep/a.txt"):
+        change_secretly(project, rel)
+
+    hidden = project.engine_run()
+    found = project.engine_run(is_full_scan=True)
+
+    assert not hidden.runs
+    assert found.runs == {"f2/deep/a.txt:all": 1, "f7/deep/a.txt:all": 1}
+    assert project.products()[f"{HOST}/f7/deep/a.txt"] == bytes(len("f7/deep"))
+
+
+@pytest.mark.usefixtures("processes")
+def test_where_all_bytes_are_as_remembered_no_engine_is_needed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.engine.loop.Engine.open", None)
+
+    assert not project.engine_run(is_full_scan=True).runs
+
+
+def test_files_that_no_builder_wants_are_not_read(project: Project) -> None:
+    change_secretly(project, "f3/deep/unwanted.bin")
+
+    assert not project.engine_run(is_full_scan=True).runs
+
+
+def test_a_full_scan_reads_what_a_dead_child_did_not(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_secretly(project, "f5/deep/a.txt")
+    monkeypatch.setattr(glance, "_FOLDERS_FOR_READERS", 1)
+    parent = os.getpid()
+
+    @contextmanager
+    def opens(self):
+        if os.getpid() != parent:
+            os._exit(1)
+        with verification.Verification(self.database) as opened:
+            yield opened
+
+    monkeypatch.setattr("aptui.engine.opening.Opening._verification", opens)
+
+    assert project.engine_run(is_full_scan=True).runs == {"f5/deep/a.txt:all": 1}
+
+
+@pytest.mark.parametrize("size", [0, 5, verification._CHUNK_BYTES, verification._CHUNK_BYTES + 1])
+def test_a_file_of_any_size_has_its_digest_and_no_other(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(os.urandom(size))
+    digest = Digest(hashlib.sha256(path.read_bytes()).digest())
+
+    assert verification.has_digest(str(path), size, digest)
+    assert not verification.has_digest(str(path), size, Digest(bytes(32)))
+
+
+def test_a_file_that_grew_or_went_or_is_none_has_no_digest(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"hello")
+    digest = Digest(hashlib.sha256(b"hell").digest())
+
+    assert not verification.has_digest(str(path), 4, digest)
+    assert not verification.has_digest(str(tmp_path / "gone"), 4, digest)
+    assert not verification.has_digest(str(tmp_path), 4, digest)
+
+
+def test_a_git_lfs_pointer_has_the_digest_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    digest = hashlib.sha256(b"large")
+    path.write_text(POINTER.format(digest.hexdigest()))
+
+    assert verification.has_digest(str(path), path.stat().st_size, Digest(digest.digest()))

@@ -1,0 +1,132 @@
+"""Answers that a worker holds back: nothing is said before it is durable, nothing is held for long, and one bad disk fails one run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aptui.core.messages import LogLevel, Outcome, RunResult, StagedProduct
+from aptui.engine import runner_files, worker_outbox
+from aptui.engine.worker_outbox import HELD_S, Outbox
+
+
+class Told:
+    """What was synced and what was sent, in order, by a clock that a test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.deeds: list[object] = []
+        self.results: list[RunResult] = []
+        self.broken: set[str] = set()
+        self.now_s = 100.0
+        self.outbox = Outbox(self._send, lambda: self.now_s)
+        monkeypatch.setattr(os, "fsync", self._fsync)
+        monkeypatch.setattr(runner_files, "sync_file_system", self.deeds.append)
+
+    def _fsync(self, descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path in self.broken:
+            raise OSError(5, "Input/output error")
+        self.deeds.append(os.path.basename(path))
+
+    def _send(self, results: list[RunResult]) -> None:
+        self.deeds.append([result.run_key for result in results])
+        self.results += results
+
+    def add(self, folder: Path, run_key: int, product_count: int = 1) -> None:
+        staging = folder / str(run_key)
+        staging.mkdir()
+        products = []
+        for index in range(product_count):
+            path = staging / f"{run_key}-{index}"
+            path.write_bytes(b"data")
+            products.append(StagedProduct(str(path), path.name, index, b"", 1, b"", 0, 4))
+        self.outbox.add("tool", str(staging), RunResult(run_key, Outcome.SUCCEEDED, "", tuple(products)))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    return Told(monkeypatch)
+
+
+def test_runs_share_one_answer_that_comes_after_all_their_products_are_durable(told: Told, tmp_path: Path) -> None:
+    told.add(tmp_path, 1)
+    told.add(tmp_path, 2, product_count=2)
+
+    told.outbox.meanwhile()
+    held = list(told.deeds)
+    told.outbox.flush()
+    told.outbox.flush()
+
+    assert held == []
+    assert told.deeds == ["1-0", "2-0", "2-1", [1, 2]]
+
+
+def test_an_answer_is_held_so_long_and_not_longer(told: Told, tmp_path: Path) -> None:
+    told.add(tmp_path, 1)
+    told.now_s += HELD_S * 0.9
+    told.add(tmp_path, 2)
+
+    told.outbox.meanwhile()
+    held = list(told.results)
+    told.now_s += HELD_S * 0.2
+    told.outbox.meanwhile()
+
+    assert held == []
+    assert [result.run_key for result in told.results] == [1, 2]
+
+
+def test_nothing_is_held_while_a_command_takes_long(told: Told, tmp_path: Path) -> None:
+    told.add(tmp_path, 1)
+
+    told.outbox.meanwhile(takes_long=True)
+
+    assert [result.run_key for result in told.results] == [1]
+
+
+def test_a_product_that_cannot_be_synced_fails_its_run_alone_and_is_thrown_away(told: Told, tmp_path: Path) -> None:
+    for run_key in (1, 2, 3):
+        told.add(tmp_path, run_key, product_count=2)
+    told.broken = {str(tmp_path / "2/2-1")}
+
+    told.outbox.flush()
+
+    assert [result.outcome for result in told.results] == [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.SUCCEEDED]
+    failed = told.results[1]
+    assert (failed.error, failed.products, failed.errors) == ("products cannot be made durable: Input/output error", (), 1)
+    assert [(record.level, record.window) for record in failed.log] == [(LogLevel.ERROR, "tool")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
+
+
+def test_many_products_share_one_sync_of_the_file_system(told: Told, tmp_path: Path) -> None:
+    told.add(tmp_path, 1, product_count=runner_files.SYNC_EACH_BELOW)
+
+    told.outbox.flush()
+
+    assert told.deeds == [str(tmp_path / "1"), [1]]
+
+
+def test_a_file_system_that_cannot_be_synced_fails_all(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(worker_outbox.files, "sync_file_system", broken)
+    told.add(tmp_path, 1, product_count=runner_files.SYNC_EACH_BELOW)
+    told.add(tmp_path, 2)
+
+    told.outbox.flush()
+
+    assert [result.outcome for result in told.results] == [Outcome.FAILED, Outcome.FAILED]
+
+
+def test_an_answer_that_could_not_be_sent_is_not_forgotten(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told.add(tmp_path, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(worker_outbox, "_judged", None)
+        with pytest.raises(TypeError):
+            told.outbox.flush()
+
+    told.outbox.flush()
+
+    assert [result.run_key for result in told.results] == [1]

@@ -1,0 +1,31 @@
+"""When a later stage fails, what was made before stays, and with the top source all goes: nothing of the failed stage is tried again."""
+
+from pathlib import Path
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: []
+"""
+CHAINED = (Path(__file__).parent.parent / "chained.py").read_text()
+FILES = {
+    "builders/chained.py": CHAINED.replace('if "fail" in lines', 'if "fail " + extension_of(request) in lines')
+    + "\n\ndef extension_of(request):\n    return os.path.splitext(request.source)[1]\n",
+    "assets/a.top": "good",
+}
+TOP, MID, LOW = "a.top:chained@common", "a.mid:chained@common", "a.low:chained"
+
+
+def play(story):
+    story.run(TOP, MID, LOW)
+
+    story.write("assets/a.top", "fail .low")
+    story.run(TOP, MID, f"{LOW}!")
+    assert story.texts() == {"common/a.mid": "fail .low", "common/a.low": "fail .low", "a.end": "good"}
+    story.write("assets/a.top", "fail .mid")
+    story.run(TOP, f"{MID}!", f"{LOW}!")  # as every failed job, at each start
+    assert story.texts() == {"common/a.mid": "fail .mid", "common/a.low": "fail .low", "a.end": "good"}
+
+    story.delete("assets/a.top")
+    story.run()
+    assert story.texts() == {}
+    assert story.statuses() == {}

@@ -1,0 +1,47 @@
+"""What `aptui batch` makes of the answer of an engine that runs already."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+
+import pytest
+
+from aptui import batch_beside, config
+from aptui.batch import Wish
+from aptui.batch_reporter import Reporter
+from aptui.batch_summary import Summary
+from aptui.core.errors import BusyError
+from aptui.link.client import Client
+
+
+def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, settings: str = "") -> Summary:
+    (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: .}}]\n{settings}")
+    monkeypatch.setattr(Client, "connect", lambda *_place, **_more: contextlib.nullcontext())
+    monkeypatch.setattr(batch_beside, "_follow", lambda *_all: {"run": 2, "shared": shared})
+    monkeypatch.setattr(batch_beside, "collect", lambda *_all: Summary())
+    loaded = config.load(tmp_path)
+    return batch_beside.settle(loaded, Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+
+
+def test_a_run_beside_an_engine_ends_with_the_caches_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = {"local_hits": 96, "misses": 4, "built_ms": 2_640_000, "fetch_ms": 180_000, "of a later version": 7}
+
+    summary = settled(tmp_path, monkeypatch, counts)
+
+    assert summary.account == "96 % from cache: 41 min saved, 3 min fetching"
+    assert summary.shared["local_hits"] == 96
+
+
+@pytest.mark.parametrize("shared", [{}, None, {"misses": 3}])
+def test_where_nothing_is_shared_and_nothing_was_found_it_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object
+) -> None:
+    assert settled(tmp_path, monkeypatch, shared).account == ""
+
+
+def test_with_a_team_it_says_also_that_nothing_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = f"shared_cache: {{mode: client, store: {tmp_path / 'share'}}}\n"
+
+    assert settled(tmp_path, monkeypatch, {"misses": 3}, settings).account == "0 % from cache"
