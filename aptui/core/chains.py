@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable
 from aptui.core.ledger import Ledger
 from aptui.core.memory import Memory
 from aptui.core.messages import LookAgain
-from aptui.core.model import COMMON_PLATFORM, FileFact, Job, PathKey, ProductFlag, Project, Source
-from aptui.core.paths import parent
+from aptui.core.model import COMMON_PLATFORM, EdgeKind, FileFact, Job, PathKey, ProductFlag, Project, RelPath, Source, SourceEdge
+from aptui.core.paths import key_of, parent
+from aptui.core.patterns import wildcard
 
 CHAINS_END = PathKey("\x00chains")
 """The key of waiting until no chain can grow any more."""
@@ -27,6 +28,8 @@ class Chains:
         self._ledger = ledger
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._has_any = memory.archive.has_intermediates()
+        self.came: dict[PathKey, int] = {}
+        """Intermediates that came, changed or went since all was at rest, with the first run key after that."""
 
     def is_intermediate(self, fact: FileFact) -> bool:
         """Whether this file lies in the intermediate folder."""
@@ -37,8 +40,19 @@ class Chains:
         keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]
         if keys:
             self._has_any = True
+            self.came |= dict.fromkeys(keys, self._ledger.run_key)
             self._memory.awaited.update(keys)
             self._ledger.order(LookAgain(self._ledger.cause, tuple(keys)))
+
+    def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
+        """Return an intermediate on one of `edges` that came, changed or went after that run was ordered, perhaps after that had read it."""
+        for key, at in self.came.items():
+            if at > run_key and any(
+                wildcard(edge.target).fullmatch(key) if edge.kind is EdgeKind.WILDCARD else key_of(RelPath(edge.target)) == key
+                for edge in edges
+            ):
+                return key
+        return None
 
     def seen(self, folder: str) -> None:
         """A folder was looked at: nothing in it is waited for any more."""

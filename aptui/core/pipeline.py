@@ -68,8 +68,9 @@ class Pipeline(Files, Runs):
         self.ledger.touched.clear()
         if not self._committing:
             self.memory.let_go_of_loaded()
-        if self._rounds and self.is_idle:
+        if (self._rounds or self.chains.came) and self.is_idle:
             self._rounds.clear()
+            self.chains.came.clear()
         self.ledger.flush_rows()
         return self.ledger.take()
 

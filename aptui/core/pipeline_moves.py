@@ -275,6 +275,9 @@ class Moves:
             for key in assembly.waits:
                 self._waiters.setdefault(key, {})[job] = None
             self._hash(assembly.unread.items())
+        elif late := self.chains.came_since(job.run_key, job.edges):
+            job.fingerprint, job.is_forced, job.reason = 0, True, f"'{late}' came or changed while this was analysed"
+            self._todo.append((job, True))
         else:
             job.fingerprint = job.planned = fingerprint.number(assembly.manifest)
             job.inputs = assembly.manifest

@@ -324,8 +324,9 @@ class Runs(Plans):
             self._todo.extend((other, True) for other in self.commits.release_names(job, gone))
             if change.products:
                 self.ledger.notices.append(ProductsChanged(self.ledger.cause, change.products))
-                self.chains.look(name for name, _digest in change.products)
                 self._rounds[job.id] += job.platform == COMMON_PLATFORM
+            # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been taken for theirs.
+            self.chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
             self._news(job, is_settled=True)
             self._settled(job, is_changed=change.is_changed)
             self._reprocess(job, result.reprocess)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
-from fake_world import World
+from fake_world import Crash, World
 from fakes import Setup, copier, scripter
 
 from aptui.core.model import JobState
@@ -314,6 +315,26 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
     assert world.cache == world.clean().cache
 
 
+@pytest.mark.parametrize("fuse", range(11, 17))
+def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> None:
+    """The job whose commit was cut off makes what its rows say already; what was made of the bytes it left is owed again."""
+    for seed in range(30):
+        world = World(rng=random.Random(seed))
+        world.write("a.s", "stage m.s=stage+ n.txt=deep")
+        world.settle()
+        world.write("a.s", "stage m.s=stage+ n.txt=other")
+        world.fuse = fuse
+        with suppress(Crash):
+            world.scan()
+            world.run()
+        world.write("a.s", "stage m.s=stage+ n.txt=deep")
+        world.crash()
+
+        world.settle()
+
+        assert world.cache == world.clean().cache, seed
+
+
 def test_a_source_may_make_itself_what_a_later_stage_of_its_chain_made() -> None:
     world = World()
     world.write("a.s", "stage m.s=stage n.txt=x")
@@ -338,3 +359,16 @@ def test_an_intermediate_that_goes_while_it_is_read_is_forgotten(world: World) -
 
     assert world.cache == {}
     assert not world.pipeline.memory.unstable
+
+
+@pytest.mark.parametrize("text", ["jobs-from sub/n.s", "jobs-from sub/n.s\nglob sub/*"])
+def test_an_analysis_that_read_an_intermediate_before_it_came_is_done_again(text: str) -> None:
+    world = World()
+    world.write("a.s", "stage+ sub/n.s=info")
+    world.write("b.s", text)
+    world.write("sub/e.txt", "what is beside the intermediate is looked at when that is there already")
+
+    world.settle()
+
+    assert "b.s@linux:from-info" in world.live_jobs()
+    assert world.live_jobs().keys() == world.clean().live_jobs().keys()
