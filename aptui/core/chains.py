@@ -46,12 +46,14 @@ class Chains:
 
     def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
         """Return an intermediate on one of `edges` that came, changed or went after that run was ordered, perhaps after that had read it."""
-        for key, at in self.came.items():
-            if at > run_key and any(
-                wildcard(edge.target).fullmatch(key) if edge.kind is EdgeKind.WILDCARD else key_of(RelPath(edge.target)) == key
-                for edge in edges
-            ):
-                return key
+        for edge in edges if self.came else ():
+            if edge.kind is EdgeKind.WILDCARD:
+                keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.came)
+            else:
+                keys = (key_of(RelPath(edge.target)),)
+            for key in keys:
+                if self.came.get(key, run_key) > run_key:
+                    return key
         return None
 
     def seen(self, folder: str) -> None:
