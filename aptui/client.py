@@ -22,14 +22,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from aptui.core.errors import BusyError, HostError, KnownError, UserError
-from aptui.core.peers import DEVICE_PORT
-from aptui.core.sanitize import sanitize
-from aptui.serve import protocol
-from aptui.serve.admission import is_loopback
-from aptui.serve.notices import Resync
-from aptui.serve.protocol import REQUESTS, Mistake
-from aptui.serve.requests import Hello, ReadProduct, Welcome
+from aptui.serve.access.admission import is_loopback
+from aptui.serve.protocol import codec
+from aptui.serve.protocol.codec import REQUESTS, Mistake
+from aptui.serve.protocol.notices import Resync
+from aptui.serve.protocol.requests import Hello, ReadProduct, Welcome
+from aptui.shared.errors import BusyError, HostError, KnownError, UserError
+from aptui.shared.peers import DEVICE_PORT
+from aptui.shared.sanitize import sanitize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +109,7 @@ class AsyncClient:
         client = None
         try:
             socket = await http.ws_connect(
-                url.rstrip("/") + protocol.PATH,
+                url.rstrip("/") + codec.PATH,
                 headers={"Authorization": f"Bearer {token}"},
                 max_msg_size=MESSAGE_LIMIT_BYTES,
                 heartbeat=30.0,
@@ -117,7 +117,7 @@ class AsyncClient:
                 ssl=tls if tls is not None else True,
             )
             client = cls(http, socket)
-            welcome = await client.ask(Hello(protocol.VERSION, hello.pop("client", "aptui.client"), **hello))
+            welcome = await client.ask(Hello(codec.VERSION, hello.pop("client", "aptui.client"), **hello))
             assert isinstance(welcome, Welcome)
             client.welcome = welcome
         except aiohttp.WSServerHandshakeError as error:
@@ -137,9 +137,7 @@ class AsyncClient:
         """Say hello to a gateway that dialled us; arguments and errors as of `connect`."""
         client = cls(None, socket)
         try:
-            client.welcome = await client.ask(
-                Hello(protocol.VERSION, hello.pop("client", "aptui.client"), **hello), _CONNECT_LIMIT_S
-            )
+            client.welcome = await client.ask(Hello(codec.VERSION, hello.pop("client", "aptui.client"), **hello), _CONNECT_LIMIT_S)
         except BaseException:
             await client.close()
             raise
@@ -178,7 +176,7 @@ class AsyncClient:
         asked = self._asked[number] = _Asked(answer, REQUESTS[_REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
         answer.add_done_callback(lambda _answer: self._asked.pop(number, None))
         try:
-            await self._socket.send_str(protocol.encode_request(number, request))
+            await self._socket.send_str(codec.encode_request(number, request))
         except (ConnectionError, RuntimeError) as error:
             answer.cancel()
             raise self._end or Disconnected(f"the connection has ended: {error}") from None
@@ -221,7 +219,7 @@ class AsyncClient:
         try:
             while (message := await self._socket.receive()).type in _SPOKEN:
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    self._take(protocol.decode_said(message.data))
+                    self._take(codec.decode_said(message.data))
                 else:
                     self._take_bytes(message.data)
             if message.type is aiohttp.WSMsgType.CLOSE:
@@ -234,9 +232,9 @@ class AsyncClient:
             number = f" (code {code})" if code not in (None, 1000) else ""
             self._finish(Disconnected(f"the connection to the gateway has ended{number}{why}"))
 
-    def _take(self, said: protocol.Said) -> None:
+    def _take(self, said: codec.Said) -> None:
         for plain in said.notices:
-            record = protocol.record_of(plain)
+            record = codec.record_of(plain)
             if record is not None:
                 self._keep(Heard(said.epoch, said.seq, record))
         asked = self._asked.get(said.number)
@@ -246,7 +244,7 @@ class AsyncClient:
             refusal = said.refusal
             asked.answer.set_exception(Refused(refusal["what"], hint=refusal.get("hint", ""), code=refusal.get("code", 3)))
         elif said.answer is not None:
-            asked.answered = protocol.converted(said.answer, asked.record)
+            asked.answered = codec.converted(said.answer, asked.record)
             if not asked.has_bytes:
                 asked.answer.set_result(asked.answered)
 
@@ -380,7 +378,7 @@ async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SS
     headers = {"Authorization": f"Bearer {token}"}
     try:
         async with http.get(
-            url.rstrip("/") + protocol.PATH,
+            url.rstrip("/") + codec.PATH,
             headers=headers,
             ssl=tls if tls is not None else True,
             allow_redirects=False,
@@ -405,7 +403,7 @@ def _refused_handshake(url: str, status: int, why: str) -> KnownError:
 
 async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
     """Be a device: print what every gateway that dials us says, as JSON Lines."""
-    from aptui.serve.device import Device
+    from aptui.serve.peers.device import Device
 
     device = Device(**hello)
     print(f"listening at {address} port {await device.open(address, port, tls)}", flush=True)
@@ -413,7 +411,7 @@ async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: di
     try:
         while True:
             client = await device.dialled.get()
-            print(protocol.encoded({"dialled_by": client.welcome}), flush=True)
+            print(codec.encoded({"dialled_by": client.welcome}), flush=True)
             task = asyncio.get_running_loop().create_task(_print(client))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -424,9 +422,9 @@ async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: di
 async def _print(client: AsyncClient) -> None:
     try:
         async for heard in client.notices():
-            print(protocol.encode_notices(heard.epoch, heard.seq, [heard.notice]), flush=True)
+            print(codec.encode_notices(heard.epoch, heard.seq, [heard.notice]), flush=True)
     except Disconnected as error:
-        print(protocol.encoded({"gone": str(error)}), flush=True)
+        print(codec.encoded({"gone": str(error)}), flush=True)
 
 
 def _certified(file: str) -> ssl.SSLContext:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
-from aptui import config
+from aptui.config import model
 from aptui.core.messages import JobChanged, Notice, Said
 from aptui.core.paths import product_at
-from aptui.engine import loop, loop_scans
-from aptui.engine.opening import Opening
-from aptui.store.reader import open_reader
+from aptui.engine.loop import engine as loop_engine
+from aptui.engine.loop import scans
+from aptui.engine.loop.opening import Opening
+from aptui.store.queries.reader import open_reader
 
-HOST = config.host_platform()
+HOST = model.host_platform()
 
 
 @dataclass(slots=True)
@@ -86,8 +87,8 @@ class Project:
         A file is trusted by its times as soon as it is older than the scan: tests do not wait until a coarse clock has ticked on.
         """
         ran = Ran()
-        settings = config.load(self.root, sets=list(sets), workers=workers or self.workers)
-        with mock.patch.object(loop_scans, "RACY_NS", 0):
+        settings = model.load(self.root, sets=list(sets), workers=workers or self.workers)
+        with mock.patch.object(scans, "RACY_NS", 0):
             opening = Opening(settings, trusts_times=not is_full_scan)
             opening.take()
             if opening.is_current:  # as `aptui batch` does: where nothing is owed there is no engine
@@ -95,7 +96,7 @@ class Project:
                 walk = opening.walk
                 ran.said.extend((*opening.sentences, *(walk.sentences if walk else ())))
                 return ran
-            engine = loop.Engine(settings, [ran.news.append], is_full_scan=is_full_scan, opening=opening)
+            engine = loop_engine.Engine(settings, [ran.news.append], is_full_scan=is_full_scan, opening=opening)
             engine.open()
             try:
                 engine.start_scan()

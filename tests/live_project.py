@@ -10,10 +10,10 @@ from pathlib import Path
 
 from disk_project import Project
 
-from aptui import config
+from aptui.config import model
 from aptui.core.messages import JobChanged, Notice, Said
-from aptui.engine.desk import Desk
-from aptui.engine.live import Live
+from aptui.engine.live.supervisor import Live
+from aptui.engine.requests.handler import Desk
 from aptui.link import port
 
 PATIENCE_S = 30.0
@@ -61,8 +61,8 @@ class LiveProject(Project):
         finally:
             self.live.close()
 
-    def load(self) -> config.Config:
-        return config.load(self.root, workers=self.workers)
+    def load(self) -> model.Config:
+        return model.load(self.root, workers=self.workers)
 
     # ---------------------------------------------------------------------------------------------------------------- waits
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from lytesttools import PATIENCE_S, PLATFORMS, RULES, Driven, O3deProject, read_log
 
-from aptui import asset_processor, asset_processor_batch
-from aptui.engine.loop import Engine
+from aptui.engine.loop.engine import Engine
+from aptui.o3de_programs import asset_processor, asset_processor_batch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lytesttools import PLATFORMS, RULES, Driven, O3deProject, Run, read_log, read_output
 
-from aptui import asset_processor_batch
+from aptui.o3de_programs import asset_processor_batch
 
 
 class Batch(O3deProject):
@@ -341,7 +341,7 @@ def test_what_changes_nothing_is_said_once(batch: Batch) -> None:
 
 def test_wait_on_launch_waits(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("aptui.asset_processor_start.time.sleep", slept.append)
+    monkeypatch.setattr("aptui.o3de_programs.start.time.sleep", slept.append)
 
     batch.run("--waitOnLaunch")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from aptui.asset_processor_console import Console
-from aptui.asset_processor_teller import Teller
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.core.model import RelPath, RunKey
-from aptui.o3de.log_file import BATCH, LogFile
-from aptui.store import joblog
+from aptui.o3de_programs.console import Console
+from aptui.o3de_programs.events import Teller
+from aptui.o3de_programs.log_file import BATCH, LogFile
+from aptui.store.logs import joblog
 
 NOW_MS = 1_000_000
 

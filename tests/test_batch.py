@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from aptui import cli
-from aptui.batch import exit_code
-from aptui.batch_reporter import Reporter
-from aptui.batch_summary import Summary
+from aptui.batch.reporter import Reporter
+from aptui.batch.run import exit_code
+from aptui.batch.summary import Summary
+from aptui.cli import main
 from aptui.core.messages import JobChanged, LogLevel, Progress, Said
 from aptui.core.model import RelPath, RunKey
 
@@ -70,7 +70,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -320,7 +320,7 @@ def test_a_pipe_gets_plain_lines_now_and_then() -> None:
 
 
 def test_a_terminal_gets_one_line_that_fits_and_is_redrawn_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.printing.width", lambda _stream: 30)
+    monkeypatch.setattr("aptui.shared.printing.width", lambda _stream: 30)
     monkeypatch.setenv("NO_COLOR", "1")
     stream, clock = Terminal(), Clock()
     reporter = Reporter(stream, Path("/logs"), clock)

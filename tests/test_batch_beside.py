@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from aptui import batch_beside, config
-from aptui.batch import Wish
-from aptui.batch_reporter import Reporter
-from aptui.batch_summary import Summary
-from aptui.core.errors import BusyError
+from aptui.batch import attach
+from aptui.batch.reporter import Reporter
+from aptui.batch.run import Wish
+from aptui.batch.summary import Summary
+from aptui.config import model
 from aptui.link.client import Client
+from aptui.shared.errors import BusyError
 
 
 def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, settings: str = "") -> Summary:
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: .}}]\n{settings}")
     monkeypatch.setattr(Client, "connect", lambda *_place, **_more: contextlib.nullcontext())
-    monkeypatch.setattr(batch_beside, "_follow", lambda *_all: {"run": 2, "shared": shared})
-    monkeypatch.setattr(batch_beside, "collect", lambda *_all: Summary())
-    loaded = config.load(tmp_path)
-    return batch_beside.settle(loaded, Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+    monkeypatch.setattr(attach, "_follow", lambda *_all: {"run": 2, "shared": shared})
+    monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
+    loaded = model.load(tmp_path)
+    return attach.settle(loaded, Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
 
 
 def test_a_run_beside_an_engine_ends_with_the_caches_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,26 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from aptui import __version__, cli
+from aptui import __version__
+from aptui.cli import main
 
 
 def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 0
+    assert main.main([]) == 0
 
     said = capsys.readouterr().out
-    assert all(verb in said for verb in cli.VERBS)
+    assert all(verb in said for verb in main.VERBS)
     assert "opens its screen" in said
 
 
-@pytest.mark.parametrize("verb", list(cli.VERBS))
+@pytest.mark.parametrize("verb", list(main.VERBS))
 def test_every_verb_has_help_and_takes_a_project(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([verb, "--help"]) == 0
+    assert main.main([verb, "--help"]) == 0
 
     assert "--project DIR" in capsys.readouterr().out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--version"]) == 0
+    assert main.main(["--version"]) == 0
 
     assert capsys.readouterr().out == f"aptui {__version__}\n"
 
@@ -41,7 +42,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_3(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(words) == 3
+    assert main.main(words) == 3
 
     captured = capsys.readouterr()
     assert captured.err == said
@@ -50,7 +51,7 @@ def test_a_mistake_is_one_line_and_exit_code_3(words: list[str], said: str, caps
 
 def test_a_folder_without_project_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["batch", "--project", str(tmp_path)], ["--project", str(tmp_path), "jobs"]):
-        assert cli.main(words) == 3
+        assert main.main(words) == 3
 
         assert "no 'aptui.yaml' in" in capsys.readouterr().err
 
@@ -58,7 +59,7 @@ def test_a_folder_without_project_is_a_mistake(tmp_path: Path, capsys: pytest.Ca
 def test_each_mistake_of_a_configuration_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aptui.yaml").write_text("scan_folder: 1\nworkers: many\n")
 
-    assert cli.main(["batch", "--project", str(tmp_path)]) == 3
+    assert main.main(["batch", "--project", str(tmp_path)]) == 3
 
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
@@ -67,9 +68,9 @@ def test_each_mistake_of_a_configuration_is_a_line(tmp_path: Path, capsys: pytes
 
 def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(cli, "_split", lambda words: words.no_such_thing)
+    monkeypatch.setattr(main, "_split", lambda words: words.no_such_thing)
 
-    assert cli.main(["jobs"]) == 2
+    assert main.main(["jobs"]) == 2
 
     said = capsys.readouterr().err
     (crash,) = (tmp_path / "aptui").iterdir()
@@ -86,9 +87,9 @@ def test_trouble_with_the_machine_is_told_as_such(
         raise OSError(28, "No space left on device", "/some/file")
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(cli, "_split", trouble)
+    monkeypatch.setattr(main, "_split", trouble)
 
-    assert cli.main(["jobs"]) == 2
+    assert main.main(["jobs"]) == 2
 
     assert capsys.readouterr().err.startswith("aptui: '/some/file': No space left on device; the traceback is in")
 
@@ -97,9 +98,9 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(words: list[str]) -> tuple[str, list[str]]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_split", interrupted)
+    monkeypatch.setattr(main, "_split", interrupted)
 
-    assert cli.main(["jobs"]) == 130
+    assert main.main(["jobs"]) == 130
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
@@ -115,7 +116,9 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
-    script = "import sys; from aptui.cli import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
+    script = (
+        "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
+    )
 
     ended = [
         subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
@@ -135,7 +138,7 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
         "watchfiles",
         "pygments",
         "rich",
-        "aptui.demo",
+        "aptui.demo.project",
     }
     assert code == "0"
     assert "1 skipped" in ended[1].stdout
@@ -149,5 +152,5 @@ def _environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("option", ["--theme", "--project", "--engine-path"])
 def test_the_value_of_an_option_is_no_verb(option):
-    assert cli._split([option, "dark"]) == (None, [option, "dark"])
-    assert cli._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])
+    assert main._split([option, "dark"]) == (None, [option, "dark"])
+    assert main._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])

@@ -13,12 +13,12 @@ from uuid import UUID
 
 import pytest
 
-from aptui import config
-from aptui.config import Config, load
-from aptui.core.errors import UserError
+from aptui.config import model
+from aptui.config.model import Config, load
 from aptui.core.model import BuilderKind, Platform, ReferenceRule
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
+from aptui.shared.errors import UserError
 
 EXAMPLE = """\
 platforms:
@@ -48,8 +48,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Return a function that writes a project and gives its folder; the person's own folders are empty ones."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
-    monkeypatch.setattr(config, "host_platform", lambda: "linux")
-    monkeypatch.setattr("aptui.config_init.host_platform", lambda: "linux")
+    monkeypatch.setattr(model, "host_platform", lambda: "linux")
+    monkeypatch.setattr("aptui.config.compiler.host_platform", lambda: "linux")
     (tmp_path / "shared").mkdir()
     (tmp_path / "game" / "assets").mkdir(parents=True)
 
@@ -249,10 +249,10 @@ def test_shipped_ignore_rules_can_be_left_out(write: Write) -> None:
 def test_workers_are_cores_unless_said_otherwise(write: Write) -> None:
     folder = write(SMALL)
 
-    assert load(folder).workers == config.core_count()
+    assert load(folder).workers == model.core_count()
     assert load(folder, workers=7).project.workers == 7
     assert load(folder, sets=["workers=3"]).workers == 3
-    assert load(folder, sets=["workers=3"], workers=0).workers == config.core_count()
+    assert load(folder, sets=["workers=3"], workers=0).workers == model.core_count()
 
 
 def test_braces_in_a_glob_earn_a_warning(write: Write) -> None:
@@ -289,7 +289,7 @@ def test_a_value_of_an_option_is_yaml(write: Write) -> None:
 def test_the_place_of_a_builder_serves_errors_that_only_the_registry_finds(write: Write) -> None:
     loaded = load(write(EXAMPLE))
 
-    error = config.unknown_builder(loaded, "textures", "imgae", ["image", "audio"])
+    error = model.unknown_builder(loaded, "textures", "imgae", ["image", "audio"])
 
     assert str(error).endswith("aptui.yaml:10:28: no builder is called 'imgae'; did you mean 'image'?")
 
@@ -297,9 +297,9 @@ def test_the_place_of_a_builder_serves_errors_that_only_the_registry_finds(write
 def test_the_project_is_the_nearest_folder_upwards(write: Write, tmp_path: Path) -> None:
     folder = write(SMALL)
 
-    assert config.find_project(folder / "assets") == folder
+    assert model.find_project(folder / "assets") == folder
     with pytest.raises(UserError, match=r"no 'aptui.yaml' in .* 'aptui init' writes one"):
-        config.find_project(tmp_path / "shared")
+        model.find_project(tmp_path / "shared")
 
 
 # signatures
@@ -383,7 +383,7 @@ def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object) -> Config:
         pytest.fail("compiled again")
 
-    monkeypatch.setattr(config, "_compile", refuse)
+    monkeypatch.setattr(model, "_compile", refuse)
 
 
 def test_an_unchanged_configuration_is_the_same_and_not_compiled_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,11 +399,11 @@ def test_the_unchanged_path_imports_no_yaml(write: Write) -> None:
     code = f"""
 import json, sys
 from pathlib import Path
-from aptui.config import load
+from aptui.config.model import load
 load(Path({str(folder)!r}))
 print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruamel", "jsonschema", "pathspec", "wcmatch"}}]))
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(config.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(model.__file__).parents[2])}
 
     def run() -> list[str]:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
@@ -431,8 +431,8 @@ def test_a_kept_form_of_another_shape_is_as_good_as_none(write: Write, tmp_path:
     first = load(folder)
     (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
     key = kept.read_text(encoding="ascii").split("\n")[0]
-    text = json.dumps({**config.pack(first), "unheard_of": 1})
-    kept.write_text(f"{key}\n{config.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
+    text = json.dumps({**model.pack(first), "unheard_of": 1})
+    kept.write_text(f"{key}\n{model.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
 
     assert load(folder) == first
 
@@ -466,5 +466,5 @@ def test_a_scan_folder_that_went_away_is_reported_though_no_yaml_changed(write: 
 def test_records_survive_the_compiled_form(write: Write) -> None:
     loaded = load(write(EXAMPLE), workers=1)
 
-    assert config._unpack(json.loads(config.canonical(config.pack(loaded)))) == loaded
+    assert model._unpack(json.loads(model.canonical(model.pack(loaded)))) == loaded
     assert replace(loaded, name="x") != loaded

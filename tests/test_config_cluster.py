@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from aptui import config
-from aptui.config_cluster import Cluster, check_address, compiled, restored
-from aptui.core.errors import UserError
+from aptui.config import model
+from aptui.config.cluster import Cluster, check_address, compiled, restored
+from aptui.shared.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_configuration_of_a_cluster_survives_being_kept():
     assert found.tags == ("gpu",)
     assert found.needs == (("bake", ("gpu", "licence")),)
     assert found.at_most == (("bake", 2),)
-    assert restored(config.pack(found)) == found
+    assert restored(model.pack(found)) == found
     assert not Cluster().is_used
 
 
@@ -50,4 +50,4 @@ def test_cluster_without_a_store_is_refused(tmp_path):
     (tmp_path / "aptui.yaml").write_text("pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786'}\n")
 
     with pytest.raises(UserError, match="needs a store"):
-        config.load(tmp_path)
+        model.load(tmp_path)

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from aptui.config import ConfigErrors, load
-from aptui.config_edit import edited, mistake_in, settings, value_of, writable_files, write
-from aptui.core.errors import HostError, UserError
+from aptui.config.edit import edited, mistake_in, settings, value_of, writable_files, write
+from aptui.config.model import ConfigErrors, load
+from aptui.shared.errors import HostError, UserError
 
 PROJECT = """\
 # The game.   Two  spaces stay.
@@ -85,7 +85,7 @@ def test_a_missing_mapping_is_made():
 
 @pytest.mark.parametrize("value", ["true", "1e3", "a: b", "# x", "- x", "*x", " pad ", "\x1b[31m", "\u2028", '"', "no", "岩"])
 def test_any_text_is_read_back_as_it_was_given(value):
-    from aptui.config_schema import read_yaml
+    from aptui.config.schema import read_yaml
 
     assert read_yaml(edited("", "x", "name", value).encode(), "x").plain() == {"name": value}
 
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_written_is_said(project, monkeypatch):
     def refuse(*_arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("aptui.config_edit.os.replace", refuse)
+    monkeypatch.setattr("aptui.config.edit.os.replace", refuse)
     with pytest.raises(HostError, match="permission denied"):
         write(project, project / "aptui.yaml", "workers", 3)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from aptui import config
-from aptui.config import data_dir, init, load
-from aptui.config_schema import check, read_yaml, schema
-from aptui.core.errors import InternalError, UserError
+from aptui.config import model
+from aptui.config.model import data_dir, init, load
+from aptui.config.schema import check, read_yaml, schema
 from aptui.core.model import BuilderKind
+from aptui.shared.errors import InternalError, UserError
 
 
 @pytest.fixture(autouse=True)
@@ -108,14 +108,14 @@ def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel(tmp_path: Path, mo
     checkout = data_dir()
     (tmp_path / "aptui" / "_data" / "config").mkdir(parents=True)
     (tmp_path / "aptui" / "_data" / "config" / "defaults.yaml").touch()
-    monkeypatch.setattr(config, "__file__", str(tmp_path / "aptui" / "config.py"))
+    monkeypatch.setattr(model, "__file__", str(tmp_path / "aptui" / "config.py"))
 
     assert (checkout / "config" / "builders.yaml").is_file()
     assert data_dir() == tmp_path / "aptui" / "_data"
 
 
 def test_a_broken_installation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "__file__", str(tmp_path / "aptui" / "config.py"))
+    monkeypatch.setattr(model, "__file__", str(tmp_path / "aptui" / "config.py"))
 
     with pytest.raises(InternalError, match="install aptui again"):
         data_dir()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.config import ConfigErrors, load
-from aptui.core.errors import UserError
+from aptui.config.model import ConfigErrors, load
+from aptui.shared.errors import UserError
 
 SMALL = "scan_folders: [{name: game, path: assets}]\n"
 Complain = Callable[..., list[str]]
@@ -154,7 +154,7 @@ MEANINGS = {
 
 @pytest.mark.parametrize("name", MEANINGS)
 def test_a_mistake_in_a_builder_is_named_with_its_place(complain: Complain, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("aptui.config_init.host_platform", lambda: "linux")
+    monkeypatch.setattr("aptui.config.compiler.host_platform", lambda: "linux")
     text, expected = MEANINGS[name]
 
     assert complain(f"{SMALL}builders:\n{text}\n") == [expected]
@@ -294,7 +294,7 @@ def test_a_mistake_in_an_option_names_the_option(complain: Complain, option: str
 
 
 def test_an_unknown_platform_lists_the_known(complain: Complain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.config_init.host_platform", lambda: "linux")
+    monkeypatch.setattr("aptui.config.compiler.host_platform", lambda: "linux")
 
     found = complain(SMALL + "platforms: {server: {enabled: false}}\n", platforms=["sever"])
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aptui import cli
-from aptui.config import ConfigErrors, load
+from aptui.cli import main
+from aptui.config.model import ConfigErrors, load
 from aptui.core.model import UndeclaredReads
-from aptui.engine import runner_trace
+from aptui.worker import trace
 
 PROJECT = """
 scan_folders: [{{name: game, path: assets}}]
@@ -77,14 +77,14 @@ def test_doctor_says_whether_commands_can_be_traced(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def told() -> str:
-        cli.main(["doctor"])
+        main.main(["doctor"])
         return next(line for line in capsys.readouterr().out.splitlines() if "tracing" in line)
 
     plain = write(folder) and told()
     write(folder, command=", trace_reads: true")
-    monkeypatch.setattr(runner_trace, "fault", lambda: "strace is not installed")
+    monkeypatch.setattr(trace, "fault", lambda: "strace is not installed")
     lacking = told()
-    monkeypatch.setattr(runner_trace, "fault", lambda: "")
+    monkeypatch.setattr(trace, "fault", lambda: "")
 
     assert "no builder has trace_reads" in plain
     assert lacking.startswith("warn")

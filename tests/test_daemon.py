@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui import cli
+from aptui.cli import main
 from aptui.link import places
 from aptui.verbs import engine as verbs
 
@@ -131,7 +131,7 @@ def test_an_engine_of_another_version_is_replaced_when_it_is_idle(home: Home, mo
     monkeypatch.setattr(verbs, "__version__", "99.0")
     monkeypatch.chdir(home.project)
 
-    assert cli.main(["start"]) == 0
+    assert main.main(["start"]) == 0
     (after,) = home.pids()
     assert after != before
 

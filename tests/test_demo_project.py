@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 from ruamel.yaml import YAML
 
-from aptui import demo, demo_assets
 from aptui.builders import lua_builder
 from aptui.builders.audio_builder import AudioBuilder
 from aptui.builders.font_builder import FontBuilder
@@ -20,9 +19,11 @@ from aptui.builders.mesh_builder import MeshBuilder
 from aptui.builders.shader_builder import ShaderBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
-from aptui.core.errors import UserError
 from aptui.core.patterns import wildcard
+from aptui.demo import assets
+from aptui.demo import project as demo_project
 from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
+from aptui.shared.errors import UserError
 
 WARNING = 2
 SHIPPED = (
@@ -42,7 +43,7 @@ SHIPPED = (
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "new" / "project"
-    demo.write_project(folder)
+    demo_project.write_project(folder)
     return folder
 
 
@@ -147,17 +148,20 @@ def outcome(project, config, tmp_path_factory):
 def test_as_many_products_come_out_as_promised_and_none_twice(outcome):
     products, _, _ = outcome
 
-    assert len(products) == demo.expected_product_count() >= 90
+    assert len(products) == demo_project.expected_product_count() >= 90
     assert len({(platform, path.lower()) for platform, path in products}) == len(products)
-    assert f"**{demo.expected_product_count() - sum(extra.product_count for extra in demo.possible_extras())}**" in demo.__doc__
+    assert (
+        f"**{demo_project.expected_product_count() - sum(extra.product_count for extra in demo_project.possible_extras())}**"
+        in demo_project.__doc__
+    )
 
 
 def test_the_intended_sources_alone_fail_and_warn(outcome):
     _, errors, warnings = outcome
 
-    assert tuple(errors) == demo.INTENDED_FAILURES
+    assert tuple(errors) == demo_project.INTENDED_FAILURES
     assert set(errors["data/broken.json"]) == {"data/broken.json:3:3: Expecting ',' delimiter"}
-    assert tuple(warnings) == demo.INTENDED_WARNINGS
+    assert tuple(warnings) == demo_project.INTENDED_WARNINGS
     assert set(warnings["data/palette.json"]) == {'data/palette.json:5:3: duplicate key "night", first on line 3'}
 
 
@@ -181,28 +185,28 @@ def test_every_source_has_a_builder_or_is_a_dependency(project, config):
 
 
 def test_what_needs_a_package_or_a_program_that_is_not_there_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_assets, "has_library", lambda _name: False)
+    monkeypatch.setattr(assets, "has_library", lambda _name: False)
     monkeypatch.setattr(lua_builder, "has_library", lambda _name: False)
     monkeypatch.setenv("PATH", str(tmp_path))
     folder = tmp_path / "project"
-    demo.write_project(folder)
+    demo_project.write_project(folder)
     config = YAML(typ="safe").load(folder / "aptui.yaml")
 
     products, errors, _ = processed(folder, config, tmp_path / "products")
 
-    assert demo.possible_extras() == []
-    assert len(products) == demo.expected_product_count() == 90
-    assert tuple(errors) == demo.INTENDED_FAILURES
+    assert demo_project.possible_extras() == []
+    assert len(products) == demo_project.expected_product_count() == 90
+    assert tuple(errors) == demo_project.INTENDED_FAILURES
     assert not {"shaders", "fonts"} & {path.name for path in (folder / "assets").iterdir()}
     assert ("linux", "scripts/main.lua") in products
-    assert "'mesh', 'shader', 'font', 'lua'; pip install 'aptui[builders]', the package glslang-tools.\n" in demo.explain()
+    assert "'mesh', 'shader', 'font', 'lua'; pip install 'aptui[builders]', the package glslang-tools.\n" in demo_project.explain()
 
 
 def test_what_every_package_and_program_makes_is_built(config):
     used = {entry.get("uses") for entry in config["builders"]}
 
     assert used >= {"gltf", "yaml", "xml"}
-    assert used & {"mesh", "shader", "font", "lua"} == {extra.name for extra in demo.possible_extras()}
+    assert used & {"mesh", "shader", "font", "lua"} == {extra.name for extra in demo_project.possible_extras()}
 
 
 def test_the_projects_own_builder_depends_on_the_stop_words(project):
@@ -228,14 +232,14 @@ def test_the_command_is_one_that_runs_here(project, config, tmp_path):
 
 
 def test_writing_again_touches_only_what_differs(project, tmp_path):
-    demo.write_project(tmp_path)
+    demo_project.write_project(tmp_path)
     (tmp_path / "Cache").mkdir()
     (tmp_path / "Cache" / "mine").write_text("mine")
     (tmp_path / "assets/docs/mine.txt").write_text("mine")
     before = snapshot(tmp_path)
     (tmp_path / "assets/docs/readme.txt").write_text("edited")
 
-    demo.write_project(tmp_path)
+    demo_project.write_project(tmp_path)
 
     after = snapshot(tmp_path)
     assert after.keys() == before.keys()
@@ -246,12 +250,12 @@ def test_writing_again_touches_only_what_differs(project, tmp_path):
 
 
 def test_an_empty_folder_is_accepted(tmp_path):
-    demo.write_project(tmp_path)
+    demo_project.write_project(tmp_path)
 
-    assert (tmp_path / "aptui.yaml").read_text().splitlines()[0] == demo.MARKER
+    assert (tmp_path / "aptui.yaml").read_text().splitlines()[0] == demo_project.MARKER
 
 
-@pytest.mark.parametrize("config_text", [None, "platforms: {}\n", "# aptui demo", demo.MARKER + "x\n", "\xff\n"])
+@pytest.mark.parametrize("config_text", [None, "platforms: {}\n", "# aptui demo", demo_project.MARKER + "x\n", "\xff\n"])
 def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, config_text):
     (tmp_path / "thesis.txt").write_text("years of work")
     if config_text is not None:
@@ -259,7 +263,7 @@ def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, config
     before = snapshot(tmp_path)
 
     with pytest.raises(UserError, match="is not empty and not a demo project; name a new or empty folder"):
-        demo.write_project(tmp_path)
+        demo_project.write_project(tmp_path)
 
     assert snapshot(tmp_path) == before
 
@@ -268,17 +272,17 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(UserError, match="is not a folder"):
-        demo.write_project(tmp_path / "file")
+        demo_project.write_project(tmp_path / "file")
 
 
 def test_the_explanation_names_what_is_wrong_on_purpose():
-    text = demo.explain()
+    text = demo_project.explain()
 
-    assert all(source in text for source in demo.INTENDED_FAILURES + demo.INTENDED_WARNINGS)
-    assert str(demo.expected_product_count()) in text
+    assert all(source in text for source in demo_project.INTENDED_FAILURES + demo_project.INTENDED_WARNINGS)
+    assert str(demo_project.expected_product_count()) in text
     assert max(map(len, text.splitlines())) <= 120
 
 
 def test_importing_the_demo_imports_nothing_heavy():
-    code = "import sys, aptui.demo; sys.exit(bool({'PIL', 'fontTools', 'trimesh', 'numpy'} & set(sys.modules)))"
+    code = "import sys, aptui.demo.project; sys.exit(bool({'PIL', 'fontTools', 'trimesh', 'numpy'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.cwd())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import verb_project
 
-from aptui import cli
+from aptui.cli import main
 
 Explain = Callable[..., dict[str, Any]]
 
@@ -25,7 +25,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def explain(project: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
     def explain(*words: str) -> dict[str, Any]:
-        assert cli.main(["explain", "--json", *words]) == 0
+        assert main.main(["explain", "--json", *words]) == 0
         answer: dict[str, Any] = json.loads(capsys.readouterr().out.replace(f"{project}/", ""))
         return answer
 
@@ -34,7 +34,7 @@ def explain(project: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """Return what people read, without the folder of the shipped files."""
-    assert cli.main(["explain", *words]) == 0
+    assert main.main(["explain", *words]) == 0
     return capsys.readouterr().out
 
 
@@ -155,7 +155,7 @@ def test_a_broken_file_is_told_with_its_place(project: Path, capsys: pytest.Capt
 
 
 def test_what_lies_in_no_scan_folder_is_refused(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", "/etc/passwd"]) == 3
+    assert main.main(["explain", "/etc/passwd"]) == 3
     assert "lies in no scan folder" in capsys.readouterr().err
     assert explain("assets/sub/b.up")["path"] == "sub/b.up"
 
@@ -163,11 +163,11 @@ def test_what_lies_in_no_scan_folder_is_refused(explain: Explain, capsys: pytest
 def test_rerun_uses_the_settings_and_why_knows_the_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(project, "aptui.yaml", verb_project.CONFIG.replace("tr a-z A-Z < {source}", "echo {params.mark}"))
     write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: seen}}}")
-    cli.main(["batch"])
+    main.main(["batch"])
     capsys.readouterr()
 
-    assert cli.main(["rerun", "sub/b.up"]) == 0
+    assert main.main(["rerun", "sub/b.up"]) == 0
     kept = capsys.readouterr().out.splitlines()[-1].split()[-1]
     assert [path.read_text() for path in Path(kept).rglob("b.txt")] == ["seen\n"]
-    assert cli.main(["why", ".aptui.yaml"]) == 0
+    assert main.main(["why", ".aptui.yaml"]) == 0
     assert "'aptui explain' shows what they adjust" in capsys.readouterr().out

@@ -91,7 +91,7 @@ def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
 
 def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
     code = (
-        "import sys, aptui.cli, aptui.batch, aptui.engine.loop, aptui.engine.pool, aptui.store.writer, aptui.sdk\n"
+        "import sys, aptui.cli.main, aptui.batch.run, aptui.engine.loop.engine, aptui.engine.pool.pool, aptui.store.db.writer, aptui.sdk\n"
         "print([name for name in ('textual', 'pygments', 'aiohttp', 'peewee', 'ruamel') if name in sys.modules])"
     )
 

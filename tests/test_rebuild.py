@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import verb_project
 
-from aptui import cli
-from aptui.store.reader import JobRow
+from aptui.cli import main
+from aptui.store.queries.reader import JobRow
 from aptui.verbs.rebuild import sample
 from aptui.verbs.share import Share, share
 
@@ -62,7 +62,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

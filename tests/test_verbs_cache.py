@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aptui import cli
+from aptui.cli import main
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
@@ -42,7 +42,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
-        code = cli.main(list(words))
+        code = main.main(list(words))
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -184,7 +184,7 @@ def test_what_is_served_can_be_fetched(run: Run, project: Path, tmp_path: Path) 
 
 def test_the_quickest_run_does_not_even_import_sharing(run: Run, project: Path) -> None:
     run("batch")
-    words = "import sys; from aptui import cli; cli.main(['batch']); sys.exit(any(name.startswith('aptui.sharing') for name in sys.modules))"
+    words = "import sys; from aptui.cli import main as cli; cli.main(['batch']); sys.exit(any(name.startswith('aptui.sharing') for name in sys.modules))"
 
     assert (
         subprocess.run(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from disk_project import Project
 
-from aptui import cli
+from aptui.cli import main
 
 SETTINGS = """
 platforms: {linux: {}}
@@ -34,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def changes(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
     capsys.readouterr()
-    assert cli.main(["changes", "--jsonl", *words]) == 0
+    assert main.main(["changes", "--jsonl", *words]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -70,7 +70,7 @@ def test_from_the_start_is_the_listing_too(project: Project, capsys: pytest.Capt
 def test_a_run_that_makes_the_same_bytes_tells_nothing(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     end = changes(capsys)[-1]
 
-    assert cli.main(["reprocess", "A.txt"]) == 0
+    assert main.main(["reprocess", "A.txt"]) == 0
 
     assert changes(capsys, "--since", str(end["seq"])) == []
 
@@ -85,7 +85,7 @@ def test_a_number_that_nobody_gave_is_answered_by_resync(project: Project, capsy
 
 def test_people_read_lines(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert cli.main(["changes"]) == 0
+    assert main.main(["changes"]) == 0
     lines = capsys.readouterr().out.splitlines()
 
     assert [line.split()[:3] for line in lines[:2]] == [["+", "source", "A.txt"], ["+", "product", "linux/a.txt"]]
@@ -94,14 +94,14 @@ def test_people_read_lines(project: Project, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("number", ["-1", "x", "1e3", ""])
 def test_what_is_no_number_is_refused(project: Project, number: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["changes", f"--since={number}"]) == 3
+    assert main.main(["changes", f"--since={number}"]) == 3
     assert "is no number of a change" in capsys.readouterr().err
 
 
 def test_nothing_processed_yet(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     empty = Project(tmp_path / "empty", SETTINGS)
 
-    assert cli.main(["changes", "--project", str(empty.root)]) == 3
+    assert main.main(["changes", "--project", str(empty.root)]) == 3
     assert "nothing was processed yet" in capsys.readouterr().err
 
 

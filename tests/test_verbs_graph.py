@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aptui import cli
+from aptui.cli import main
 from tests.store.graph_rows import Rows
 
 Run = Callable[..., tuple[int, str, str]]
@@ -86,7 +86,7 @@ FILES = {
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -114,7 +114,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         own_homes(folder, patch)
         patch.chdir(project)
-        assert cli.main(["batch"]) == 0
+        assert main.main(["batch"]) == 0
     return project
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import verb_project
 
-from aptui import cli
+from aptui.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -21,14 +21,14 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("history")
     with pytest.MonkeyPatch.context() as patch:
         project = verb_project.write(folder, patch)
-        cli.main(["batch"])
+        main.main(["batch"])
         (project / "assets/tables/bad.json").write_text("{}")
         (project / "assets/a.txt").write_text("longer")
         (project / "aptui.yaml").write_text(verb_project.CONFIG.replace("version: 1", "version: 2"))
-        cli.main(["batch"])
+        main.main(["batch"])
         (project / "assets/tables/bad.json").write_text("{oops again}")
         (project / "assets/a.txt").write_text("longer yet")
-        cli.main(["batch"])
+        main.main(["batch"])
     return project
 
 
@@ -40,7 +40,7 @@ def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui import cli
+from aptui.cli import main
 from aptui.verbs import missing
 
 Run = Callable[..., tuple[int, str, str]]
@@ -48,7 +48,7 @@ def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     assert project.is_dir()
 
     def run(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -11,9 +11,9 @@ from typing import Self
 import pytest
 import verb_project
 
-from aptui import cli
-from aptui.core.relocation import Counts, Deed, Item, Relocate, Report
+from aptui.cli import main
 from aptui.link.client import Client
+from aptui.shared.relocation import Counts, Deed, Item, Relocate, Report
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -11,7 +11,8 @@ import pytest
 import verb_project
 from disk_project import Project
 
-from aptui import cli, printing
+from aptui.cli import main
+from aptui.shared import printing
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -21,7 +22,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("read")
     with pytest.MonkeyPatch.context() as patch:
         project = verb_project.write(folder, patch)
-        assert cli.main(["batch"]) == 1
+        assert main.main(["batch"]) == 1
     return project
 
 
@@ -33,7 +34,7 @@ def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     capsys.readouterr()
 
     def run(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -292,9 +293,9 @@ def test_before_the_first_batch_reading_verbs_say_so(
 ) -> None:
     verb_project.write(tmp_path, monkeypatch)
 
-    assert cli.main(["jobs"]) == 3
+    assert main.main(["jobs"]) == 3
     assert "nothing was processed yet" in capsys.readouterr().err
-    assert cli.main(["builders"]) == 0
+    assert main.main(["builders"]) == 0
     assert not os.path.exists("Cache")
 
 

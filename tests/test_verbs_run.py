@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import verb_project
 
-from aptui import cli
-from aptui.demo import expected_product_count
-from aptui.store import health
+from aptui.cli import main
+from aptui.demo.project import expected_product_count
+from aptui.store.queries import health
 from aptui.verbs import doctor
 
 Run = Callable[..., tuple[int, str, str]]
@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words)
+        code = main.main(words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

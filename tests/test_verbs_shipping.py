@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui import cli
+from aptui.cli import main
 from tests.store.graph_rows import Rows
 
 Run = Callable[..., tuple[int, str, str]]
@@ -27,7 +27,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     def run(verb: str, *words: str) -> tuple[int, str, str]:
         capsys.readouterr()
         database = () if verb == "compare" else ("--database", "cache")
-        code = cli.main([verb, *words, *database])
+        code = main.main([verb, *words, *database])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -76,7 +76,7 @@ def test_a_list_says_what_pulled_each_product_in(run: Run, rows: Rows) -> None:
 
 @pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
 def test_a_seed_is_named_in_any_way(run: Run, rows: Rows, seed: str) -> None:
-    from aptui.store.assets import asset_id_text
+    from aptui.store.queries.assets import asset_id_text
 
     uuid, sub_id, _platform = rows.products[4]
     word = asset_id_text(uuid, sub_id) if seed == "{asset id}" else seed

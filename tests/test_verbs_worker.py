@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from aptui.core.errors import HostError
+from aptui.shared.errors import HostError
 from aptui.verbs import worker
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from enum import Flag, StrEnum, auto
 
-from aptui.core.errors import InternalError
 from aptui.core.model import Job, JobState
+from aptui.shared.errors import InternalError
 
 
 class Trigger(StrEnum):

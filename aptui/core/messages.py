@@ -352,7 +352,7 @@ Event = (
 # ---------------------------------------------------------------------------------------------------------------- commands
 
 Rows = dict[str, list[tuple[object, ...]]]
-"""{operation of store/writer.py: parameter tuples}; applied in the writer's fixed order within one transaction."""
+"""{operation of store/db/writer.py: parameter tuples}; applied in the writer's fixed order within one transaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from aptui.core.health import Connection, Health
 from aptui.core.model import RelPath, RunKey
-from aptui.core.peers import GatewayReport, PeerOrder
+from aptui.shared.health import Connection, Health
+from aptui.shared.peers import GatewayReport, PeerOrder
 
 
 class LogLevel(IntEnum):

@@ -1,7 +1,7 @@
 """What `.aptui.yaml` files say about the folders they lie in: which parameters and platforms they adjust, and from where; no YAML here.
 
 Each file is one more layer, laid over the project's builders for all that lies below it: parameters over parameters, those of a platform
-over those of the same platform, key by key, and the nearer folder wins. Its text has the form that `aptui.config_folder` gives it.
+over those of the same platform, key by key, and the nearer folder wins. Its text has the form that `aptui.config.folder` gives it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from aptui.core.errors import UserError
 from aptui.core.fingerprint import Entry, Manifest, short
 from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, PathKey, Project
 from aptui.core.paths import key_of, parent
+from aptui.shared.errors import UserError
 
 FILE_NAME = ".aptui.yaml"
 SETTINGS_STATE = "settings:"

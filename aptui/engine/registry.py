@@ -1,6 +1,6 @@
 """Which Python builders there are: completes configured builders from their classes, and finds those in a project's `builders/` folder.
 
-No builder code runs in the engine: a short-lived process looks at the classes (`runner_describe`), and a JSON file remembers what it saw, by
+No builder code runs in the engine: a short-lived process looks at the classes (`worker.describe`), and a JSON file remembers what it saw, by
 size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no import, no metadata of packages.
 """
 
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aptui.core.errors import UserError
 from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
+from aptui.shared.errors import UserError
 
 FOLDER = "builders"
 _LIMIT_S = 120.0
@@ -343,7 +343,7 @@ def described(questions: list[Question]) -> list[Answer]:
 
     import msgspec
 
-    from aptui.engine.pool_member import python_command, python_environment
+    from aptui.engine.pool.process import python_command, python_environment
 
     try:
         ended = subprocess.run(

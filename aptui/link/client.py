@@ -21,10 +21,10 @@ from typing import Self
 import msgspec
 
 from aptui import __version__
-from aptui.core.errors import BusyError, HostError, KnownError, UserError
 from aptui.link import codec, places
 from aptui.link.codec import Answered, News, Refusal
 from aptui.link.port import PROTOCOL, Answer, Hello, Verb
+from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
 _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20

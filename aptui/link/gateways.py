@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from aptui.core.errors import HostError
 from aptui.link import places
+from aptui.shared.errors import HostError
 
 _RECORD = "gateway.json"
 

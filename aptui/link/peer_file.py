@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aptui.core.addresses import canonical
-from aptui.core.errors import HostError, KnownError
-from aptui.core.peer_rules import applied, checked
-from aptui.core.peers import Dial, PeerOrder, PeerSettings
+from aptui.shared.addresses import canonical
+from aptui.shared.errors import HostError, KnownError
+from aptui.shared.peer_rules import applied, checked
+from aptui.shared.peers import Dial, PeerOrder, PeerSettings
 
 if TYPE_CHECKING:
-    from aptui.config_serve import Serve
+    from aptui.config.serve import Serve
 
 PLACE = Path(".aptui", "connections.json")
 """Below the cache."""

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from aptui.core.errors import HostError
+from aptui.shared.errors import HostError
 
 Folder: TypeAlias = "str | os.PathLike[str]"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from aptui.core.peers import GatewayReport, PeerOrder
-from aptui.core.relocation import Relocate
+from aptui.shared.peers import GatewayReport, PeerOrder
+from aptui.shared.relocation import Relocate
 
 PROTOCOL = 1
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
@@ -89,7 +89,7 @@ class ReloadConfig:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Answered with {connections: […], workers: […], gateway} (core/health.py; core/peers.py, null = no gateway runs)."""
+    """Answered with {connections: […], workers: […], gateway} (shared/health.py; shared/peers.py, null = no gateway runs)."""
 
 
 @dataclass(frozen=True, slots=True)

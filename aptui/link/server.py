@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from aptui.core.errors import BusyError, HostError, KnownError
-from aptui.core.health import Connection
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
-from aptui.core.sanitize import sanitize
 from aptui.link import codec, places
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, Answerer, Hello, Ping, Shutdown, Status, Verb
+from aptui.shared.errors import BusyError, HostError, KnownError
+from aptui.shared.health import Connection
+from aptui.shared.sanitize import sanitize
 
 _RECEIVE_BYTES = 1 << 14
 _ANSWERS_BYTES = 1 << 16

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from aptui.core.errors import HostError
-from aptui.store.reader import Reader, open_reader
-from aptui.store.schema import told
+from aptui.shared.errors import HostError
+from aptui.store.db.schema import told
+from aptui.store.queries.reader import Reader, open_reader
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from aptui.core.errors import HostError, KnownError
 from aptui.core.messages import JobChanged, Progress
 from aptui.link import places, port
 from aptui.link.client import Client, EngineGone
 from aptui.link.codec import News
 from aptui.link.port import Answer
+from aptui.shared.errors import HostError, KnownError
 
 _RETRY_S = (0.1, 2.0)
 _BATCH = 2_000

@@ -17,23 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from aptui.core.errors import BusyError, UserError
 from aptui.link import places
-from aptui.serve import guard, protocol, tokens
-from aptui.serve.admission import is_loopback
+from aptui.serve.access import guard, tokens
+from aptui.serve.access.admission import is_loopback
+from aptui.serve.access.guard import Audit, Guard
+from aptui.serve.access.limits import STRANGERS_LIMIT, Doors, Server
+from aptui.serve.context import ROOM, Room
 from aptui.serve.database import FILE, Database
-from aptui.serve.doors import STRANGERS_LIMIT, Doors, Server
 from aptui.serve.engine import EngineLink
-from aptui.serve.guard import Audit, Guard
-from aptui.serve.news import Teller
-from aptui.serve.room import ROOM, Room
-from aptui.serve.sessions import Sessions
+from aptui.serve.protocol import codec
+from aptui.serve.ws.news import Teller
+from aptui.serve.ws.sessions import Sessions
+from aptui.shared.errors import BusyError, UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aptui.config import Config
-    from aptui.config_serve import Serve
+    from aptui.config.model import Config
+    from aptui.config.serve import Serve
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
@@ -86,9 +87,11 @@ def build_app(room: Room) -> web.Application:
     app = web.Application(middlewares=[guard.middleware], client_max_size=_BODY_LIMIT_BYTES)
     app[ROOM], room.app = room, app
     app.on_response_prepare.append(guard.mark_response)
-    app.router.add_get(protocol.PATH, room.sessions.connect)
+    app.router.add_get(codec.PATH, room.sessions.connect)
     app.router.add_get("/v1/protocol", _tell_protocol)
-    from aptui.serve import dav, demo, feed, files, peers, proxy  # they know this module themselves
+    from aptui.serve.http import dav, feed, files
+    from aptui.serve.peers import peers, proxy
+    from aptui.serve.web import demo  # they know this module themselves
 
     for module in (files, dav, feed, peers, proxy, demo):
         module.add_routes(app)
@@ -96,7 +99,7 @@ def build_app(room: Room) -> web.Application:
 
 
 async def _tell_protocol(request: web.Request) -> web.Response:
-    from aptui.serve.protocol_document import document
+    from aptui.serve.protocol.asyncapi import document
 
     guard.require(request)
     return web.json_response(document())

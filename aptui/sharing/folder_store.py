@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.keys import is_name
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.sharing.store import Mismatch, StoreError

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import prefix_of
 from aptui.sharing.keys import is_name
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED

@@ -6,19 +6,19 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from aptui.core.errors import KnownError
+from aptui.shared.errors import KnownError
 from aptui.sharing import record as records
 from aptui.sharing import results
 from aptui.sharing.account import Account
 from aptui.sharing.breaker import Breaker
+from aptui.sharing.deadlines import Askers
 from aptui.sharing.keys import JobFacts
-from aptui.sharing.patience import Askers
-from aptui.sharing.realms import Realm
+from aptui.sharing.namespaces import Realm
 from aptui.sharing.record import Record, difference
+from aptui.sharing.reporting import Teller
 from aptui.sharing.results import Result
 from aptui.sharing.rules import doubt
 from aptui.sharing.store import Full, Mismatch, Refused, Store, StoreError
-from aptui.sharing.telling import Teller
 
 _UPLOADERS = 2
 _MOST_WAITING = 10_000

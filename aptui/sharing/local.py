@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 
-from aptui.core.errors import HostError
+from aptui.shared.errors import HostError
 from aptui.sharing import placing, seal
 from aptui.sharing.folder_store import FolderStore
 from aptui.sharing.leases import shared_with_gc

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import prefix_of
 from aptui.sharing.keys import is_name
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED

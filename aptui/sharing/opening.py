@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.seal import TRUSTED
 from aptui.sharing.store import Store
 

@@ -8,8 +8,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-from aptui.config import Sharing
-from aptui.core.errors import KnownError
+from aptui.config.model import Sharing
+from aptui.shared.errors import KnownError
 from aptui.sharing.opening import open_store
 from aptui.sharing.store import Store
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from aptui.core.errors import UserError
 from aptui.core.messages import LogRecord, StagedProduct
 from aptui.core.model import ProductFlag
+from aptui.shared.errors import UserError
 from aptui.sharing.keys import Discovered, is_name
 from aptui.sharing.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Mismatch

@@ -16,7 +16,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.store import Mismatch
 
 TRUSTED = "trusted"

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from aptui.core.errors import HostError, UserError
+from aptui.shared.errors import HostError, UserError
 from aptui.sharing import leases, placing
 from aptui.sharing.folder_store import FolderStore
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED

@@ -16,24 +16,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from aptui.config import Sharing
-from aptui.core.errors import KnownError
+from aptui.config.model import Sharing
 from aptui.core.messages import StagedProduct
+from aptui.shared.errors import KnownError
 from aptui.sharing import placing, results
 from aptui.sharing.account import Account
 from aptui.sharing.breaker import Breaker
+from aptui.sharing.deadlines import Askers, TooSlow
 from aptui.sharing.http_store import SLOWEST_BYTES_PER_S
 from aptui.sharing.keeping import Keeper, Made
 from aptui.sharing.keys import JobFacts, base_key
 from aptui.sharing.leases import Lease
 from aptui.sharing.local import LocalStore
-from aptui.sharing.meter import Meter
-from aptui.sharing.patience import Askers, TooSlow
-from aptui.sharing.realms import Realm, realms_of
+from aptui.sharing.namespaces import Realm, realms_of
 from aptui.sharing.record import Record
+from aptui.sharing.reporting import Teller
 from aptui.sharing.results import Present, Result
+from aptui.sharing.stopwatch import Meter
 from aptui.sharing.store import Mismatch, Store, StoreError
-from aptui.sharing.telling import Teller
 
 T = TypeVar("T")
 _SHUNNED_S = 600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from aptui.core.errors import HostError
+from aptui.shared.errors import HostError
 
 
 class StoreError(HostError):

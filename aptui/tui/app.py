@@ -21,12 +21,11 @@ from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
-from aptui.core.errors import KnownError
-from aptui.core.sanitize import sanitize
+from aptui.shared.errors import KnownError
+from aptui.shared.sanitize import sanitize
 from aptui.tui import commands as said
-from aptui.tui import theming
-from aptui.tui.builder_names import finder, known_names
-from aptui.tui.clipboard import Clipboard
+from aptui.tui.data.builder_names import finder, known_names
+from aptui.tui.data.session import SessionState, is_older
 from aptui.tui.frame.commandline import Candidates, Choice, CommandLine, Question
 from aptui.tui.frame.help import KeyTester
 from aptui.tui.frame.hints import Hints
@@ -36,24 +35,25 @@ from aptui.tui.frame.sheet import Sheet
 from aptui.tui.frame.statusline import Rule, StatusLine
 from aptui.tui.frame.tabbar import Banner, TabBar
 from aptui.tui.frame.toasts import Toasts
-from aptui.tui.keymap import load_keymap, shown_key
 from aptui.tui.pane import Command, Pane, PaneSpec, existing
-from aptui.tui.session import SessionState, is_older
-from aptui.tui.stage import Stage
+from aptui.tui.pane_switcher import Stage
+from aptui.tui.preferences import theming
+from aptui.tui.preferences.keymap import load_keymap, shown_key
+from aptui.tui.preferences.state import Memory
 from aptui.tui.start import load_numpy, run
-from aptui.tui.state import Memory
-from aptui.tui.wardrobe import Wardrobe
+from aptui.tui.terminal.clipboard import Clipboard
+from aptui.tui.theme_manager import Wardrobe
 
 if TYPE_CHECKING:
     from textual.command import Provider
     from textual.driver import Driver
     from textual.widget import Widget
 
-    from aptui.config import Config
+    from aptui.config.model import Config
     from aptui.core.model import Builder
     from aptui.link.port import Answer, Verb
-    from aptui.tui.feed import Feed
-    from aptui.tui.session import Session
+    from aptui.tui.data.feed import Feed
+    from aptui.tui.data.session import Session
 
 __all__ = ["AptuiApp", "run"]
 FRAME_S = 0.1
@@ -191,8 +191,8 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         _collect_garbage_again()
 
     def _open_feed(self) -> None:
-        from aptui.tui.feed import Feed  # numpy, and the records of news, come after the first paint
-        from aptui.tui.strangers import Strangers
+        from aptui.tui.data.feed import Feed  # numpy, and the records of news, come after the first paint
+        from aptui.tui.rejected_peers import Strangers
 
         self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", known_names(self), more_builders=finder(self), wake=self.wake)
         self.session.listeners.append(self.feed)
@@ -468,7 +468,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
     def action_plain(self) -> None:
         """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
-        from aptui.tui import plain
+        from aptui.tui.terminal import plain
 
         if self.is_headless or self._driver is None or not self._driver.can_suspend:
             self.tell("this terminal has no scrollback of its own", "warning")

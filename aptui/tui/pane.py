@@ -12,7 +12,7 @@ from textual.containers import Container
 
 if TYPE_CHECKING:
     from aptui.tui.app import AptuiApp
-    from aptui.tui.feed import Batch
+    from aptui.tui.data.feed import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ class PaneSpec:
 
 
 PANES: list[PaneSpec] = [
-    PaneSpec("jobs", 1, "Jobs", "Jobs", "aptui.tui.screens.jobs:JobsPane"),
-    PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets:AssetsPane"),
-    PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs:LogsPane"),
-    PaneSpec("connections", 4, "Connections", "Conn", "aptui.tui.screens.connections:ConnectionsPane"),
-    PaneSpec("builders", 5, "Builders", "Build", "aptui.tui.screens.builders:BuildersPane"),
-    PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache:CachePane"),
-    PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools:ToolsPane"),
+    PaneSpec("jobs", 1, "Jobs", "Jobs", "aptui.tui.screens.jobs.pane:JobsPane"),
+    PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.pane:AssetsPane"),
+    PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.pane:LogsPane"),
+    PaneSpec("connections", 4, "Connections", "Conn", "aptui.tui.screens.connections.pane:ConnectionsPane"),
+    PaneSpec("builders", 5, "Builders", "Build", "aptui.tui.screens.builders.pane:BuildersPane"),
+    PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache.pane:CachePane"),
+    PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"),
 ]
 """All panes there shall be; `existing` are those there are."""
 

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aptui.core.errors import UserError
 from aptui.link.places import state_dir
+from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config import Config
+    from aptui.config.model import Config
     from aptui.core.model import Builder
     from aptui.tui.app import AptuiApp
-    from aptui.tui.session import Session
+    from aptui.tui.data.session import Session
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
@@ -42,13 +42,14 @@ def run(
         UserError: there is no terminal to show anything on.
     """
     gc.disable()
-    from aptui.tui import driver, safety, skeleton, state
+    from aptui.tui.preferences import state
+    from aptui.tui.terminal import driver, safety, skeleton
 
     session = session_factory()
     if not driver.is_possible():
         gc.enable()
         skeleton.hide()
-        from aptui.tui.plain import run_plain
+        from aptui.tui.terminal.plain import run_plain
 
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)

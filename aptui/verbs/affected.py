@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from aptui import printing
-from aptui.config import Config
-from aptui.core.errors import HostError, UserError
-from aptui.core.graph import companion_key
+from aptui.config.model import Config
 from aptui.core.identity import owner_of
 from aptui.core.model import Builder, RelPath, ScanFolder
 from aptui.core.paths import from_text, parent, to_text
 from aptui.core.patterns import PatternSet, ignore_matcher
 from aptui.core.settings import is_settings
-from aptui.store.affected import AffectedJob, Spreading
-from aptui.store.reader import Reader
+from aptui.core.state.graph import companion_key
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.queries.affected import AffectedJob, Spreading
+from aptui.store.queries.reader import Reader
 from aptui.verbs.opening import Opened, all_builders, opened
 
 _GIT_LIMIT_S = 120

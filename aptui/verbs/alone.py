@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.config.model import Config
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, UndeclaredReads
+from aptui.shared.errors import UserError
 from aptui.verbs.opening import os_path
 
 _POLL_S = 0.1
@@ -83,8 +83,8 @@ class Workers:
     def __init__(
         self, config: Config, builders: Iterable[Builder], count: int, environment: Mapping[str, str] | None = None
     ) -> None:
-        from aptui.engine.pool import Pool
-        from aptui.engine.pool_crew import Settings
+        from aptui.engine.pool.pool import Pool
+        from aptui.engine.pool.processes import Settings
 
         self._results: list[RunResult] = []
         self._selector = selectors.DefaultSelector()

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aptui.batch import load_config
-from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.batch.run import load_config
+from aptui.config.model import Config
 from aptui.core.paths import from_text, normalize
 from aptui.core.patterns import wildcard
-from aptui.printing import line
-from aptui.store.asset_graph import AssetGraph, Node, is_product
-from aptui.store.assets import parse_asset_id, source_ids
-from aptui.store.reader import Reader, open_reader
+from aptui.shared.errors import UserError
+from aptui.shared.printing import line
+from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
+from aptui.store.queries.assets import parse_asset_id, source_ids
+from aptui.store.queries.reader import Reader, open_reader
 from aptui.verbs.naming import as_text, find_source, meanings, nearest_sources
 from aptui.verbs.opening import DATABASE
 

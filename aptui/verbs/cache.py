@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aptui import printing
-from aptui.batch import load_config
-from aptui.core.errors import UserError
+from aptui.batch.run import load_config
+from aptui.shared import printing
+from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
-    from aptui.config import Config
+    from aptui.config.model import Config
     from aptui.sharing.account import Sum
-    from aptui.sharing.upkeep import Upkeep
+    from aptui.sharing.maintenance import Upkeep
 
 INCOMPLETE = 1
 _PORT = 8089
@@ -91,9 +91,9 @@ def _store_of(config: Config) -> str:
 
 def gc(arguments: Namespace) -> int:
     """Remove what was used longest ago."""
-    from aptui.config_edit import mistake_in, value_of
-    from aptui.config_schema import byte_count
-    from aptui.sharing import upkeep
+    from aptui.config.edit import mistake_in, value_of
+    from aptui.config.schema import byte_count
+    from aptui.sharing import maintenance
 
     config = load_config(arguments)
     path = _store_of(config)
@@ -101,7 +101,7 @@ def gc(arguments: Namespace) -> int:
     if mistake_in("local_store.size_limit", said):
         raise UserError(f"'{arguments.limit}' is no size", hint="for example --limit 5GiB")
     limit = byte_count(said) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
-    done = upkeep.gc(path, limit) if os.path.isdir(path) else upkeep.Upkeep()
+    done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.Upkeep()
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **asdict(done)})
     elif done.is_busy:
@@ -113,10 +113,10 @@ def gc(arguments: Namespace) -> int:
 
 
 def _verify(arguments: Namespace) -> int:
-    from aptui.sharing import upkeep
+    from aptui.sharing import maintenance
 
     path = _store_of(load_config(arguments))
-    found = upkeep.verify(path) if os.path.isdir(path) else upkeep.Upkeep()
+    found = maintenance.verify(path) if os.path.isdir(path) else maintenance.Upkeep()
     if arguments.json:
         printing.say_json({"store": path, **asdict(found)})
     else:
@@ -131,12 +131,12 @@ def _held(found: Upkeep) -> str:
 
 
 def _stats(arguments: Namespace) -> int:
+    from aptui.sharing import maintenance
     from aptui.sharing import totals as shared_totals
-    from aptui.sharing import upkeep
 
     config = load_config(arguments)
     sharing, path = config.sharing, config.sharing.local_store
-    held = upkeep.count(path) if path and os.path.isdir(path) else upkeep.Upkeep()
+    held = maintenance.count(path) if path and os.path.isdir(path) else maintenance.Upkeep()
     totals = shared_totals.read(config.cache_dir)
     if arguments.json:
         printing.say_json(

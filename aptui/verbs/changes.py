@@ -9,10 +9,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import closing
 
-from aptui import printing
-from aptui.batch import load_config
-from aptui.core.errors import UserError
-from aptui.store.change_tail import LISTED, RESYNC, ChangeTail, Record
+from aptui.batch.run import load_config
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.changes.tail import LISTED, RESYNC, ChangeTail, Record
 from aptui.verbs.opening import DATABASE
 
 LOOK_S = 0.05

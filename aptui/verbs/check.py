@@ -9,12 +9,12 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from aptui import printing
-from aptui.batch import INTERRUPTED, Wish, load_config, run
-from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.batch.run import INTERRUPTED, Wish, load_config, run
+from aptui.config.model import Config
 from aptui.core.paths import key_of
-from aptui.store.soundness import Finding, examined
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.db.integrity import Finding, examined
 from aptui.verbs.opening import opened
 from aptui.verbs.share import share
 

@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from aptui import __version__, printing
-from aptui.batch import load_config
-from aptui.config import Config, data_dir
-from aptui.core.errors import KnownError
+from aptui import __version__
+from aptui.batch.run import load_config
+from aptui.config.model import Config, data_dir
 from aptui.link.places import NETWORK, filesystem
-from aptui.store import health
-from aptui.store.reader import Reader, open_reader
+from aptui.shared import printing
+from aptui.shared.errors import KnownError
+from aptui.store.queries import health
+from aptui.store.queries.reader import Reader, open_reader
 from aptui.verbs.opening import DATABASE, all_builders
 from aptui.verbs.read import engine_process
 
@@ -30,7 +31,7 @@ TROUBLE = 1
 _LEAST_FILES = 1024
 _LEAST_WATCHES = 65_536
 _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
-"""Bytes; below the first the engine starts nothing (engine/cache.py)."""
+"""Bytes; below the first the engine starts nothing (engine/cache/cache.py)."""
 _LIBRARIES = (
     "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr", "textual", "polars", "pygments",
 )  # fmt: skip
@@ -183,7 +184,7 @@ def _tracing(config: Config) -> Check:
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
         return Check("tracing", "ok", "no builder has trace_reads")
-    from aptui.engine.runner_trace import fault
+    from aptui.worker.trace import fault
 
     said = f"what the commands of {', '.join(tracing)} read"
     if why := fault():

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aptui import __version__, printing
-from aptui.batch import INTERRUPTED, adopt_argument, adopt_cache, load_config, project_dir
-from aptui.config import Config
-from aptui.core.errors import HostError, UserError
+from aptui import __version__
+from aptui.batch.run import INTERRUPTED, adopt_argument, adopt_cache, load_config, project_dir
+from aptui.config.model import Config
 from aptui.link import places, port
 from aptui.link.client import Client, EngineGone, NoEngine
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +71,12 @@ def serve_arguments(parser: ArgumentParser) -> None:
 
 def serve(arguments: Namespace) -> int:
     """Run the engine in the foreground."""
-    from aptui import daemon
+    from aptui.daemon import engine
 
     arguments.project = str(project_dir(arguments))
     config = load_config(arguments)
     adopt_cache(arguments, config)
-    daemon.serve(
+    engine.serve(
         config,
         lambda: load_config(arguments),
         skips_start_scan=arguments.skip_start_scan or _skips_start_scan(config),
@@ -95,7 +96,7 @@ def _skips_start_scan(config: Config) -> bool:
     """Whether the person's settings in an O3DE project say so."""
     if not config.foreign:
         return False
-    from aptui.o3de.facts import facts_of
+    from aptui.o3de.project.facts import facts_of
 
     facts = facts_of(config)
     return facts is not None and facts.user.skips_start_scan
@@ -109,7 +110,7 @@ def start_arguments(parser: ArgumentParser) -> None:
 
 def start(arguments: Namespace) -> int:
     """Start the engine in the background, unless it runs already."""
-    from aptui import daemon
+    from aptui.daemon import engine
 
     config = load_config(arguments)
     pid, verb = _running(config), "runs already"
@@ -118,7 +119,7 @@ def start(arguments: Namespace) -> int:
         options = ["--skip-start-scan"] * arguments.skip_start_scan + [f"--set={text}" for text in arguments.set]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
         options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []
-        pid, verb = daemon.start(config.project_dir, config.cache_dir, options), "runs"
+        pid, verb = engine.start(config.project_dir, config.cache_dir, options), "runs"
     return _say(arguments, {"pid": pid}, f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}")
 
 

@@ -8,8 +8,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aptui import printing
-from aptui.batch import project_dir
+from aptui.batch.run import project_dir
+from aptui.shared import printing
 from aptui.verbs.explanation import explain as explained
 from aptui.verbs.explanation import kind_word
 

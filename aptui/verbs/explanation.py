@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aptui import config as configuration
-from aptui import config_folder
-from aptui.batch import load_config, project_dir
-from aptui.config import Config
-from aptui.config_schema import Node, pattern_of
-from aptui.core.errors import UserError
-from aptui.core.graph import companion_key
+from aptui.batch.run import load_config, project_dir
+from aptui.config import folder as config_folder
+from aptui.config import model as configuration
+from aptui.config.model import Config
+from aptui.config.schema import Node, pattern_of
 from aptui.core.model import Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches
 from aptui.core.settings import FILE_NAME, SKIP, Settings, Value, chosen, is_settings
+from aptui.core.state.graph import companion_key
+from aptui.shared.errors import UserError
 from aptui.verbs.naming import Named, as_text, meanings
 from aptui.verbs.opening import all_builders, os_path
 from aptui.verbs.unwanted import ignored_by

@@ -13,16 +13,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aptui import printing
-from aptui.batch import load_config
-from aptui.core.errors import HostError, UserError
+from aptui.batch.run import load_config
 from aptui.link import places
 from aptui.link.client import Client as EngineClient
 from aptui.link.client import NoEngine
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
 
 if TYPE_CHECKING:
     from aptui.client import Client, Heard
-    from aptui.config import Config
+    from aptui.config.model import Config
 
 _TOKEN_VARIABLE = "APTUI_TOKEN"
 _SCOPES = "read,escalate"
@@ -67,14 +67,14 @@ def _refuse_second(config: Config) -> None:
 
 
 def _start_engine(config: Config, arguments: Namespace) -> None:
-    from aptui import daemon
+    from aptui.daemon import engine
 
     try:
         EngineClient.connect(places.socket_path(config.cache_dir)).close()
     except NoEngine:
         options = [f"--set={text}" for text in arguments.set]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
-        pid = daemon.start(config.project_dir, config.cache_dir, options)
+        pid = engine.start(config.project_dir, config.cache_dir, options)
         printing.say(f"the engine runs as process {pid}")
 
 
@@ -93,8 +93,8 @@ def token_arguments(parser: ArgumentParser) -> None:
 
 def token(arguments: Namespace) -> int:
     """Make, list or revoke tokens of this user's gateways."""
-    from aptui.serve import tokens
-    from aptui.serve.protocol import Scope
+    from aptui.serve.access import tokens
+    from aptui.serve.protocol.codec import Scope
 
     file = tokens.path()
     if arguments.deed == "list":
@@ -213,14 +213,14 @@ def _words(heard: Heard) -> str:
 
 
 def _plain(notice: object) -> dict[str, Any]:
-    from aptui.serve.protocol import name_of
+    from aptui.serve.protocol.codec import name_of
 
     return {"notice": name_of(notice), **asdict(notice)}  # type: ignore[call-overload]  # every notification is a record
 
 
 def _catalog(connected: Client, arguments: Namespace) -> int:
     """Print every asset."""
-    from aptui.serve.notices import Catalog
+    from aptui.serve.protocol.notices import Catalog
 
     for heard in connected.notices():
         if not isinstance(heard.notice, Catalog):
@@ -253,7 +253,7 @@ def _get(connected: Client, arguments: Namespace) -> int:
 
 def _ask(connected: Client, arguments: Namespace) -> int:
     """Ask one request and print the answer."""
-    from aptui.serve.protocol import REQUESTS, converted
+    from aptui.serve.protocol.codec import REQUESTS, converted
 
     name, words = arguments.deed, list(arguments.words)
     short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}
@@ -276,7 +276,7 @@ def _ask(connected: Client, arguments: Namespace) -> int:
 
 
 def _converted(given: dict[str, Any], record: type[Any], converted: Callable[[object, type[Any]], Any]) -> Any:
-    from aptui.serve.protocol import Mistake
+    from aptui.serve.protocol.codec import Mistake
 
     try:
         return converted(given, record)

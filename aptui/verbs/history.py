@@ -6,13 +6,13 @@ from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
 
-from aptui import printing
-from aptui.batch_summary import log_path
-from aptui.core.errors import UserError
+from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING, Entry
 from aptui.core.history import Made, Moment, moments
 from aptui.core.messages import Outcome
-from aptui.store.reader import JobRow, RunRow
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.queries.reader import JobRow, RunRow
 from aptui.verbs.naming import find_job, jobs_named, unknown
 from aptui.verbs.opening import Opened, opened
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aptui import printing
-from aptui.core.errors import UserError
 from aptui.core.identity import DEPARTED_STATE, META_SUFFIX, braced, unpack
 from aptui.core.paths import from_text
-from aptui.store.reader import Reader
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.queries.reader import Reader
 from aptui.verbs.opening import opened
 
 _SOURCES_SQL = """

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aptui.store.filter import STATUS_CODES
-from aptui.store.reader import JobRow
-from aptui.store.texts import Texts
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.texts import Texts
+from aptui.store.queries.reader import JobRow
 
 
 class JobRowColumns:

@@ -13,22 +13,22 @@ from contextlib import closing, contextmanager
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
-from aptui import printing
-from aptui.batch import load_config
-from aptui.config import Config
-from aptui.core.errors import KnownError, UserError
+from aptui.batch.run import load_config
+from aptui.config.model import Config
 from aptui.core.messages import MissingScan, Notice, Rows
-from aptui.core.missing import LINE_LIMIT
-from aptui.engine.missing import FileFound, Place, Search, Tally
+from aptui.engine.missing.scanner import FileFound, Place, Search, Tally
 from aptui.link import places, port
 from aptui.link.client import Client, NoEngine
-from aptui.store.assets import asset_id_text
-from aptui.store.missing import NO_UUID, NOTHING, Found, chosen, results
-from aptui.store.reader import open_reader
+from aptui.shared import printing
+from aptui.shared.errors import KnownError, UserError
+from aptui.shared.missing import LINE_LIMIT
+from aptui.store.queries.assets import asset_id_text
+from aptui.store.queries.missing import NO_UUID, NOTHING, Found, chosen, results
+from aptui.store.queries.reader import open_reader
 from aptui.verbs.opening import DATABASE, opened, os_path
 
 if TYPE_CHECKING:
-    from aptui.store.writer import Writer
+    from aptui.store.db.writer import Writer
 
 FOUND = 1
 _HEAD_BYTES = 4096
@@ -109,8 +109,8 @@ def _search(config: Config, arguments: Namespace) -> Search:
 @contextmanager
 def _held(config: Config) -> Iterator[Writer]:
     """Hold the cache as an engine would, and write its database."""
-    from aptui.engine.opening import Opening
-    from aptui.store.writer import Writer
+    from aptui.engine.loop.opening import Opening
+    from aptui.store.db.writer import Writer
 
     opening = Opening(config)
     opening.take()
@@ -205,7 +205,7 @@ def _refuse_no_folders(folders: Sequence[str]) -> None:
 
 
 def _sources(rows: Iterator[object], patterns: Sequence[str]) -> Iterator[str]:
-    from aptui.store.reader import SourceRow
+    from aptui.store.queries.reader import SourceRow
 
     wanted = [pattern.lower().replace("%", "*").removesuffix("/") for pattern in patterns]
     for row in rows:

@@ -7,13 +7,13 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aptui import printing
-from aptui.batch import load_config
-from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.batch.run import load_config
+from aptui.config.model import Config
 from aptui.core.paths import is_below, to_text
-from aptui.core.relocation import Relocate, Report
-from aptui.relocation_lines import lines
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.shared.relocation import Relocate, Report
+from aptui.shared.relocation_report import lines
 from aptui.verbs.naming import as_text
 from aptui.verbs.opening import os_path
 
@@ -94,7 +94,7 @@ def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
 
 
 def _preview(config: Config, order: Relocate) -> Report:
-    from aptui.engine.relocate import preview
+    from aptui.engine.relocate.relocate import preview
 
     return preview(order, config)
 
@@ -106,7 +106,7 @@ def _perform(config: Config, order: Relocate) -> Report:
     try:
         client = Client.connect(places.socket_path(config.cache_dir))
     except NoEngine:
-        from aptui.engine.relocate import held, relocate
+        from aptui.engine.relocate.relocate import held, relocate
 
         with held(config):
             return relocate(order, config)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.config.model import Config
 from aptui.core.paths import normalize, to_text
 from aptui.core.patterns import wildcard
-from aptui.printing import line
-from aptui.store.reader import JobRow, Reader, SourceRow
+from aptui.shared.errors import UserError
+from aptui.shared.printing import line
+from aptui.store.queries.reader import JobRow, Reader, SourceRow
 
 _LISTED = 20
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.batch import load_config
-from aptui.config import Config
-from aptui.core.errors import UserError
+from aptui.batch.run import load_config
+from aptui.config.model import Config
 from aptui.core.paths import from_text
-from aptui.store.reader import JobRow, Reader, open_reader
-from aptui.store.schema import uuid_text
+from aptui.shared.errors import UserError
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
     from aptui.core.model import Builder

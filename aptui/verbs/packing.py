@@ -8,10 +8,10 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from aptui.core.errors import HostError
 from aptui.core.paths import from_text
-from aptui.printing import line
-from aptui.store.asset_list import LIST_BYTES_MOST, AssetList, Listed, as_json
+from aptui.shared.errors import HostError
+from aptui.shared.printing import line
+from aptui.store.queries.asset_list import LIST_BYTES_MOST, AssetList, Listed, as_json
 from aptui.verbs.asset_names import product_path
 
 MANIFEST = "manifest.json"

@@ -6,11 +6,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from aptui import config as configuration
-from aptui import printing
-from aptui.batch import INTERRUPTED, JOBS_FAILED, Wish, load_config, project_dir, run
-from aptui.batch_summary import Summary
-from aptui.store.reader import open_reader
+from aptui.batch.run import INTERRUPTED, JOBS_FAILED, Wish, load_config, project_dir, run
+from aptui.batch.summary import Summary
+from aptui.config import model as configuration
+from aptui.shared import printing
+from aptui.store.queries.reader import open_reader
 from aptui.verbs.opening import DATABASE
 
 _DEMO_FOLDER = "aptui-demo"
@@ -30,7 +30,7 @@ def init_arguments(parser: ArgumentParser) -> None:
 def init(arguments: Namespace) -> int:
     """Write an `aptui.yaml`."""
     if arguments.from_o3de:
-        from aptui.o3de.yaml_file import write_equal
+        from aptui.o3de.project.yaml_file import write_equal
 
         written, doubts = write_equal(Path(arguments.folder or arguments.project or "."))
         for doubt in doubts:
@@ -59,7 +59,7 @@ def demo(arguments: Namespace) -> int:
 
     On a terminal the screen shows how it is processed, and the engine ends when people leave it.
     """
-    from aptui import demo as demo_project
+    from aptui.demo import project as demo_project
 
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
     demo_project.write_project(folder, has_page=arguments.web)
@@ -180,7 +180,7 @@ def schema(arguments: Namespace) -> int:
         return 0
     import json
 
-    from aptui.config_schema import schema as made
+    from aptui.config.schema import schema as made
 
     printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(made(), indent=2))
     return 0

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui import printing
-from aptui.batch import load_config
-from aptui.batch_summary import log_path
-from aptui.config import Config
-from aptui.core.errors import HostError, UserError
-from aptui.store.reader import STATUSES, JobRow
+from aptui.batch.run import load_config
+from aptui.batch.summary import log_path
+from aptui.config.model import Config
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text, find_job
 from aptui.verbs.opening import DATABASE, Opened, all_builders, log_file, opened, os_path
 
@@ -72,7 +72,7 @@ def _wanted_jobs(project: Opened, arguments: Namespace) -> Iterator[JobRow]:
 
 
 def _filtered(rows: list[JobRow], project: Opened, text: str) -> Iterator[JobRow]:
-    from aptui.store.filter import FilterError, parse
+    from aptui.store.jobs.filter import FilterError, parse
     from aptui.verbs.job_columns import JobRowColumns
 
     try:
@@ -160,7 +160,7 @@ def log(arguments: Namespace) -> int:
         return _without_log(row, arguments)
     if arguments.raw:
         return _copy_raw(file)
-    from aptui.store import joblog
+    from aptui.store.logs import joblog
 
     lines = joblog.parse(file)
     if arguments.json:
@@ -229,7 +229,7 @@ def status_arguments(parser: ArgumentParser) -> None:
 def status(arguments: Namespace) -> int:
     """Show totals."""
     from aptui.link import gateways
-    from aptui.store import health
+    from aptui.store.queries import health
 
     with opened(arguments) as project:
         totals = project.database.totals()

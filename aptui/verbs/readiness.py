@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aptui import config as configuration
-from aptui.config import Config
-from aptui.core.errors import HostError, UserError
+from aptui.config import model as configuration
+from aptui.config.model import Config
 from aptui.core.messages import Said
-from aptui.store.reader import JobRow, open_reader
+from aptui.shared.errors import HostError, UserError
+from aptui.store.queries.reader import JobRow, open_reader
 
 _FAILED = ("failed",)
 _TROUBLE = "shared cache"
-"""What every sentence about one has in it (sharing/telling.py)."""
+"""What every sentence about one has in it (sharing/reporting.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ def look_up(config: Config) -> Readiness:
     Raises:
         UserError: nothing is shared here at all.
     """
-    from aptui.engine.loop import Engine
-    from aptui.engine.opening import Opening
+    from aptui.engine.loop.engine import Engine
+    from aptui.engine.loop.opening import Opening
 
     sharing = config.sharing
     if not (sharing.local_store or sharing.is_remote):
@@ -89,8 +89,8 @@ def look_up_commit(config: Config, commit: str, platforms: str | None = None) ->
 
 
 def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> Readiness:
-    from aptui.engine.loop_runs import NOT_SHARED
-    from aptui.engine.shared_rules import Rules
+    from aptui.engine.cache.shared_rules import Rules
+    from aptui.engine.loop.dispatch import NOT_SHARED
 
     rules = Rules(dry.sharing)
     missing: list[str] = []

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from aptui import printing
-from aptui.config import Config
-from aptui.core.commits import name_of
-from aptui.core.errors import HostError, UserError
+from aptui.config.model import Config
 from aptui.core.fingerprint import file_digest
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.model import Builder, Digest, Job, Product
 from aptui.core.paths import cache_path, key_of
 from aptui.core.settings import Settings
-from aptui.store.reader import JobRow
+from aptui.core.state.commits import name_of
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.queries.reader import JobRow
 from aptui.verbs.alone import Manner, Workers, order_for
 from aptui.verbs.opening import DATABASE, Opened, all_builders, os_path
 from aptui.verbs.share import Share
@@ -114,7 +114,7 @@ def _tasks(
     config: Config, project: Opened, rows: Sequence[JobRow], builders: Mapping[bytes, Builder], left_out: list[str]
 ) -> tuple[list[_Task], dict[str, str]]:
     """Return the jobs to run, and the settings of folders; sources that are not those that were processed are left out."""
-    from aptui.store.archive import DatabaseArchive
+    from aptui.store.db.archive import DatabaseArchive
 
     archive = DatabaseArchive(config.cache_dir / DATABASE, {})
     tasks: list[_Task] = []
@@ -134,7 +134,7 @@ def _tasks(
 
 
 def _is_unchanged(job: Job, root: str) -> bool:
-    from aptui.engine.runner_files import Changed, hash_file
+    from aptui.worker.files import Changed, hash_file
 
     try:
         (digest, _, _), _ = hash_file(os_path(f"{root}/{job.source.rel}"))

@@ -9,15 +9,15 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import replace
 
-from aptui import printing
-from aptui.batch import JOBS_FAILED, engine_arguments, load_config, run_and_report, wish_of
-from aptui.config import Config
-from aptui.core.errors import HostError, UserError
+from aptui.batch.run import JOBS_FAILED, engine_arguments, load_config, run_and_report, wish_of
+from aptui.config.model import Config
 from aptui.core.messages import Outcome, RunResult
 from aptui.core.model import Builder, Job, PathKey
 from aptui.core.paths import is_below, key_of
 from aptui.core.settings import Settings
-from aptui.store.reader import JobRow, Reader
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.queries.reader import JobRow, Reader
 from aptui.verbs.alone import Manner, Workers, order_for
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened
@@ -128,7 +128,7 @@ def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: st
 
 def _stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
     """Return the job with its plan, and the settings of folders, which the reader for people does not know."""
-    from aptui.store.archive import DatabaseArchive
+    from aptui.store.db.archive import DatabaseArchive
 
     key = key_of(row.source)
     archive = DatabaseArchive(config.cache_dir / DATABASE, {})

@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config import Config
+    from aptui.config.model import Config
     from aptui.core.model import Builder
-    from aptui.tui.session import Session
+    from aptui.tui.data.session import Session
 
 DATABASE = "assetdb.sqlite"
 
 
 def tui(arguments: Namespace) -> int:
     """Open the screen over the project's engine, which is started if none runs."""
-    from aptui.batch import adopt_cache, load_config
+    from aptui.batch.run import adopt_cache, load_config
 
     config = load_config(arguments)
     adopt_cache(arguments, config)
@@ -30,12 +30,12 @@ def tui(arguments: Namespace) -> int:
 def show(config: Config, arguments: Namespace, *, is_read_only: bool = False) -> int:
     """Open the screen over the engine of a project."""
     from aptui.link import places
-    from aptui.tui.session import LinkSession, Places
+    from aptui.tui.data.session import LinkSession, Places
 
     def start() -> None:
-        from aptui import daemon
+        from aptui.daemon import engine
 
-        daemon.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
+        engine.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     where = Places(config.name, config.cache_dir, places.socket_path(config.cache_dir), None if is_read_only else start)
     return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
@@ -50,8 +50,8 @@ def open_arguments(parser: ArgumentParser) -> None:
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     """Show a cache without an engine."""
-    from aptui.store.reader import open_reader
-    from aptui.tui.session import NoSession
+    from aptui.store.queries.reader import open_reader
+    from aptui.tui.data.session import NoSession
 
     path = Path(os.path.abspath(arguments.database))
     path = path / DATABASE if path.is_dir() else path

@@ -6,12 +6,12 @@ import os
 import re
 from typing import Any
 
-from aptui.config import Config, tree
-from aptui.core.errors import KnownError
+from aptui.config.model import Config, tree
 from aptui.core.model import Builder, Pattern
 from aptui.core.patterns import PatternSet, ignore_matcher
 from aptui.core.settings import is_settings
-from aptui.printing import line
+from aptui.shared.errors import KnownError
+from aptui.shared.printing import line
 from aptui.verbs.naming import Named
 from aptui.verbs.opening import Opened, all_builders
 
@@ -80,7 +80,7 @@ def ignored_by(rel: str, config: Config) -> str:
 
 def _rule(paths: list[str], config: Config) -> str:
     """Read the layers again to find the rule; the compiled configuration has only what they come to together."""
-    from aptui import config_schema as yaml
+    from aptui.config import schema as yaml
 
     try:
         rules = tree(config.project_dir).get("ignore")

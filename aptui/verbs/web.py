@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from aptui import printing
-from aptui.core.errors import HostError, UserError
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
 
 if TYPE_CHECKING:
-    from aptui.config import Config
+    from aptui.config.model import Config
 
 _EXTRAS = {"web": "web", "demo": "serve"}
 """{module: what brings the libraries that it needs}."""
@@ -31,7 +31,7 @@ def web_arguments(parser: ArgumentParser) -> None:
 
 def web(arguments: Namespace) -> int:
     """Show the screen to a browser until Ctrl-C."""
-    from aptui.batch import load_config
+    from aptui.batch.run import load_config
 
     if not 0 <= arguments.port < 1 << 16:
         raise UserError(f"{arguments.port} is no port", hint="0 is any that is free")
@@ -52,14 +52,14 @@ def _tell_screen(address: str) -> None:
 
 def show_demo(config: Config) -> int:
     """Show the demo's page until Ctrl-C; an engine that ran before stays, one of ours ends."""
-    from aptui import daemon
+    from aptui.daemon import engine
     from aptui.link import places
     from aptui.verbs.engine import stop_engines
 
     page = _serving("demo")
     is_ours = not any(each.is_alive and Path(each.cache) == config.cache_dir for each in places.engines())
     if is_ours:
-        daemon.start(config.project_dir, config.cache_dir)
+        engine.start(config.project_dir, config.cache_dir)
     try:
         page.run(config, lambda address: _tell_page(config, address))
     finally:
@@ -84,7 +84,7 @@ def _serving(name: str) -> ModuleType:
         HostError: what it needs is not installed.
     """
     try:
-        return import_module(f"aptui.serve.{name}")
+        return import_module(f"aptui.serve.web.{name}")
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] == "aptui":
             raise

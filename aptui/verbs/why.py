@@ -7,11 +7,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aptui import printing
-from aptui.batch_summary import log_path
+from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING
-from aptui.store.reader import JobRow, RunRow, SourceRow
-from aptui.store.reasons import edge_type, makers, sentence
+from aptui.shared import printing
+from aptui.store.queries.reader import JobRow, RunRow, SourceRow
+from aptui.store.queries.reasons import edge_type, makers, sentence
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
 from aptui.verbs.opening import Opened, opened
 from aptui.verbs.read import job_json

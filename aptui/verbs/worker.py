@@ -1,6 +1,6 @@
 """`aptui worker`: this machine as a worker of a Dask cluster, with a nanny that starts it again when it dies.
 
-Dask's own command does as well: `dask worker ADDRESS --preload aptui.engine.cluster_task` (`CLUSTER.md`).
+Dask's own command does as well: `dask worker ADDRESS --preload aptui.engine.cluster.task` (`CLUSTER.md`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Coroutine
 from typing import Any
 
-from aptui import config, config_cluster, printing
-from aptui.core.errors import HostError, UserError
+from aptui.config import cluster, model
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
 
-_PRELOAD = "aptui.engine.cluster_task"
+_PRELOAD = "aptui.engine.cluster.task"
 _STORE_VARIABLE = "APTUI_WORKER_STORE"
 _START_S = 60.0
 _AGAIN_S = 2.0
@@ -46,7 +47,7 @@ def worker_arguments(parser: ArgumentParser) -> None:
 def worker(arguments: Namespace) -> int:
     """Work until told to stop."""
     has_certificates = bool(arguments.tls_ca and arguments.tls_cert and arguments.tls_key)
-    config_cluster.check_address(arguments.scheduler, has_certificates=has_certificates)
+    cluster.check_address(arguments.scheduler, has_certificates=has_certificates)
     try:
         import distributed  # noqa: F401  # only to say in time that it is missing
     except ImportError:
@@ -104,14 +105,14 @@ async def _either(*waits: Coroutine[Any, Any, object]) -> None:
 def _nanny(arguments: Namespace, folder: str) -> Any:
     from distributed import Nanny
 
-    from aptui.engine.cluster_dask import security_of
-    from aptui.engine.cluster_station import MEMORY
+    from aptui.engine.cluster.dask_transport import security_of
+    from aptui.engine.cluster.remote_worker import MEMORY
 
-    slots = arguments.slots or config.core_count()
+    slots = arguments.slots or model.core_count()
     resources = {tag: float(count or slots) for tag, count in arguments.tags.items()}
     resources[MEMORY] = float(arguments.memory or int(_all_memory_bytes() * _MEMORY_SHARE))
     ca, cert, key = (os.path.abspath(path) if path else "" for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key))
-    place = config_cluster.Cluster("dask", arguments.scheduler, ca, cert, key)
+    place = cluster.Cluster("dask", arguments.scheduler, ca, cert, key)
     is_plain = arguments.scheduler.startswith("tcp://")
     return Nanny(
         arguments.scheduler,

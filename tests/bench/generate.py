@@ -16,7 +16,7 @@ from pathlib import Path
 from aptui.core.messages import Outcome
 from aptui.core.model import EdgeKind
 from aptui.core.paths import name_uuid, path_uuid
-from aptui.store import schema
+from aptui.store.db import schema
 
 PLATFORMS = ("linux", "server")
 BUILDERS = ("image", "mesh", "audio", "script", "copy")

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.core.errors import KnownError
 from aptui.link import places, port
 from aptui.link.client import Client
+from aptui.shared.errors import KnownError
 from tests.bench.measure import aptui, run, say, settle
 
 if TYPE_CHECKING:

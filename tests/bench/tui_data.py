@@ -18,11 +18,11 @@ from typing import Any
 
 from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
-from aptui.store.job_table import JobTable, read_job_table
-from aptui.store.reader import open_reader
-from aptui.tui.assets_store import Kind, read_tree
-from aptui.tui.feed import Batch, Feed
-from aptui.tui.jobs_store import COLUMNS, JobsStore
+from aptui.store.jobs.job_table import JobTable, read_job_table
+from aptui.store.queries.reader import open_reader
+from aptui.tui.data.assets_store import Kind, read_tree
+from aptui.tui.data.feed import Batch, Feed
+from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from tests.bench import generate
 
 PATTERNS = {

@@ -27,7 +27,7 @@ from aptui.core.model import RelPath, RunKey
 from aptui.link import places
 from aptui.link.port import PROTOCOL, Hello, Subscribe
 from aptui.link.server import Request, Server
-from aptui.store.reader import open_reader
+from aptui.store.queries.reader import open_reader
 from tests.tui.terminal import Terminal
 
 COLUMNS, LINES = 160, 45

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from textual.app import App
 
-from aptui.tui import safety
+from aptui.tui.terminal import safety
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.lines import FileLines
 from aptui.tui.widgets.table import Column, Table

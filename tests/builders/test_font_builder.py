@@ -10,7 +10,7 @@ from fontTools.ttLib import TTFont
 
 from aptui.builders.font_builder import FONT_ASSET_TYPE
 from aptui.builders.font_builder import FontBuilder as Builder
-from aptui.demo_assets import EXTRAS
+from aptui.demo.assets import EXTRAS
 from aptui.sdk import Result
 
 BUILDER = Builder

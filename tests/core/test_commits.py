@@ -5,8 +5,8 @@ from __future__ import annotations
 from fake_world import World
 from fakes import Setup, scripter
 
-from aptui.core.ledger import RUN_KEY_STATE, Ledger
 from aptui.core.messages import SaveRows
+from aptui.core.state.ledger import RUN_KEY_STATE, Ledger
 
 
 def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:

@@ -8,9 +8,9 @@ import pytest
 from fake_world import World
 from fakes import Setup, glob
 
-from aptui.core.graph import Graph
-from aptui.core.memory import Memory
 from aptui.core.model import Companion, PathKey, RelPath, ScanFolder, Source
+from aptui.core.state.graph import Graph
+from aptui.core.state.working_set import Memory
 
 
 def graph_of(setup: Setup) -> Graph:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from fakes import FakeArchive, sha
 
-from aptui.core import memory as memory_module
-from aptui.core.memory import Memory, PendingFolder, Unsettled
 from aptui.core.model import Digest, FileFact, Job, JobState, PathKey, RelPath, Source
 from aptui.core.paths import path_uuid
+from aptui.core.state import working_set as memory_module
+from aptui.core.state.working_set import Memory, PendingFolder, Unsettled
 
 
 def fact(rel: str, digest: Digest = sha("x")) -> FileFact:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core import missing
-from aptui.core.missing import LINE_LIMIT, Names, Scan, joined, plain_path, specialist
+from aptui.shared import missing
+from aptui.shared.missing import LINE_LIMIT, Names, Scan, joined, plain_path, specialist
 
 UUID = "6BDE282B-49C9-57F7-B071-4B26579BCA9A"
 PLAIN = UUID.replace("-", "")

@@ -61,7 +61,7 @@ def _put_points(points: _Points) -> None:
 
     for name in CALLS:
         setattr(os, name, around(getattr(os, name)))
-    from aptui.store.writer import Writer
+    from aptui.store.db.writer import Writer
 
     transact = Writer._try_transact
 
@@ -78,14 +78,14 @@ def _put_points(points: _Points) -> None:
 
 def without_intents() -> None:
     """Break the contract: no intent rows."""
-    from aptui.store.writer import Writer
+    from aptui.store.db.writer import Writer
 
     Writer.record_intents = lambda _self, _intents: None
 
 
 def rows_before_renames() -> None:
     """Break the contract: rows first, renames after."""
-    from aptui.engine.cache import Cache
+    from aptui.engine.cache.cache import Cache
 
     commit, place = Cache.commit, Cache._place
     owed: list = []
@@ -106,7 +106,7 @@ def rows_before_renames() -> None:
 
 def in_place() -> None:
     """Break the contract: products are written over the old ones, byte by byte, instead of renamed."""
-    from aptui.engine import cache
+    from aptui.engine.cache import cache
 
     def overwrite(source: str, target: str) -> None:
         data = Path(os.fsdecode(source)).read_bytes()
@@ -200,7 +200,7 @@ def _live(project: Project, fault: Fault | None, mutant: str, told: int, action:
     points = _Points(fault)
     try:
         os.setsid()
-        from aptui.core.errors import KnownError
+        from aptui.shared.errors import KnownError
 
         if mutant:
             MUTANTS[mutant]()
@@ -231,7 +231,7 @@ def fault_off(points: _Points) -> None:
 
 def _tell_before(action: Callable[[], None], told: int) -> None:
     """Run `action` and tell the parent when the first run of a job has been ordered."""
-    from aptui.engine.loop_deeds import Deeds
+    from aptui.engine.loop.commands import Deeds
 
     perform = Deeds._perform
     state = {"is_told": False}
@@ -249,7 +249,7 @@ def _tell_before(action: Callable[[], None], told: int) -> None:
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """SIGINT and SIGTERM stop the engine as `aptui batch` does."""
-    from aptui.engine.loop import Engine
+    from aptui.engine.loop.engine import Engine
 
     opened = Engine.open
 
@@ -273,7 +273,7 @@ def workers_of(pid: int) -> list[int]:
             state = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if b"aptui.engine.worker" in words and str(pid).encode() in words and state != "Z":
+        if b"aptui.worker.main" in words and str(pid).encode() in words and state != "Z":
             found.append(int(entry))
     return found
 

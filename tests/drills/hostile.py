@@ -18,9 +18,9 @@ from disk_project import Project, violations_of_rest
 from pool_harness import PLATFORMS, Harness, python_builder
 
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
-from aptui.engine import runner_processes as processes
-from aptui.engine.pool import Settings
-from aptui.engine.pool_memory import resident_bytes
+from aptui.engine.pool.memory_budget import resident_bytes
+from aptui.engine.pool.pool import Settings
+from aptui.worker import processes
 
 from .kills import Report, Say
 
@@ -90,7 +90,7 @@ def without_reaping() -> Iterator[None]:
 @contextlib.contextmanager
 def without_limits() -> Iterator[None]:
     """Break the contract: time-outs are a minute late."""
-    from aptui.engine.pool_crew import Crew
+    from aptui.engine.pool.processes import Crew
 
     due = Crew._due
     with mock.patch.object(Crew, "_due", lambda self, slot: None if (at := due(self, slot)) is None or slot.messages else at):
@@ -107,7 +107,7 @@ def credulous() -> Iterator[None]:
 @contextlib.contextmanager
 def without_breaker() -> Iterator[None]:
     """Break the contract: a builder may kill workers for ever."""
-    with mock.patch("aptui.engine.pool_deaths.MAX_DEATHS", 1 << 30):
+    with mock.patch("aptui.engine.pool.failures.MAX_DEATHS", 1 << 30):
         yield
 
 

@@ -43,7 +43,7 @@ def full_disk(folder: Path, seed: int, sizes_kib: range, say: Say = print) -> Re
             world = World(folder / f"project{size_kib}", sources=30, commands=3, seed=seed)
             world.config(SETTINGS + f"cache: {disk}/Cache\n")
             world.cache = disk / "Cache"
-            with mock.patch("aptui.engine.cache.RESERVE_BYTES", 0):
+            with mock.patch("aptui.engine.cache.cache.RESERVE_BYTES", 0):
                 child = Child(world)
                 status = child.end()
                 failed = [name for name in child.runs if name.endswith("!")]
@@ -66,7 +66,7 @@ def read_only_cache(folder: Path) -> Report:
         world = World(folder / "project", sources=6, commands=1)
         world.config(SETTINGS + f"cache: {disk}/Cache\n")
         world.cache = disk / "Cache"
-        with mock.patch("aptui.engine.cache.RESERVE_BYTES", 0):
+        with mock.patch("aptui.engine.cache.cache.RESERVE_BYTES", 0):
             world.engine_run()
             world.edit(3)
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, capture_output=True)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from aptui.cli import VERBS
+from aptui.cli.main import VERBS
 
 from .kills import Report, Say
 from .serving import LiveWorld, Serving, rows, serving, workers_left

@@ -22,11 +22,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aptui.client import Client, local
-from aptui.core.errors import KnownError
 from aptui.link import places, port
 from aptui.link.client import Client as EngineClient
-from aptui.serve import doors, protocol
-from aptui.serve.requests import Ping
+from aptui.serve.access import limits
+from aptui.serve.protocol import codec
+from aptui.serve.protocol.requests import Ping
+from aptui.shared.errors import KnownError
 
 from .kills import Report, Say
 
@@ -54,12 +55,12 @@ serve: {port: 0, clients_limit: 64}
 
 def _endless_frames() -> None:
     """Break the contract: a frame may be as long as it says."""
-    protocol.FRAME_LIMIT_BYTES = 1 << 31
+    codec.FRAME_LIMIT_BYTES = 1 << 31
 
 
 def _open_doors() -> None:
     """Break the contract: whoever says nothing may stay."""
-    doors.Doors.__init__.__defaults__ = (1e9, 1 << 30)
+    limits.Doors.__init__.__defaults__ = (1e9, 1 << 30)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {"": lambda: None, "endless-frames": _endless_frames, "open-doors": _open_doors}
@@ -120,7 +121,7 @@ class Victim:
         wire = socket.create_connection(self.address, _PATIENCE_S)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
-            f"GET {protocol.PATH} HTTP/1.1",
+            f"GET {codec.PATH} HTTP/1.1",
             f"Host: {self.address[0]}:{self.address[1]}",
             "Upgrade: websocket",
             "Connection: Upgrade",
@@ -197,7 +198,7 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
         held = victim.descriptors() - before
         with Client.connect(victim.url, token=victim.token, client="late"):
             pass
-    if held > doors.STRANGERS_LIMIT + 8:
+    if held > limits.STRANGERS_LIMIT + 8:
         yield f"{held} sockets of strangers are held"
 
 
@@ -283,13 +284,13 @@ def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
 
 def main() -> int:
     """Be a gateway without a rule."""
-    from aptui import cli
+    from aptui.cli import main as cli_main
 
     chosen = argparse.ArgumentParser()
     chosen.add_argument("mutant")
     mutant, rest = chosen.parse_known_args()
     MUTANTS["" if mutant.mutant == "none" else mutant.mutant]()
-    return cli.main(["gateway", *rest])
+    return cli_main.main(["gateway", *rest])
 
 
 if __name__ == "__main__":

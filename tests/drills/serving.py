@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui.core.errors import KnownError
-from aptui.core.health import Health
 from aptui.core.messages import HealthChanged, JobChanged, Progress, Said
-from aptui.engine.watching import Watching
+from aptui.engine.live.changes import Watching
 from aptui.link import places, port
 from aptui.link.client import Client
+from aptui.shared.errors import KnownError
+from aptui.shared.health import Health
 
 from .kills import Report
 from .world import World
@@ -64,9 +64,9 @@ def without_losses() -> None:
 
 def without_leases() -> None:
     """Break the contract: nobody asks whether a file is being written."""
-    from aptui.engine import watching
+    from aptui.engine.live import changes
 
-    watching.is_open_for_writing = lambda _path: False
+    changes.is_open_for_writing = lambda _path: False
 
 
 def without_holds() -> None:
@@ -81,8 +81,8 @@ def without_product_looks() -> None:
 
 def without_start_scan() -> None:
     """Break the contract: an engine that starts takes for granted that nothing happened before."""
-    from aptui.engine.live import Live
-    from aptui.engine.loop import Engine
+    from aptui.engine.live.supervisor import Live
+    from aptui.engine.loop.engine import Engine
 
     begin = Live._begin
 
@@ -95,14 +95,14 @@ def without_start_scan() -> None:
 
 def without_polling() -> None:
     """Break the contract: where the kernel does not tell, nobody looks."""
-    from aptui.engine import watcher_poll
+    from aptui.engine.watch import polling
 
-    watcher_poll.Poller._run = lambda _self: None
+    polling.Poller._run = lambda _self: None
 
 
 def without_memory() -> None:
     """Break the contract: every notification is a reason to run, and to run again, whether anything changed or not."""
-    from aptui.engine.loop import Engine
+    from aptui.engine.loop.engine import Engine
 
     look_at = Engine.look_at
 
@@ -116,16 +116,16 @@ def without_memory() -> None:
 
 def without_recovery() -> None:
     """Break the contract: in trouble the engine waits for somebody to restart it."""
-    from aptui.engine.live import Live
+    from aptui.engine.live.supervisor import Live
 
     Live._try_again = lambda _self: None
 
 
 def without_case() -> None:
     """Break the contract: a name in another case is another name."""
-    from aptui.engine import watching
+    from aptui.engine.live import changes
 
-    watching.key_of = lambda rel: rel
+    changes.key_of = lambda rel: rel
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
@@ -377,7 +377,7 @@ def rows(answer: subprocess.CompletedProcess[bytes]) -> Any:
 
 
 if __name__ == "__main__":
-    from aptui.cli import main
+    from aptui.cli.main import main
 
     MUTANTS[sys.argv.pop(1)]()
     sys.exit(main(sys.argv[1:]))

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-from aptui.config import Sharing
-from aptui.sharing import folder_store, leases, upkeep
+from aptui.config.model import Sharing
+from aptui.sharing import folder_store, leases, maintenance
 from aptui.sharing.service import Service
 from tests.sharing.room import all_here, facts, files_of, record
 
@@ -117,7 +117,7 @@ def _look(world: Path, moment: str, report: Report) -> None:
         folder_store.sweep(str(root), time.time() + LATER_S)
         if left := os.listdir(root / "tmp"):
             report.violations.append(f"{moment}: {left} stay in '{root}'")
-        if damaged := upkeep.verify(str(root)).damaged:
+        if damaged := maintenance.verify(str(root)).damaged:
             report.violations.append(f"{moment}: {damaged} are damaged")
 
 

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 
 from watch_room import QUICK, Room, put
 
-from aptui.core.health import WatchMode
-from aptui.engine.watcher import Hint, Root, Settings, Watcher
+from aptui.engine.watch.watcher import Hint, Root, Settings, Watcher
+from aptui.shared.health import WatchMode
 
 from .kills import Report, Say
 

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from aptui.core.errors import KnownError
 from aptui.core.messages import JobChanged
 from aptui.link.client import Client, NoEngine
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, VERBS, Hello, Ping, Rescan, Subscribe
 from aptui.link.server import Limits, Server
+from aptui.shared.errors import KnownError
 
 from .kills import Report, Say
 

@@ -28,11 +28,11 @@ from aptui.sdk import (
 FLOOD_BYTES = 50 << 20
 
 if os.environ.get("PYTHON_CREDULOUS"):  # a drill's mutant; variables with this prefix reach workers
-    from aptui.engine import runner_products
+    from aptui.worker import products as worker_products
 
-    runner_products._check_unique = runner_products._check_closed = lambda *_args: None
-    runner_products._is_behind_link = lambda *_args: False
-    runner_products.stat = type("Credulous", (), {"S_ISLNK": lambda _mode: False, "S_ISREG": lambda _mode: True})
+    worker_products._check_unique = worker_products._check_closed = lambda *_args: None
+    worker_products._is_behind_link = lambda *_args: False
+    worker_products.stat = type("Credulous", (), {"S_ISLNK": lambda _mode: False, "S_ISREG": lambda _mode: True})
 
 
 class Base:

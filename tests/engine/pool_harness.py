@@ -12,8 +12,8 @@ from pathlib import Path
 
 from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder
 from aptui.core.model import Builder, BuilderKind, CommandRule, Platform
-from aptui.engine.pool import Pool, Settings
-from aptui.engine.runner_files import stat_key
+from aptui.engine.pool.pool import Pool, Settings
+from aptui.worker.files import stat_key
 
 HOSTILE_FILE = Path(__file__).with_name("hostile_builders.py")
 PLATFORMS = (Platform("linux", ("tools",)), Platform("common"))

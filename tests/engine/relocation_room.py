@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from aptui import config
+from aptui.config import model
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
-from aptui.core.relocation import Dependant, Item, Relocate, Report
-from aptui.engine.relocate import relocate
-from aptui.store import schema
-from aptui.store.writer import Writer
+from aptui.engine.relocate.relocate import relocate
+from aptui.shared.relocation import Dependant, Item, Relocate, Report
+from aptui.store.db import schema
+from aptui.store.db.writer import Writer
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
 
 SETTINGS = """
@@ -93,7 +93,7 @@ class RelocationRoom:
     def ask(self, source: str, destination: str = "", **options: bool) -> Report:
         """Ask, and do it if it is confirmed."""
         order = Relocate(source, destination, is_delete=not destination, **options)  # type: ignore[arg-type]  # they are all flags
-        return relocate(order, config.load(self.root))
+        return relocate(order, model.load(self.root))
 
     def do(self, source: str, destination: str = "", **options: bool) -> Report:
         """Do it."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from aptui.core.messages import AnalyseOrder, AnalyseResult, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, Platform
-from aptui.engine import runner_process
-from aptui.engine.runner_files import stat_key
 from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+from aptui.worker import run as worker_run
+from aptui.worker.files import stat_key
 
 PLATFORMS = {"linux": Platform("linux", ("tools",)), "common": Platform("common")}
 PYTHON = Builder(b"b" * 16, "tool", BuilderKind.PYTHON, analysis_fingerprint="1")
@@ -60,16 +60,16 @@ class Room:
         """Have `create_jobs(request)` asked."""
         self.source()
         order = AnalyseOrder(1, "tool", str(self.root), "a.txt", bytes(range(16)), platforms, 20.0)
-        return runner_process.analyse(order, builder, PLATFORMS, lambda _builder: Instance(create_jobs=create_jobs))
+        return worker_run.analyse(order, builder, PLATFORMS, lambda _builder: Instance(create_jobs=create_jobs))
 
     def process(self, process_job, order: ProcessOrder | None = None, builder: Builder = PYTHON) -> RunResult:
         """Have `process_job(request)` called."""
         order = order or self.order()
-        return runner_process.process(order, builder, PLATFORMS, lambda _builder: Instance(process_job=process_job))
+        return worker_run.process(order, builder, PLATFORMS, lambda _builder: Instance(process_job=process_job))
 
     def run(self, builder: Builder, order: ProcessOrder | None = None) -> RunResult:
         """Run a builder that is a command."""
-        return runner_process.process(order or self.order(), builder, PLATFORMS, lambda _builder: None)
+        return worker_run.process(order or self.order(), builder, PLATFORMS, lambda _builder: None)
 
 
 class Instance:

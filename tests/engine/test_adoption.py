@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from aptui import cli, config
-from aptui.core.errors import UserError
-from aptui.engine.adoption import adopt
-from aptui.engine.live import Live
+from aptui.cli import main
+from aptui.config import model
+from aptui.engine.cache.adoption import adopt
+from aptui.engine.live.supervisor import Live
+from aptui.shared.errors import UserError
 from tests.disk_project import HOST, Project
 from tests.store import o3de_database
 
@@ -42,7 +43,7 @@ def test_a_cache_of_o3de_is_refused_and_left_as_it_is(project):
 
 def test_a_live_engine_refuses_it_too(project):
     before = sorted(project.cache.rglob("*"))
-    settings = config.load(project.root)
+    settings = model.load(project.root)
 
     with pytest.raises(UserError, match=r"written by O3DE's Asset Processor"):
         Live(settings, lambda: settings).open()
@@ -53,7 +54,7 @@ def test_a_live_engine_refuses_it_too(project):
 def test_what_is_taken_over_is_set_aside_whole(project):
     before = listed(project)
 
-    told = adopt(config.load(project.root))
+    told = adopt(model.load(project.root))
     project.engine_run()
 
     after = listed(project)
@@ -69,21 +70,21 @@ def test_what_is_taken_over_is_set_aside_whole(project):
 
 
 def test_nothing_is_taken_over_twice_or_of_ours(project):
-    adopt(config.load(project.root))
+    adopt(model.load(project.root))
     project.engine_run()
     before = listed(project)
 
-    assert adopt(config.load(project.root)) == ""
+    assert adopt(model.load(project.root)) == ""
 
     assert listed(project) == before
 
 
 def test_a_batch_takes_it_over_when_it_is_told_to(project, capfd, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(project.root / "xdg"))
-    assert cli.main(["batch", "--project", str(project.root)]) == 3
+    assert main.main(["batch", "--project", str(project.root)]) == 3
     assert "'--adopt-cache'" in capfd.readouterr().err
 
-    assert cli.main(["batch", "--project", str(project.root), "--adopt-cache"]) == 0
+    assert main.main(["batch", "--project", str(project.root), "--adopt-cache"]) == 0
     assert "was taken over" in capfd.readouterr().err
-    assert cli.main(["batch", "--project", str(project.root), "--adopt-cache"]) == 0
+    assert main.main(["batch", "--project", str(project.root), "--adopt-cache"]) == 0
     assert "was taken over" not in capfd.readouterr().err

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.errors import BusyError, HostError, UserError
 from aptui.core.messages import CommitProducts, JobCommit
 from aptui.core.model import Digest, Product
-from aptui.engine import cache as cache_module
-from aptui.engine import cache as rooms
-from aptui.engine import runner_files
-from aptui.engine.cache import Cache
-from aptui.store.writer import Intent
+from aptui.engine.cache import cache as cache_module
+from aptui.engine.cache import cache as rooms
+from aptui.engine.cache.cache import Cache
+from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.store.db.writer import Intent
+from aptui.worker import files
 
 
 class Diary:
@@ -222,7 +222,7 @@ def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Dia
 
 def test_many_touched_folders_share_one_sync_before_the_rows(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(runner_files, "sync_file_system", synced.append)
+    monkeypatch.setattr(files, "sync_file_system", synced.append)
     seen_at_finish: list[str] = []
     monkeypatch.setattr(diary, "finish", lambda _rows, _keys: seen_at_finish.extend(synced))
 

@@ -16,9 +16,9 @@ from live_project import LiveProject
 from aptui.core.model import Platform
 from aptui.core.model import Project as CoreProject
 from aptui.core.paths import path_uuid
-from aptui.engine import catalog
-from aptui.store.catalog_mark import CATALOG_STATE
-from aptui.store.schema import uuid_text
+from aptui.engine.cache import catalog
+from aptui.store.changes.catalog_mark import CATALOG_STATE
+from aptui.store.db.schema import uuid_text
 
 CONFIG = """
 name: demo

@@ -13,7 +13,8 @@ from disk_project import HOST, Project, Ran
 
 pytest.importorskip("distributed")
 
-from aptui.engine import cluster, cluster_pool
+from aptui.engine.cluster import pool as cluster_pool
+from aptui.engine.cluster import scheduler
 
 pytestmark = pytest.mark.slow
 
@@ -162,7 +163,7 @@ def test_partition_costs_time_only_and_late_results_have_no_effect(three_workers
         time.sleep(silence_s)  # how long the network is silent is what this is about
         proxy.is_cut = False
 
-    with mock.patch.multiple(cluster, PATIENCE_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):
+    with mock.patch.multiple(scheduler, PATIENCE_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):
         during(ran, project, {}, cut)
 
     proxy.close()

@@ -9,19 +9,19 @@ from unittest import mock
 
 import pytest
 
-from aptui.config_cluster import Cluster as Place
-from aptui.core.errors import UserError
+from aptui.config.cluster import Cluster as Place
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
-from aptui.engine import cluster, cluster_kit, cluster_pool
-from aptui.engine import cluster_messages as messages
-from aptui.engine.cluster_inputs import Carrier, Elsewhere, Outdated, can_travel, is_movable
-from aptui.engine.cluster_kit import difference
-from aptui.engine.cluster_station import FIRST_NUMBER, Station
-from aptui.engine.pool_messages import ended
-from aptui.engine.runner_files import stat_key
+from aptui.engine.cluster import environment, messages, pool
+from aptui.engine.cluster import scheduler as cluster_scheduler
+from aptui.engine.cluster.environment import difference
+from aptui.engine.cluster.inputs import Carrier, Elsewhere, Outdated, can_travel, is_movable
+from aptui.engine.cluster.remote_worker import FIRST_NUMBER, Station
+from aptui.engine.pool.messages import ended
+from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import FolderStore
 from aptui.sharing.store import Mismatch
+from aptui.worker.files import stat_key
 
 
 class FakeScheduler:
@@ -56,7 +56,7 @@ class Room:
         self.folder, self.now_s, self.results, self.said = folder, 0.0, [], []
         (folder / "assets").mkdir()
         self.selector = selectors.DefaultSelector()
-        told = cluster_pool.Cluster(
+        told = pool.Cluster(
             Place("dask", "tcp://127.0.0.1:1", **place),
             messages.Depot(str(folder), "trusted"),
             (str(folder / "assets"),),
@@ -65,8 +65,8 @@ class Room:
             self.said.append,
         )
         builders = [Builder(name.encode().ljust(16), name, BuilderKind.COMMAND) for name in ("paint", "bake")]
-        with mock.patch.object(cluster_pool, "Scheduler", FakeScheduler):
-            self.pool = cluster_pool.ClusterPool(
+        with mock.patch.object(pool, "Scheduler", FakeScheduler):
+            self.pool = pool.ClusterPool(
                 builders, [Platform("linux")], 0, self.selector, self.results.extend, cluster=told, clock=lambda: self.now_s
             )
         self.scheduler = self.pool._scheduler
@@ -306,13 +306,13 @@ def test_kits_that_differ_are_told_apart():
 
 
 def test_version_covers_the_code_that_does_jobs_and_no_other(tmp_path, monkeypatch):
-    package = Path(cluster_kit.aptui.__file__).parent
+    package = Path(environment.aptui.__file__).parent
     for path in (*package.glob("*.py"), *(package / "core").glob("*.py"), *(package / "engine").glob("*.py")):
         copied = tmp_path / path.relative_to(package)
         copied.parent.mkdir(exist_ok=True)
         copied.write_bytes(path.read_bytes())
-    monkeypatch.setattr(cluster_kit.aptui, "__file__", str(tmp_path / "__init__.py"))
-    version = cluster_kit.program_version.__wrapped__
+    monkeypatch.setattr(environment.aptui, "__file__", str(tmp_path / "__init__.py"))
+    version = environment.program_version.__wrapped__
     found = [version()]
     for name in ("cluster_pool.py", "cluster_task.py", "runner_process.py"):
         (tmp_path / "engine" / name).write_text("changed")
@@ -403,9 +403,11 @@ def test_products_are_as_executable_here_as_where_they_were_made(room, carrier):
 def scheduler(tmp_path):
     said: list[str] = []
     setup = messages.Setup("1.0 (abc)", "3.11", (), ())
-    with mock.patch.object(cluster.threading, "Thread"):
+    with mock.patch.object(cluster_scheduler.threading, "Thread"):
         place = Place("dask", "tcp://127.0.0.1:1")
-        found = cluster.Scheduler(place, messages.Depot(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append)
+        found = cluster_scheduler.Scheduler(
+            place, messages.Depot(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append
+        )
     found._kits = {"paint": (("code", "a"),), "bake": (("code", "b"),)}
     yield found, said
     found._loop.close()

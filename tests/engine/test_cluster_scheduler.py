@@ -13,13 +13,13 @@ from cluster_room import until
 
 pytest.importorskip("distributed")
 
-from aptui.config_cluster import Cluster as Place
+from aptui.config.cluster import Cluster as Place
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, Platform
-from aptui.engine import cluster, cluster_task
-from aptui.engine import cluster_messages as messages
-from aptui.engine.cluster_station import Errand
-from aptui.engine.runner_files import stat_key
+from aptui.engine.cluster import messages, scheduler
+from aptui.engine.cluster import task as cluster_task
+from aptui.engine.cluster.remote_worker import Errand
+from aptui.worker.files import stat_key
 
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND)
 
@@ -77,7 +77,7 @@ class FakeClient:
     def submit(self, function: object, data: bytes, *, key: str, **_more: object) -> FakeFuture:
         future = FakeFuture(key, data)
         if function is cluster_task.look:
-            report = messages.Report(cluster.program_version(), cluster.python_version(), "box", 7, (("paint", ()),))
+            report = messages.Report(scheduler.program_version(), scheduler.python_version(), "box", 7, (("paint", ()),))
             future.answer.set_result(messages.encode(report))
         else:
             self.sent.append(future)
@@ -108,8 +108,8 @@ class Room:
         self.said: list[str] = []
         (folder / "assets").mkdir()
         (folder / "store").mkdir()
-        setup = cluster.setup_for([BUILDER], [Platform("linux")], ())
-        self.scheduler = cluster.Scheduler(
+        setup = scheduler.setup_for([BUILDER], [Platform("linux")], ())
+        self.scheduler = scheduler.Scheduler(
             Place("dask", "tcp://127.0.0.1:1"),
             messages.Depot(str(folder / "store"), "trusted"),
             setup,
@@ -156,7 +156,7 @@ def room(tmp_path):
     with (
         mock.patch("distributed.Client", FakeClient),
         mock.patch("distributed.wait", lambda futures: asyncio.wait([each.answer for each in futures])),
-        mock.patch.multiple(cluster, _PULSE_S=0.01, _AGAIN_S=0.01, _MOST_AGAIN_S=0.01),
+        mock.patch.multiple(scheduler, _PULSE_S=0.01, _AGAIN_S=0.01, _MOST_AGAIN_S=0.01),
     ):
         found = Room(tmp_path)
         yield found

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
-from aptui.engine import cluster_messages as messages
-from aptui.engine import cluster_task
+from aptui.engine.cluster import messages
+from aptui.engine.cluster import task as cluster_task
 from aptui.sharing.folder_store import FolderStore
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from disk_project import Project
 
-from aptui import config, config_folder
+from aptui.config import folder as config_folder
+from aptui.config import model
 from aptui.core.messages import AnalyseOrder, FolderSeen
 from aptui.core.model import FileFact, ScanFolder
 from aptui.core.model import Project as CoreProject
-from aptui.engine.loop import Engine
-from aptui.engine.scanner import Scanner
-from aptui.engine.walk import Walk
+from aptui.engine.loop.engine import Engine
+from aptui.engine.scan.scanner import Scanner
+from aptui.engine.scan.walk import Walk
 
 FILE = "one/.aptui.yaml"
 SETTINGS = """
@@ -141,7 +142,7 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
     project = Project(tmp_path / "project", SETTINGS)
     for name in ("a.up", "one/b.up", "one/deep/c.up"):
         project.write(f"assets/{name}", name)
-    engine = Engine(config.load(project.root, workers=1))
+    engine = Engine(model.load(project.root, workers=1))
     engine.open()
     engine.start_scan()
     engine.run_until_idle()
@@ -168,8 +169,8 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
 
 def test_an_analysis_is_told_what_is_adjusted(tmp_path: Path) -> None:
     from aptui.core.model import Builder, BuilderKind, Platform
-    from aptui.engine.runner_process import analyse
     from aptui.sdk import CreateJobsRequest, CreateJobsResponse, Result
+    from aptui.worker.run import analyse
 
     heard: list[CreateJobsRequest] = []
 

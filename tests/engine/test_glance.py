@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from aptui.core.model import Project, ScanFolder
-from aptui.engine import glance
-from aptui.engine.walk import Walk, digests_of
+from aptui.engine.loop import up_to_date
+from aptui.engine.scan.walk import Walk, digests_of
 
 
 def tree(root, count=12):
@@ -46,7 +46,7 @@ def processes(request, monkeypatch):
     fork = os.fork
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(os, "fork", lambda: (forks.append(1), fork())[1])
-    monkeypatch.setattr(glance, "_FOLDERS_FOR_TWO", 1 if request.param == "two processes" else 10_000)
+    monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_TWO", 1 if request.param == "two processes" else 10_000)
     yield
     assert len(forks) == (request.param == "two processes")
 
@@ -56,7 +56,7 @@ def test_a_tree_as_it_was_is_clean(tmp_path, processes):
     digests = remembered(tmp_path)
     walk = walk_of(tmp_path)
 
-    found = glance.look(walk, digests)
+    found = up_to_date.look(walk, digests)
 
     assert found.is_clean
     assert sorted(found.kept) == sorted(digests)
@@ -77,7 +77,7 @@ def test_one_folder_that_differs_is_named_with_its_part(tmp_path, processes, fol
     else:
         file.unlink()
 
-    found = glance.look(walk_of(tmp_path), digests)
+    found = up_to_date.look(walk_of(tmp_path), digests)
 
     assert not found.is_clean
     assert [(name, [part.path for part in parts]) for name, parts in found.differing] == [(folder, [str(place)])]
@@ -90,7 +90,7 @@ def test_a_folder_that_vanished_is_named_with_what_was_below(tmp_path, processes
     digests = remembered(tmp_path)
     shutil.rmtree(tmp_path / "f5")
 
-    found = glance.look(walk_of(tmp_path), digests)
+    found = up_to_date.look(walk_of(tmp_path), digests)
 
     assert not found.is_clean
     assert found.vanished == {"f5", "f5/deep"}
@@ -103,7 +103,7 @@ def test_a_new_folder_differs(tmp_path, processes):
     (tmp_path / "new").mkdir()
     (tmp_path / "new/a.txt").write_text("a")
 
-    found = glance.look(walk_of(tmp_path), digests)
+    found = up_to_date.look(walk_of(tmp_path), digests)
 
     assert [folder for folder, _parts in found.differing] == ["new"]
 
@@ -121,9 +121,9 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     walks = walk_of(*roots), walk_of(*roots)
 
-    alone = glance.look(walks[0], digests)
-    monkeypatch.setattr(glance, "_FOLDERS_FOR_TWO", 1)
-    together = glance.look(walks[1], digests)
+    alone = up_to_date.look(walks[0], digests)
+    monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_TWO", 1)
+    together = up_to_date.look(walks[1], digests)
 
     assert seen(together) == seen(alone)
     assert walks[1].files_seen == walks[0].files_seen
@@ -138,7 +138,7 @@ def test_sentences_of_both_halves_arrive_once(tmp_path, processes):
         (tmp_path / f"f{number}/link").symlink_to("deep")
     walk = walk_of(tmp_path)
 
-    found = glance.look(walk, digests)
+    found = up_to_date.look(walk, digests)
 
     assert sorted(walk.sentences) == sorted(f"link to a folder '{tmp_path}/f{n}/link' is not followed" for n in range(12))
     assert found.is_clean
@@ -151,9 +151,9 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
     (tmp_path / "f1/a.txt").write_text("other")
     (tmp_path / "f2/a.txt").write_text("other")
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(glance, "_FOLDERS_FOR_TWO", 1)
+    monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_TWO", 1)
     parent = os.getpid()
-    compare = glance._compare
+    compare = up_to_date._compare
 
     def dying(*arguments):
         if os.getpid() != parent:
@@ -163,10 +163,10 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
             raise RuntimeError
         compare(*arguments)
 
-    monkeypatch.setattr(glance, "_compare", dying)
+    monkeypatch.setattr(up_to_date, "_compare", dying)
     walk = walk_of(tmp_path)
 
-    found = glance.look(walk, digests)
+    found = up_to_date.look(walk, digests)
 
     assert sorted(folder for folder, _parts in found.differing) == ["f1", "f2"]
     assert len(found.kept) == len(digests) - 2
@@ -174,20 +174,20 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
 
 
 def test_where_much_differs_the_glance_gives_no_answer(tmp_path, processes, monkeypatch):
-    monkeypatch.setattr(glance, "_MOST_DIFFERING", 3)
+    monkeypatch.setattr(up_to_date, "_MOST_DIFFERING", 3)
     tree(tmp_path)
     digests = remembered(tmp_path)
     for number in range(4):
         (tmp_path / f"f{number}/a.txt").write_text("other")
 
-    assert glance.look(walk_of(tmp_path), digests) is None
+    assert up_to_date.look(walk_of(tmp_path), digests) is None
 
 
 def test_who_reads_for_a_glance_does_not_outlive_it(tmp_path, monkeypatch):
     tree(tmp_path)
     digests = remembered(tmp_path)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(glance, "_FOLDERS_FOR_READERS", 1)
+    monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", 1)
     told, tell = os.pipe()
 
     @contextmanager
@@ -199,7 +199,7 @@ def test_who_reads_for_a_glance_does_not_outlive_it(tmp_path, monkeypatch):
     looking = os.fork()
     if looking == 0:
         try:
-            glance.look(walk_of(tmp_path), digests, reading_for_ever)
+            up_to_date.look(walk_of(tmp_path), digests, reading_for_ever)
         finally:
             os._exit(1)
     os.close(tell)

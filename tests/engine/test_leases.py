@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aptui.engine.leases import is_open_for_writing
+from aptui.engine.live.leases import is_open_for_writing
 
 HOLD = "import sys, time; file = open(sys.argv[1], sys.argv[2]); print('open', flush=True); sys.stdin.read()"
 

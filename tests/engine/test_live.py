@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from live_project import LiveProject
 
-from aptui.core.errors import BusyError, HostError
-from aptui.core.health import WatchMode
 from aptui.core.messages import JobChanged, Notice
-from aptui.engine import loop_scans, scanner, watching
-from aptui.engine.live import Live
+from aptui.engine.live import changes
+from aptui.engine.live.supervisor import Live
+from aptui.engine.loop import scans
+from aptui.engine.scan import scanner
 from aptui.link import port
+from aptui.shared.errors import BusyError, HostError
+from aptui.shared.health import WatchMode
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
@@ -135,9 +137,9 @@ def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
 
 
 def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "_SECOND_LOOK_S", 0.3)
+    monkeypatch.setattr(changes, "_SECOND_LOOK_S", 0.3)
     monkeypatch.setattr(scanner, "RACY_NS", 200_000_000)
-    monkeypatch.setattr(loop_scans, "RACY_NS", 200_000_000)
+    monkeypatch.setattr(scans, "RACY_NS", 200_000_000)
     with project.running() as live:
         project.forget()
         project.write("assets/a.txt", "fresh")
@@ -212,14 +214,14 @@ def test_a_save_that_ends_while_it_is_looked_at_is_one_save(project: LiveProject
     with project.running() as live:
         project.forget()
         ended, waited = [], []
-        is_open, put_off = watching.is_open_for_writing, live.watching._put_off
+        is_open, put_off = changes.is_open_for_writing, live.watching._put_off
 
         def ends_before_the_lease(path: bytes | str) -> bool | None:
             if not ended and os.fsdecode(path).endswith("a.txt"):
                 ended.append(project.write("assets/a.txt", "whole"))
             return is_open(path)
 
-        monkeypatch.setattr(watching, "is_open_for_writing", ends_before_the_lease)
+        monkeypatch.setattr(changes, "is_open_for_writing", ends_before_the_lease)
         monkeypatch.setattr(live.watching, "_put_off", lambda *words: (waited.append(words), put_off(*words)))
         project.write("assets/a.txt", "ha")
         project.until_product("linux/a.txt", "whole")
@@ -414,7 +416,7 @@ def test_a_cache_that_moved_in_the_configuration_is_refused(project: LiveProject
 def test_after_trouble_with_the_disk_the_engine_opens_again_by_itself(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aptui.engine import live as live_room
+    from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
     with project.running() as live:
@@ -433,8 +435,8 @@ def test_after_trouble_with_the_disk_the_engine_opens_again_by_itself(
 def test_a_disk_that_runs_full_ends_the_work_until_there_is_room_again(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aptui.engine import cache as cache_room
-    from aptui.engine import live as live_room
+    from aptui.engine.cache import cache as cache_room
+    from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
     with project.running() as live:
@@ -451,7 +453,7 @@ def test_a_disk_that_runs_full_ends_the_work_until_there_is_room_again(
 def test_a_cache_that_becomes_read_only_ends_the_work_until_it_is_not(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aptui.engine import live as live_room
+    from aptui.engine.live import supervisor as live_room
 
     statvfs = os.statvfs
 
@@ -472,7 +474,7 @@ def test_a_cache_that_becomes_read_only_ends_the_work_until_it_is_not(
 
 
 def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine import live as live_room
+    from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
     with project.running() as live:
@@ -494,7 +496,7 @@ def test_trouble_is_told_even_if_it_is_over_in_a_moment(project: LiveProject) ->
 
 
 def test_a_scan_folder_that_vanishes_takes_no_products_with_it(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine import live as live_room
+    from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
     with project.running() as live:
@@ -509,7 +511,7 @@ def test_a_scan_folder_that_vanishes_takes_no_products_with_it(project: LiveProj
 
 
 def test_a_project_that_is_away_is_not_made_anew(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine import live as live_room
+    from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
     with project.running() as live:

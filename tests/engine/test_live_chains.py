@@ -12,7 +12,7 @@ from live_project import LiveProject
 
 from aptui.core.identity import path_uuids
 from aptui.core.model import RelPath
-from aptui.store.reader import open_reader
+from aptui.store.queries.reader import open_reader
 
 CHAINED = (Path(__file__).parent.parent / "stories/chained.py").read_text()
 SETTINGS = """

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from live_project import LiveProject
 
-from aptui.core.errors import HostError
-from aptui.engine import loop, watching
-from aptui.engine.cache import Cache
+from aptui.engine.cache.cache import Cache
+from aptui.engine.live import changes
+from aptui.engine.loop import engine as loop_engine
 from aptui.link import port
+from aptui.shared.errors import HostError
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
@@ -124,8 +125,8 @@ def test_what_waits_behind_a_commit_that_fails_is_not_done(project: LiveProject,
 def test_an_engine_that_takes_one_event_and_looks_at_one_folder_a_turn_comes_to_the_same_end(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_SLICE_S", 0.0)
-    monkeypatch.setattr(watching, "_SLICE_S", 0.0)
+    monkeypatch.setattr(loop_engine, "_SLICE_S", 0.0)
+    monkeypatch.setattr(changes, "_SLICE_S", 0.0)
     with project.running():
         for number in range(30):
             project.write(f"assets/{number}/b.txt", f"b{number}")
@@ -145,7 +146,7 @@ def test_nothing_starts_while_changes_that_were_heard_together_are_looked_at(
         engine = live.engine
         assert engine is not None
         with monkeypatch.context() as patch:
-            patch.setattr(watching.Watching, "is_amid_changes", True)
+            patch.setattr(changes.Watching, "is_amid_changes", True)
             engine.ask("reprocess", keys=["a.txt"])
             project.until(lambda: len(engine.pipeline.ready))
             project.ask(port.Status())

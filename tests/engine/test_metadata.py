@@ -12,7 +12,7 @@ import pytest
 from aptui.core.identity import braced, path_uuids
 from aptui.core.model import FileFact, Identity, PathKey, RelPath
 from aptui.core.paths import to_text
-from aptui.engine.metadata import Metadata, parse, render
+from aptui.engine.scan.metadata import Metadata, parse, render
 
 ONE = "{11111111-2222-4333-8444-555555555555}"
 OLD = "{99999999-2222-4333-8444-555555555555}"

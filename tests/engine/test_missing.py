@@ -15,15 +15,15 @@ import pytest
 from live_project import LiveProject, Request
 
 from aptui.core.messages import MissingScan
-from aptui.core.missing import LINE_LIMIT
-from aptui.engine.missing import Place, Search, Tally
-from aptui.engine.missing_readers import Readers
-from aptui.engine.missing_rules import read_rules
+from aptui.engine.missing.readers import Readers
+from aptui.engine.missing.rules import read_rules
+from aptui.engine.missing.scanner import Place, Search, Tally
 from aptui.link import port
-from aptui.store import schema
-from aptui.store.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, Found, chosen, results
-from aptui.store.reader import open_reader
-from aptui.store.writer import Writer
+from aptui.shared.missing import LINE_LIMIT
+from aptui.store.db import schema
+from aptui.store.db.writer import Writer
+from aptui.store.queries.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, Found, chosen, results
+from aptui.store.queries.reader import open_reader
 from tests.store.conftest import edge_row, job_row, source_row, uuid_of
 
 SETTINGS = """
@@ -435,7 +435,7 @@ def test_a_search_whose_asker_left_or_whose_engine_ends_is_given_up(project: Liv
 
 
 def test_an_internal_error_costs_the_search_and_not_the_engine(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.engine.missing.read_rules", lambda _roots: 1 / 0)
+    monkeypatch.setattr("aptui.engine.missing.scanner.read_rules", lambda _roots: 1 / 0)
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.core.messages import Notice, Progress, Said
-from aptui.engine.news import News
+from aptui.engine.loop.events import News
 
 
 def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bool = False) -> Progress:

@@ -13,8 +13,8 @@ import xxhash
 from pool_harness import Harness, command_builder, python_builder
 
 from aptui.core.messages import HashOrder, LogLevel, Outcome
-from aptui.engine import runner_processes as processes
-from aptui.engine.pool import Settings
+from aptui.engine.pool.pool import Settings
+from aptui.worker import processes
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ import pytest
 from pool_harness import Harness, command_builder, python_builder
 
 from aptui.core.messages import HashOrder, Outcome
-from aptui.engine import pool_slots
-from aptui.engine import runner_processes as processes
-from aptui.engine.pool import Settings
-from aptui.engine.pool_member import mark_prefix
-from aptui.engine.pool_memory import Memory
+from aptui.engine.pool import slots
+from aptui.engine.pool.memory_budget import Memory
+from aptui.engine.pool.pool import Settings
+from aptui.engine.pool.process import mark_prefix
+from aptui.worker import processes
 
 MIB = 1 << 20
 GOOD, GATED = python_builder("Good", "good"), python_builder("Gated", "gated")
@@ -107,7 +107,7 @@ def test_a_job_that_does_not_fit_waits_and_smaller_ones_pass_it(harness):
 
 
 def test_who_does_not_fit_is_not_passed_for_ever(harness, monkeypatch):
-    monkeypatch.setattr(pool_slots, "PATIENT_PASSES", 2)
+    monkeypatch.setattr(slots, "PATIENT_PASSES", 2)
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")
     goods = [pool.process_order("good", f"g{number}.txt") for number in range(4)]

@@ -8,9 +8,9 @@ import pytest
 from pool_harness import PLATFORMS
 
 from aptui.core.messages import AnalyseOrder, CopyOrder, HashOrder, ProcessOrder
-from aptui.engine import wire
-from aptui.engine.pool_messages import Message, describe, identity_of, messages_of
-from aptui.engine.pool_slots import PATIENT_PASSES, PATIENT_S, Waiting
+from aptui.engine.pool.messages import Message, describe, identity_of, messages_of
+from aptui.engine.pool.slots import PATIENT_PASSES, PATIENT_S, Waiting
+from aptui.worker import wire
 
 
 def order(key: int, *, is_critical: bool = False, rel: str = "a.txt") -> ProcessOrder:

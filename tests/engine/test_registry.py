@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from aptui.core.errors import UserError
 from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.engine.registry import builder_uuid, complete
+from aptui.shared.errors import UserError
 
 CODE = """
 class {name}:

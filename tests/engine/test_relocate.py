@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from relocation_room import RelocationRoom, edges, fates, item_of, pairs, relocation_room, uuid_hex
 
-from aptui.core.errors import BusyError, UserError
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
-from aptui.core.relocation import Deed, shortened
-from aptui.engine import relocate, relocate_files
-from aptui.engine.relocate_paths import RelocationError
-from aptui.store.schema import uuid_text
+from aptui.engine.relocate import files as relocate_files
+from aptui.engine.relocate import relocate
+from aptui.engine.relocate.paths import RelocationError
+from aptui.shared.errors import BusyError, UserError
+from aptui.shared.relocation import Deed, shortened
+from aptui.store.db.schema import uuid_text
 
 
 @pytest.fixture
@@ -222,11 +223,11 @@ def test_without_a_database_people_are_told_to_process_first(tmp_path: Path) -> 
         "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ['*']}]\ncache: Cache\n"
     )
 
-    from aptui import config
-    from aptui.core.relocation import Relocate
+    from aptui.config import model
+    from aptui.shared.relocation import Relocate
 
     with pytest.raises(UserError, match="nothing was processed"):
-        relocate.preview(Relocate("a", "b"), config.load(tmp_path))
+        relocate.preview(Relocate("a", "b"), model.load(tmp_path))
 
 
 # ---------------------------------------------------------------------------------------------------------------- metadata
@@ -534,9 +535,9 @@ def test_files_cross_from_one_file_system_to_another(tmp_path: Path, monkeypatch
 
 
 def test_no_engine_may_start_while_files_move(room: RelocationRoom) -> None:
-    from aptui import config
+    from aptui.config import model
 
-    settings = config.load(room.root)
+    settings = model.load(room.root)
     with relocate.held(settings), pytest.raises(BusyError), relocate.held(settings):
         pass
 

@@ -8,7 +8,7 @@ import pytest
 
 from aptui.core.model import ScanFolder
 from aptui.core.paths import is_below
-from aptui.engine.relocate_paths import Found, RelocationError, find, from_switches, read_destination
+from aptui.engine.relocate.paths import Found, RelocationError, find, from_switches, read_destination
 
 DEV, FOLDER, FLAT = (
     ScanFolder(1, "dev", "/p/dev"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.engine.relocate_references import Rename, UnreadableError, mend, rewrite, seen_from, why_not_writable
+from aptui.engine.relocate.references import Rename, UnreadableError, mend, rewrite, seen_from, why_not_writable
 
 OLD, NEW = "00112233445566778899aabbccddeeff", "fedcba98765432100123456789abcdef"
 DASHED = "00112233-4455-6677-8899-aabbccddeeff"

@@ -11,11 +11,11 @@ import pytest
 from live_project import LiveProject, Request
 
 from aptui.core.messages import HealthChanged
-from aptui.core.relocation import Deed, Relocate, Report
-from aptui.engine import relocate_files
+from aptui.engine.relocate import files
 from aptui.link import codec
 from aptui.link.codec import Answered
-from aptui.store.reader import open_reader
+from aptui.shared.relocation import Deed, Relocate, Report
+from aptui.store.queries.reader import open_reader
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
@@ -122,14 +122,14 @@ def test_a_mistake_is_refused_and_the_hold_ends(project: LiveProject) -> None:
 def test_a_failure_half_way_is_told_and_the_engine_goes_on_with_what_is_there(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = relocate_files.move
+    really = files.move
 
     def move(old: str, new: str) -> list[str]:
         if old.endswith("c.txt"):
             raise OSError(28, "No space left on device")
         return really(old, new)
 
-    monkeypatch.setattr(relocate_files, "move", move)
+    monkeypatch.setattr(files, "move", move)
 
     report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
     project.until_idle()

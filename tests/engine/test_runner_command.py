@@ -14,8 +14,8 @@ from run_room import Room
 
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import Builder, BuilderKind, CommandRule
-from aptui.engine import runner_command as commands
-from aptui.engine.runner_command import CommandError, execute, find_products, invocation, parse_depfile
+from aptui.worker import command as commands
+from aptui.worker.command import CommandError, execute, find_products, invocation, parse_depfile
 
 HOSTILE = [
     "plain.txt",

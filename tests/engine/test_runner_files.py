@@ -9,7 +9,7 @@ import pytest
 import xxhash
 
 from aptui.core.messages import CopyOrder, HashOrder, Outcome
-from aptui.engine import runner_files as files
+from aptui.worker import files
 
 SMALL, LARGE = b"small", os.urandom(files.CHUNK_BYTES) * 2 + b"tail"
 

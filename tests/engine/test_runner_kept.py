@@ -12,10 +12,11 @@ from run_room import PLATFORMS, Room
 
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, CommandRule
-from aptui.engine import runner_kept, runner_process
-from aptui.engine.runner_kept import KeptFolders
-from aptui.engine.runner_process import Sharing
-from aptui.engine.runner_products import Folders
+from aptui.worker import run as worker_run
+from aptui.worker import workspace
+from aptui.worker.products import Folders
+from aptui.worker.run import Sharing
+from aptui.worker.workspace import KeptFolders
 
 
 class Shared:
@@ -29,7 +30,7 @@ class Shared:
 
     def run(self, command: str, order: ProcessOrder | None = None) -> RunResult:
         builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, ("x", "y")))
-        return runner_process.process(order or self.room.order(), builder, PLATFORMS, lambda _builder: None, self._sharing)
+        return worker_run.process(order or self.room.order(), builder, PLATFORMS, lambda _builder: None, self._sharing)
 
     def left(self) -> list[str]:
         return sorted(os.path.relpath(path, self.room.staging) for path in self.room.staging.rglob("*"))
@@ -160,7 +161,7 @@ def test_folders_that_somebody_else_removed_are_made_again(shared: Shared) -> No
 
 
 def test_folders_that_cannot_be_removed_are_left_alone(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_kept, "discard", lambda _path: None)
+    monkeypatch.setattr(workspace, "discard", lambda _path: None)
     shared.run("sh -c 'cp $0 $1/x; touch $1/../beside' {source} {products_dir}")
 
     assert shared.run("cp {source} {products_dir}/x").outcome is Outcome.SUCCEEDED

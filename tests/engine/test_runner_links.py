@@ -9,8 +9,8 @@ from run_room import Room, made, write
 
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import LinkKind, ProductLink
-from aptui.engine.wire import Kind, decode, encode
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
+from aptui.worker.wire import Kind, decode, encode
 
 ROCK = UUID(int=7)
 PRODUCT = PathDependencyKind.PRODUCT_FILE

@@ -15,7 +15,6 @@ from run_room import PYTHON, Room, jobs, made, write
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import DependencyKind, EdgeKind
 from aptui.core.model import JobDependency as PlannedDependency
-from aptui.engine.wire import Kind, decode, encode
 from aptui.sdk import (
     Cancelled,
     CreateJobsResponse,
@@ -28,6 +27,7 @@ from aptui.sdk import (
     SourceDependency,
     SourceDependencyKind,
 )
+from aptui.worker.wire import Kind, decode, encode
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from run_room import PYTHON, Room, jobs, made, write
 
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import Builder, BuilderKind, CommandRule, UndeclaredReads
-from aptui.engine import runner_reads, runner_trace
-from aptui.engine.pool import Settings
-from aptui.engine.runner_processes import adopt_orphans
+from aptui.engine.pool.pool import Settings
 from aptui.sdk import JobDescriptor, JobProduct
+from aptui.worker import reads as worker_reads
+from aptui.worker import trace
+from aptui.worker.processes import adopt_orphans
 
 ADDS = replace(PYTHON, undeclared_reads=UndeclaredReads.ADD)
-needs_strace = pytest.mark.skipif(bool(runner_trace.fault()), reason="no strace here")
+needs_strace = pytest.mark.skipif(bool(trace.fault()), reason="no strace here")
 
 
 @pytest.fixture
@@ -28,10 +29,10 @@ def room(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     room = Room(tmp_path)
-    runner_reads.watch((str(room.root),))
+    worker_reads.watch((str(room.root),))
     adopt_orphans()  # as a worker does: the tracer is no child of ours at first
     yield room
-    runner_reads.watch(())
+    worker_reads.watch(())
 
 
 def done(request):
@@ -172,7 +173,7 @@ def test_the_real_path_of_a_scan_folder_is_the_scan_folder(room, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(room.root)
     room.source("part.txt")
-    runner_reads.watch((str(link),))
+    worker_reads.watch((str(link),))
 
     def process_job(request):
         Path(request.scan_folder, "part.txt").resolve().read_bytes()
@@ -297,7 +298,7 @@ def command_line(pid: str) -> bytes:
 
 
 def test_without_strace_a_command_runs_and_its_log_says_so_once(room, monkeypatch):
-    monkeypatch.setattr(runner_trace, "fault", lambda: "strace is not installed")
+    monkeypatch.setattr(trace, "fault", lambda: "strace is not installed")
 
     result = room.run(tracing("cp {source} {products_dir}/o"))
 
@@ -328,8 +329,8 @@ def test_each_kind_of_line_of_a_record_is_understood(room, tmp_path, line, expec
     record = tmp_path / "record"
     record.mkdir()
     (record / "t.1").write_text(line.replace("/r", str(room.root)) + "\n")
-    reads = runner_reads.Reads(str(room.root / "a.txt"))
+    reads = worker_reads.Reads(str(room.root / "a.txt"))
 
-    runner_trace.note_reads(str(record), "/bin/tool", reads)
+    trace.note_reads(str(record), "/bin/tool", reads)
 
     assert [os.path.relpath(read.path, room.root) for read in reads.found(lambda _path: "")] == ([expected] if expected else [])

@@ -10,7 +10,7 @@ from run_room import Room
 
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import Builder, BuilderKind, CommandRule, LinkKind, ProductLink, ReferenceRule
-from aptui.engine import runner_references
+from aptui.worker import references
 
 TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')
 SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
@@ -101,7 +101,7 @@ def test_names_beyond_ascii_and_bytes_that_are_no_text_are_read(room):
 
 
 def test_text_that_is_too_large_is_told_of(room, monkeypatch):
-    monkeypatch.setattr(runner_references, "LARGEST_TEXT_BYTES", 1 << 20)
+    monkeypatch.setattr(references, "LARGEST_TEXT_BYTES", 1 << 20)
 
     result = copied(room, b" " * (2 << 20))
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.errors import HostError
 from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import FileFact, PathKey, Project, ScanFolder
-from aptui.engine.scanner import Scanner
-from aptui.engine.walk import Walk
+from aptui.engine.scan.scanner import Scanner
+from aptui.engine.scan.walk import Walk
+from aptui.shared.errors import HostError
 
 
 class Shelf:

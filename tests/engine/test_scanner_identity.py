@@ -13,9 +13,9 @@ import pytest
 from aptui.core.identity import META_SUFFIX
 from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import SHADOW, FileFact, PathKey, Project, ScanFolder
-from aptui.engine.metadata import Metadata
-from aptui.engine.scanner import Scanner
-from aptui.engine.walk import Walk
+from aptui.engine.scan.metadata import Metadata
+from aptui.engine.scan.scanner import Scanner
+from aptui.engine.scan.walk import Walk
 
 ONE, TWO = (f"{{{digit * 8}-2222-4333-8444-555555555555}}" for digit in "12")
 

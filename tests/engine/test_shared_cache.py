@@ -13,14 +13,14 @@ from unittest import mock
 import pytest
 from disk_project import HOST, Project, Ran
 
-from aptui import config
+from aptui.config import model
 from aptui.core.messages import JobChanged
 from aptui.core.model import ProductFlag
-from aptui.engine import loop
+from aptui.engine.loop import engine as loop_engine
 from aptui.sharing import service as sharing
 from aptui.sharing import totals as shared_totals
 from aptui.sharing.account import total
-from aptui.store.reader import open_reader
+from aptui.store.queries.reader import open_reader
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
@@ -189,7 +189,7 @@ def test_what_a_person_asks_to_run_again_does_run(world: Checkouts) -> None:
     project = world.checkout("one")
     project.engine_run()
     world.ran()
-    engine = loop.Engine(config.load(project.root, workers=1))
+    engine = loop_engine.Engine(model.load(project.root, workers=1))
     engine.open()
     engine.start_scan()
     engine.ask("reprocess", keys=["a.up"])  # type: ignore[list-item]  # a key is text
@@ -225,7 +225,7 @@ def test_what_a_builder_found_must_be_the_same_here(world: Checkouts) -> None:
 
 def test_an_input_that_was_touched_during_the_run_keeps_its_result_out(world: Checkouts) -> None:
     first = world.checkout("one")
-    with mock.patch("aptui.engine.shared_results.is_untouched", return_value=False):
+    with mock.patch("aptui.engine.cache.shared_results.is_untouched", return_value=False):
         first.engine_run()
 
     world.checkout("two").engine_run()
@@ -353,7 +353,7 @@ def test_a_job_runs_here_while_the_store_is_slow_and_the_late_result_is_thrown_a
         return find(self, *given, **named)  # type: ignore[arg-type]
 
     second = world.checkout("two")
-    with mock.patch.object(sharing.Service, "find", slow), mock.patch.object(loop.Engine, "settle", side_effect=hold.set):
+    with mock.patch.object(sharing.Service, "find", slow), mock.patch.object(loop_engine.Engine, "settle", side_effect=hold.set):
         second.engine_run()
 
     assert world.ran() == ["a", "b"]
@@ -365,7 +365,7 @@ def test_a_result_that_comes_first_ends_the_run_it_beat(world: Checkouts) -> Non
     first.engine_run()
     world.ran()
     is_running = threading.Event()
-    find, send = sharing.Service.find, "aptui.engine.pool.Pool.send"
+    find, send = sharing.Service.find, "aptui.engine.pool.pool.Pool.send"
     settings = SETTINGS.replace("COUNTER", str(world.counter)).replace("NAP", "0")
     second = Project(world.share.parent / "two", settings)
     second.write("assets/a.up", "one")

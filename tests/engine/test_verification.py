@@ -11,8 +11,9 @@ import pytest
 from disk_project import HOST, Project
 
 from aptui.core.model import Digest
-from aptui.engine import glance, verification
-from aptui.engine.walk import Walk
+from aptui.engine.loop import up_to_date
+from aptui.engine.scan import verification
+from aptui.engine.scan.walk import Walk
 
 CONFIG = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: all, copy: ["*.txt"]}]\n'
 FOLDERS = [f"f{number}/deep" for number in range(9)]
@@ -47,7 +48,7 @@ def change_secretly(project: Project, rel: str) -> None:
 
 @pytest.fixture(params=[1, 10_000], ids=["three processes", "one process"])
 def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glance, "_FOLDERS_FOR_READERS", request.param)
+    monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", request.param)
 
 
 @pytest.mark.usefixtures("processes")
@@ -65,7 +66,7 @@ def test_a_full_scan_finds_what_times_hide_and_runs_nothing_else(project: Projec
 
 @pytest.mark.usefixtures("processes")
 def test_where_all_bytes_are_as_remembered_no_engine_is_needed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.engine.loop.Engine.open", None)
+    monkeypatch.setattr("aptui.engine.loop.engine.Engine.open", None)
 
     assert not project.engine_run(is_full_scan=True).runs
 
@@ -78,7 +79,7 @@ def test_files_that_no_builder_wants_are_not_read(project: Project) -> None:
 
 def test_a_full_scan_reads_what_a_dead_child_did_not(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     change_secretly(project, "f5/deep/a.txt")
-    monkeypatch.setattr(glance, "_FOLDERS_FOR_READERS", 1)
+    monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", 1)
     parent = os.getpid()
 
     @contextmanager
@@ -88,7 +89,7 @@ def test_a_full_scan_reads_what_a_dead_child_did_not(project: Project, monkeypat
         with verification.Verification(self.database) as opened:
             yield opened
 
-    monkeypatch.setattr("aptui.engine.opening.Opening._verification", opens)
+    monkeypatch.setattr("aptui.engine.loop.opening.Opening._verification", opens)
 
     assert project.engine_run(is_full_scan=True).runs == {"f5/deep/a.txt:all": 1}
 

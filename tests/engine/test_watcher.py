@@ -9,10 +9,10 @@ from itertools import count
 import pytest
 from watch_room import QUICK, Room, put, watching
 
-from aptui.core.health import WatchMode
-from aptui.engine import watcher_limits
-from aptui.engine.watcher import Root, Settings, Watcher
-from aptui.engine.watcher_limits import Limits, inotify_descriptors
+from aptui.engine.watch import limits as watch_limits
+from aptui.engine.watch.limits import Limits, inotify_descriptors
+from aptui.engine.watch.watcher import Root, Settings, Watcher
+from aptui.shared.health import WatchMode
 
 PLENTY = Limits(16384, 100_000, 128)
 
@@ -205,7 +205,7 @@ def test_a_folder_stays_watched_when_a_link_to_it_is_removed(top):
 
 
 def test_a_link_to_very_many_folders_outside_makes_the_root_polled(top, monkeypatch):
-    monkeypatch.setattr("aptui.engine.watcher_poll.FOREIGN_FOLDERS", 3)
+    monkeypatch.setattr("aptui.engine.watch.polling.FOREIGN_FOLDERS", 3)
     for number in range(4):
         os.makedirs(top + b"/../outside/%d" % number)
     os.symlink(top + b"/../outside", top + b"/out")
@@ -390,7 +390,7 @@ def test_a_limit_that_is_reached_while_running_is_noticed(top):
 def test_watches_that_are_missing_are_set_anew(top):
     lie = [0]
     settings = replace(
-        QUICK, second_look_s=0.02, limits_check_every_s=0.05, watch_count=lambda fd: max(0, watcher_limits.watch_count(fd) - lie[0])
+        QUICK, second_look_s=0.02, limits_check_every_s=0.05, watch_count=lambda fd: max(0, watch_limits.watch_count(fd) - lie[0])
     )
     with watching(native(top), settings=settings) as room:
         lie[0] = 1
@@ -413,7 +413,7 @@ def test_without_an_inotify_descriptor_the_root_is_polled(top, monkeypatch):
     def refuse(*_arguments):
         raise watcher.WatchfilesRustInternalError("Too many open files (os error 24)")
 
-    from aptui.engine import watcher
+    from aptui.engine.watch import watcher
 
     monkeypatch.setattr(watcher, "RustNotify", refuse)
     with watching(native(top)) as room:
@@ -612,7 +612,7 @@ def test_a_listener_that_breaks_does_not_end_the_watching(top):
 
 
 def test_changes_are_found_where_the_kernel_sends_no_signal(top, monkeypatch):
-    monkeypatch.setattr("aptui.engine.watcher._F_SETOWN_EX", -1)
+    monkeypatch.setattr("aptui.engine.watch.watcher._F_SETOWN_EX", -1)
     with watching(native(top)) as room:
         put(top + b"/a")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from watch_room import put
 
-from aptui.engine.watcher_hints import Hint, Root, RootHints, Settings
+from aptui.engine.watch.notifications import Hint, Root, RootHints, Settings
 
 ADDED, MODIFIED, DELETED = 1, 2, 3
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from aptui.engine import watcher_limits as proc
-from aptui.engine.watcher_limits import Mount
+from aptui.engine.watch import limits as proc
+from aptui.engine.watch.limits import Mount
 
 SAMPLE = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard

@@ -5,7 +5,7 @@ import os
 import pytest
 from watch_room import put
 
-from aptui.engine.watcher_poll import Listings, survey
+from aptui.engine.watch.polling import Listings, survey
 
 
 def no():

@@ -30,8 +30,8 @@ from aptui.core.model import (
     Platform,
     SourceEdge,
 )
-from aptui.engine import wire
-from aptui.engine.wire import FrameReader, Kind, Note, Setup, WireError, decode, encode
+from aptui.worker import wire
+from aptui.worker.wire import FrameReader, Kind, Note, Setup, WireError, decode, encode
 
 LOG = (LogRecord(2, "tool", "mind the gap – caf\U0010ffe9 \x00", 1_700_000_000_000, (("file", "a.h"), ("line", "3"))),)
 PRODUCT = StagedProduct("/s/1/products/a.out", "d/a.out", (1 << 32) - 1, bytes(range(16)), 1, bytes(32), (1 << 64) - 1, 1 << 40)

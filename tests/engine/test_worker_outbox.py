@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.messages import LogLevel, Outcome, RunResult, StagedProduct
-from aptui.engine import runner_files, worker_outbox
-from aptui.engine.worker_outbox import HELD_S, Outbox
+from aptui.worker import files, outbox
+from aptui.worker.outbox import HELD_S, Outbox
 
 
 class Told:
@@ -22,7 +22,7 @@ class Told:
         self.now_s = 100.0
         self.outbox = Outbox(self._send, lambda: self.now_s)
         monkeypatch.setattr(os, "fsync", self._fsync)
-        monkeypatch.setattr(runner_files, "sync_file_system", self.deeds.append)
+        monkeypatch.setattr(files, "sync_file_system", self.deeds.append)
 
     def _fsync(self, descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -100,7 +100,7 @@ def test_a_product_that_cannot_be_synced_fails_its_run_alone_and_is_thrown_away(
 
 
 def test_many_products_share_one_sync_of_the_file_system(told: Told, tmp_path: Path) -> None:
-    told.add(tmp_path, 1, product_count=runner_files.SYNC_EACH_BELOW)
+    told.add(tmp_path, 1, product_count=files.SYNC_EACH_BELOW)
 
     told.outbox.flush()
 
@@ -111,8 +111,8 @@ def test_a_file_system_that_cannot_be_synced_fails_all(told: Told, tmp_path: Pat
     def broken(path: str) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(worker_outbox.files, "sync_file_system", broken)
-    told.add(tmp_path, 1, product_count=runner_files.SYNC_EACH_BELOW)
+    monkeypatch.setattr(outbox.files, "sync_file_system", broken)
+    told.add(tmp_path, 1, product_count=files.SYNC_EACH_BELOW)
     told.add(tmp_path, 2)
 
     told.outbox.flush()
@@ -123,7 +123,7 @@ def test_a_file_system_that_cannot_be_synced_fails_all(told: Told, tmp_path: Pat
 def test_an_answer_that_could_not_be_sent_is_not_forgotten(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told.add(tmp_path, 1)
     with monkeypatch.context() as patched:
-        patched.setattr(worker_outbox, "_judged", None)
+        patched.setattr(outbox, "_judged", None)
         with pytest.raises(TypeError):
             told.outbox.flush()
 

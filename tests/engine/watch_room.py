@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 
-from aptui.core.health import WatchedRoot, WatchMode
-from aptui.engine.watcher import Hint, Root, Settings, Watcher
+from aptui.engine.watch.watcher import Hint, Root, Settings, Watcher
+from aptui.shared.health import WatchedRoot, WatchMode
 
 DEADLINE_S = 10.0
 QUICK = Settings(beat_s=0.02, poll_interval_s=0.02, overlay_interval_s=0.05, root_check_every_s=0.03)

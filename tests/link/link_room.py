@@ -14,9 +14,9 @@ from enum import Enum
 from pathlib import Path
 
 from aptui.core import messages
-from aptui.core.errors import UserError
 from aptui.link.port import PROTOCOL, Connections, Disconnect, Hello, Ping, Rescan, Settle, Shutdown, Status, Subscribe
 from aptui.link.server import Limits, Server
+from aptui.shared.errors import UserError
 
 PATIENCE_S = 10.0
 NOTICES = typing.get_args(messages.Notice)

@@ -10,13 +10,13 @@ import threading
 import pytest
 from link_room import NOTICES, Engine, example, running, short_folder
 
-from aptui.core.errors import BusyError, HostError, KnownError, UserError
 from aptui.core.messages import Said
 from aptui.link import codec
 from aptui.link.client import Client, EngineGone, NoAnswer, NoEngine, Refused
 from aptui.link.codec import News
 from aptui.link.port import Connections, Disconnect, Hold, Ping, Rescan, Settle, Status, Subscribe
 from aptui.link.server import Limits
+from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.errors import HostError
 from aptui.link import places
 from aptui.link.places import EngineRecord
+from aptui.shared.errors import HostError
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import tracemalloc
 import pytest
 from link_room import NOTICES, Bare, Room, example, opened
 
-from aptui.core.errors import BusyError, HostError
-from aptui.core.health import Health
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Progress, Said
 from aptui.link.places import Credentials
 from aptui.link.port import PROTOCOL, Rescan, Settle, Status
 from aptui.link.server import Limits, Server
+from aptui.shared.errors import BusyError, HostError
+from aptui.shared.health import Health
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from aptui import config
-from aptui.o3de.python_builder import SCRIPTS, scripts_builder
+from aptui.config import model
+from aptui.o3de.scripts.python_builder import SCRIPTS, scripts_builder
 from tests.disk_project import Project, Ran
 
 SETTINGS = """
@@ -95,14 +95,14 @@ class ScriptedProject(Project):
     @contextmanager
     def configured(self):
         """Have the scripts in the configuration, as an O3DE project has."""
-        load = config.load
+        load = model.load
 
         def with_scripts(*arguments, **more):
             loaded = load(*arguments, **more)
             builders = (*loaded.project.builders, *self.stand_in(tuple(each.id for each in loaded.project.platforms)))
             return replace(loaded, project=replace(loaded.project, builders=builders))
 
-        with mock.patch.object(config, "load", with_scripts):
+        with mock.patch.object(model, "load", with_scripts):
             yield
 
     def engine_run(self, **more) -> Ran:

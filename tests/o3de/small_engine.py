@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aptui import config
-from aptui.o3de import dialect
-from aptui.o3de.options import Options
+from aptui.config import model
+from aptui.o3de.project import project_format
+from aptui.o3de.project.options import Options
 
 PLATFORMS = {
     "Platform linux": {"tags": "tools,renderer"},
@@ -52,6 +52,6 @@ class SmallEngine:
         """Say something in the project's own settings."""
         return self.settings(settings, "Game/Registry/own.setreg")
 
-    def load(self, *, options: Options | None = None, **asked: Any) -> config.Config:
+    def load(self, *, options: Options | None = None, **asked: Any) -> model.Config:
         """Load the project, as a command line with these options would where there are any."""
-        return config.load(self.project, **asked) if options is None else dialect.load(self.project, options=options)
+        return model.load(self.project, **asked) if options is None else project_format.load(self.project, options=options)

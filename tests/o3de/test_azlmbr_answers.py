@@ -9,13 +9,13 @@ import pytest
 
 from aptui import sdk
 from aptui.core.model import Builder, BuilderKind
-from aptui.o3de import script_registry
-from aptui.o3de.azlmbr import math
-from aptui.o3de.azlmbr.asset import AssetId, builder
-from aptui.o3de.facts import JobOverride
-from aptui.o3de.python_builder import ScriptBuilder
-from aptui.o3de.script_overrides import to_text
-from aptui.o3de.script_room import Surroundings
+from aptui.o3de.project.facts import JobOverride
+from aptui.o3de.scripts import registry
+from aptui.o3de.scripts.azlmbr import math
+from aptui.o3de.scripts.azlmbr.asset import AssetId, builder
+from aptui.o3de.scripts.overrides import to_text
+from aptui.o3de.scripts.python_builder import ScriptBuilder
+from aptui.o3de.scripts.sandbox import Surroundings
 
 ID = UUID("7b1f0e52-6c3d-4a8e-9d27-51c0a2e4b6f8")
 RECORD = Builder(ID.bytes, "Mock", BuilderKind.PYTHON)
@@ -37,7 +37,7 @@ def told():
 @pytest.fixture
 def script():
     """Returns what makes a builder whose callbacks are those given."""
-    script_registry.clear()
+    registry.clear()
 
     def made(**callbacks):
         handler = builder.PythonBuilderNotificationBusHandler()
@@ -47,7 +47,7 @@ def script():
         return ScriptBuilder(RECORD)
 
     yield made
-    script_registry.clear()
+    registry.clear()
 
 
 def create_request(told):

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from aptui.core.errors import UserError
 from aptui.engine import registry
-from aptui.store import joblog
-from aptui.store.logs import path_of
-from aptui.store.reader import open_reader
+from aptui.shared.errors import UserError
+from aptui.store.logs import joblog
+from aptui.store.logs.logs import path_of
+from aptui.store.queries.reader import open_reader
 from tests.o3de.scripts_room import BUS_ID, CREATE, HEAD, MOCK, PROCESS, REGISTER, ScriptedProject, processing
 
 SOURCE = "assets/Gem/PythonTests/PythonAssetBuilder/test_asset.mock"

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 from scripts_room import BUS_ID, MOCK
 
-from aptui import cli
+from aptui.cli import main
 from aptui.core.model import BuilderKind
-from aptui.o3de.script_overrides import to_text
+from aptui.o3de.scripts.overrides import to_text
 from aptui.verbs.opening import all_builders
 
 OTHER_ID = "{0C1D8E5A-59A4-4B5E-9C3B-2F5A7C5B1E02}"
@@ -48,7 +48,7 @@ def asked(game, sql):
 
 
 def batch(game):
-    return cli.main(["batch", "--project", str(game.project)])
+    return main.main(["batch", "--project", str(game.project)])
 
 
 def test_scripts_of_engine_gems_and_project_make_products(game, capfd):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.o3de import script_registry
-from aptui.o3de.azlmbr import bus, math
-from aptui.o3de.azlmbr.asset import AssetId, AssetId_CreateString, builder
-from aptui.o3de.azlmbr.reflected import MissingName
+from aptui.o3de.scripts import registry as scripts_registry
+from aptui.o3de.scripts.azlmbr import bus, math
+from aptui.o3de.scripts.azlmbr.asset import AssetId, AssetId_CreateString, builder
+from aptui.o3de.scripts.azlmbr.reflected import MissingName
 
 ID = "{7B1F0E52-6C3D-4A8E-9D27-51C0A2E4B6F8}"
 PROPERTIES = {
@@ -121,9 +121,9 @@ def test_asset_ids_are_written_with_their_sub_id_in_hex():
 
 @pytest.fixture
 def registry():
-    script_registry.clear()
-    yield script_registry
-    script_registry.clear()
+    scripts_registry.clear()
+    yield scripts_registry
+    scripts_registry.clear()
 
 
 def description(name="Mock", bus_id=ID):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from aptui.core.errors import HostError
-from aptui.o3de.control import COMMANDS, HOST, ClosedDoor, ControlChannel, commands_in, listener
+from aptui.o3de_programs.control import COMMANDS, HOST, ClosedDoor, ControlChannel, commands_in, listener
+from aptui.shared.errors import HostError
 
 PATIENCE_S = 20.0
 

@@ -1,4 +1,4 @@
-"""The seam: O3DE projects through `aptui.config` and the verbs, what an unchanged one costs, and the equal `aptui.yaml`."""
+"""The seam: O3DE projects through `aptui.config.model` and the verbs, what an unchanged one costs, and the equal `aptui.yaml`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 from small_engine import SmallEngine
 
 import aptui
-from aptui import cli, config
-from aptui.config import Config, Said
-from aptui.core.errors import UserError
-from aptui.o3de import dialect
-from aptui.o3de.project import Options
+from aptui.cli import main
+from aptui.config import model
+from aptui.config.model import Config, Said
+from aptui.o3de.project import project_format
+from aptui.o3de.project.project import Options
+from aptui.shared.errors import UserError
 
 YAML = "builders: [{name: json, version: 3}, {name: upper, command: 'cp {source} {products_dir}', patterns: ['*.up']}]\n"
 
@@ -52,7 +53,7 @@ def rich(engine: SmallEngine) -> SmallEngine:
 def test_a_project_is_found_from_below(engine: SmallEngine) -> None:
     (engine.project / "a" / "b").mkdir(parents=True)
 
-    assert config.find_project(engine.project / "a" / "b") == engine.project
+    assert model.find_project(engine.project / "a" / "b") == engine.project
 
 
 def test_a_folder_with_yaml_alone_is_as_ever(engine: SmallEngine, tmp_path: Path) -> None:
@@ -60,8 +61,8 @@ def test_a_folder_with_yaml_alone_is_as_ever(engine: SmallEngine, tmp_path: Path
     (tmp_path / "project.json").write_text('{"name": "of another tool"}')
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
 
-    assert config.dialect_of(tmp_path) is None
-    assert config.load(tmp_path).foreign == ""
+    assert model.dialect_of(tmp_path) is None
+    assert model.load(tmp_path).foreign == ""
 
 
 def test_yaml_that_names_scan_folders_speaks_for_itself(engine: SmallEngine) -> None:
@@ -82,7 +83,7 @@ def test_yaml_beside_the_manifest_adds_builders(engine: SmallEngine) -> None:
 
 
 def test_the_persons_own_layer_lies_over_the_registry(engine: SmallEngine) -> None:
-    file = config.user_file()
+    file = model.user_file()
     file.parent.mkdir(parents=True)
     file.write_text("workers: 6\n")
 
@@ -102,7 +103,7 @@ def test_a_project_of_our_own_has_no_registry_to_set(engine: SmallEngine, tmp_pa
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
 
     with pytest.raises(UserError, match="which this project does not have"):
-        config.load(tmp_path, sets=["/Amazon/x=1"])
+        model.load(tmp_path, sets=["/Amazon/x=1"])
 
 
 # what is kept
@@ -111,13 +112,13 @@ def test_a_project_of_our_own_has_no_registry_to_set(engine: SmallEngine, tmp_pa
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list that grows with each compilation."""
     found: list[Path] = []
-    before = dialect._open  # nothing else tells whether it was parsed
+    before = project_format._open  # nothing else tells whether it was parsed
 
     def spy(project_dir: Path, *rest: object) -> object:
         found.append(project_dir)
         return before(project_dir, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(dialect, "_open", spy)
+    monkeypatch.setattr(project_format, "_open", spy)
     return found
 
 
@@ -189,12 +190,12 @@ def test_an_unchanged_project_imports_no_parser(rich: SmallEngine) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from aptui import config
-from aptui.o3de import dialect
+from aptui.config import model as config
+from aptui.o3de.project import project_format as dialect
 config.host_platform = lambda: "linux"
 dialect.register()
 config.load(Path({str(rich.project)!r}))
-print([name for name in ("ruamel.yaml", "jsonschema", "pathspec", "aptui.o3de.settings", "aptui.config_init") if name in sys.modules])
+print([name for name in ("ruamel.yaml", "jsonschema", "pathspec", "aptui.o3de.project.settings", "aptui.config.compiler") if name in sys.modules])
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(aptui.__file__).parents[1])}  # the same package as here, wherever we stand
     told = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -209,18 +210,18 @@ def test_a_key_of_the_registry_is_explained(rich: SmallEngine) -> None:
     rich.add({"RC txt": {"params": "skip"}})
     key = "/Amazon/AssetProcessor/Settings/RC txt/params"
 
-    said = config.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
+    said = model.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
 
     assert [each.text for each in said] == ['"copy"', '"skip"', '"copy"']
     assert said[1].where.startswith(f"{rich.project}/Registry/own.setreg:")
-    assert config.explain(rich.project, "RC txt/params") == said[:2]
+    assert model.explain(rich.project, "RC txt/params") == said[:2]
 
 
 def test_a_key_of_ours_is_explained_in_an_o3de_project_too(rich: SmallEngine) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
-    assert [each.text for each in config.explain(rich.project, "builders.json.version")] == ["3"]
-    assert [each.text for each in config.explain(rich.project, "limits.analyse")] == ['"2m"']
+    assert [each.text for each in model.explain(rich.project, "builders.json.version")] == ["3"]
+    assert [each.text for each in model.explain(rich.project, "limits.analyse")] == ['"2m"']
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,7 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
     section, name = key.split("/")
     rich.add({section: {name: value}})
 
-    said = config.explain(rich.project, key)
+    said = model.explain(rich.project, key)
 
     assert said[-1].text == json.dumps(value)
     assert said[-1].where.partition(" (accepted and ignored: ")[2].removesuffix(")") == why
@@ -244,32 +245,32 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
 
 def test_a_key_that_nobody_mentions_has_a_neighbour(rich: SmallEngine) -> None:
     with pytest.raises(UserError, match="nothing is said about '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
-        config.explain(rich.project, "/Amazon/AssetProcessor/Setings")
+        model.explain(rich.project, "/Amazon/AssetProcessor/Setings")
 
 
 def test_a_key_of_yaml_is_explained_layer_by_layer(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("workers: 3\nscan_folders: [{name: a, path: assets}]\n")
 
-    said = config.explain(tmp_path, "workers", ["workers=5"])
+    said = model.explain(tmp_path, "workers", ["workers=5"])
 
     assert [each.text for each in said] == ["0", "3", "5"]
     assert said[1:] == [Said(f"{tmp_path}/aptui.yaml:1:10", "3"), Said("--set workers:1:1", "5")]
     with pytest.raises(UserError, match="nothing is said about 'wokers'; did you mean 'workers'"):
-        config.explain(tmp_path, "wokers")
+        model.explain(tmp_path, "wokers")
 
 
 def test_the_verb_tells_what_is_in_force_and_what_it_overrode(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.add({"RC txt": {"params": "skip"}})
     words = ["config", "--project", str(rich.project), "--explain", "RC txt/params"]
 
-    assert cli.main(words) == 0
+    assert main.main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == 'RC txt/params is "skip"'
     assert lines[1].split()[:2] == ["set", "by"]
     assert lines[2].split()[:2] == ["which", "overrode"]
 
-    assert cli.main([*words, "--json"]) == 0
+    assert main.main([*words, "--json"]) == 0
     assert [each["value"] for each in json.loads(capsys.readouterr().out)] == ['"skip"', '"copy"']
 
 
@@ -283,7 +284,7 @@ def test_batch_copies_what_rules_say_and_nothing_the_second_time(rich: SmallEngi
     rich.write("Assets/Engine/e.json", "{}")
 
     for expected in (6, 0):
-        assert cli.main(["batch", "--project", str(rich.project), "--json"]) == 0
+        assert main.main(["batch", "--project", str(rich.project), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["jobs_run"] == expected
 
     cache = rich.project / "Cache"
@@ -306,7 +307,7 @@ def test_one_file_may_be_the_companion_of_many(rich: SmallEngine, capsys: pytest
         rich.write(f"Game/{name}", name)
 
     def jobs_run() -> int:
-        assert cli.main(["batch", "--project", str(rich.project), "--json"]) == 0
+        assert main.main(["batch", "--project", str(rich.project), "--json"]) == 0
         return int(json.loads(capsys.readouterr().out)["jobs_run"])
 
     jobs_run()
@@ -323,12 +324,12 @@ def test_a_file_can_be_explained(rich: SmallEngine, capsys: pytest.CaptureFixtur
     rich.write("Game/Icons/x.png", "x")
     rich.write("Game/it's/x.png", "x")
 
-    assert cli.main(["explain", "--project", str(rich.project), str(rich.project / "Icons" / "x.png"), "--json"]) == 0
+    assert main.main(["explain", "--project", str(rich.project), str(rich.project / "Icons" / "x.png"), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [builder["builder"] for builder in answer["builders"]] == ["icons"]
     assert "own.setreg:" in answer["builders"][0]["from"]
 
-    assert cli.main(["explain", "--project", str(rich.project), str(rich.project / "it's" / "x.png"), "--json"]) == 0
+    assert main.main(["explain", "--project", str(rich.project), str(rich.project / "it's" / "x.png"), "--json"]) == 0
     assert "own.setreg:" in json.loads(capsys.readouterr().out)["ignored_by"]
 
 
@@ -337,9 +338,9 @@ def test_the_engine_can_be_named(rich: SmallEngine, tmp_path: Path, capsys: pyte
     lone.mkdir()
     (lone / "project.json").write_text('{"project_name": "Lone"}')
 
-    assert cli.main(["config", "--project", str(lone)]) == 3
+    assert main.main(["config", "--project", str(lone)]) == 3
     assert "--engine-path" in capsys.readouterr().err
-    assert cli.main(["config", "--project", str(lone), "--engine-path", str(rich.root)]) == 0
+    assert main.main(["config", "--project", str(lone), "--engine-path", str(rich.root)]) == 0
 
 
 # the equal aptui.yaml
@@ -362,7 +363,7 @@ def essence(found: Config) -> dict[str, object]:
 def test_the_yaml_that_is_written_says_the_same(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     before = rich.load()
 
-    assert cli.main(["init", "--from-o3de", str(rich.project)]) == 0
+    assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
     after = rich.load()
 
     assert "wrote" in capsys.readouterr().out
@@ -375,16 +376,16 @@ def test_the_yaml_that_is_written_says_the_same(rich: SmallEngine, capsys: pytes
 def test_builders_of_scripts_have_no_place_in_yaml(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     script = rich.write("Game/Editor/Scripts/bootstrap.py", "")
 
-    assert cli.main(["init", "--from-o3de", str(rich.project)]) == 0
+    assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
     assert f"{script}: the builders of this script have no place" in capsys.readouterr().err
 
 
 def test_yaml_that_is_there_stays(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
-    assert cli.main(["init", "--from-o3de", str(rich.project)]) == 3
+    assert main.main(["init", "--from-o3de", str(rich.project)]) == 3
     assert "exists already" in capsys.readouterr().err
-    assert cli.main(["init", "--from-o3de", str(rich.root)]) == 3
+    assert main.main(["init", "--from-o3de", str(rich.root)]) == 3
     assert "holds no 'project.json'" in capsys.readouterr().err
 
 
@@ -394,7 +395,7 @@ def test_yaml_that_is_there_stays(rich: SmallEngine, capsys: pytest.CaptureFixtu
 def test_an_edit_of_the_yaml_is_checked_with_the_registry(rich: SmallEngine) -> None:
     file = rich.project / "aptui.yaml"
 
-    config.check_with(rich.project, file, YAML.encode())
-    config.check_with(rich.project, config.user_file(), b"workers: 2\n")
+    model.check_with(rich.project, file, YAML.encode())
+    model.check_with(rich.project, model.user_file(), b"workers: 2\n")
     with pytest.raises(UserError, match="has both 'copy' and 'uses'"):
-        config.check_with(rich.project, file, b"builders: [{name: txt, uses: image}]\n")
+        model.check_with(rich.project, file, b"builders: [{name: txt, uses: image}]\n")

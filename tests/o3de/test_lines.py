@@ -5,7 +5,7 @@ import re
 import pytest
 
 from aptui.core.messages import LogLevel
-from aptui.o3de import lines
+from aptui.o3de_programs import lines
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.messages import LogLevel
-from aptui.o3de.log_file import BATCH, LIVE, LogFile
-from aptui.store import joblog
+from aptui.o3de_programs.log_file import BATCH, LIVE, LogFile
+from aptui.store.logs import joblog
 
 
 def test_each_run_begins_with_three_records_that_say_so(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from small_engine import SmallEngine
 
-from aptui.core.errors import UserError
-from aptui.o3de.project import Gem, Options, Places, is_project, locate
-from aptui.o3de.registry_files import os_name
-from aptui.o3de.sight import Sight
+from aptui.o3de.project.input_recorder import Sight
+from aptui.o3de.project.project import Gem, Options, Places, is_project, locate
+from aptui.o3de.registry.files import os_name
+from aptui.shared.errors import UserError
 
 
 def find(engine: SmallEngine, project: Path | None = None, options: Options | None = None) -> Places:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core.errors import UserError
-from aptui.o3de.registry_json import MAX_DEPTH, read_json
+from aptui.o3de.registry.json_reader import MAX_DEPTH, read_json
+from aptui.shared.errors import UserError
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.config_schema import Node
-from aptui.core.errors import UserError
-from aptui.o3de.registry_json import read_json
-from aptui.o3de.registry_merge import json_patch, merge_patch, resolve_imports, steps_of
+from aptui.config.schema import Node
+from aptui.o3de.registry.json_reader import read_json
+from aptui.o3de.registry.merge import json_patch, merge_patch, resolve_imports, steps_of
+from aptui.shared.errors import UserError
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9),

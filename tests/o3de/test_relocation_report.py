@@ -2,8 +2,8 @@
 
 import pytest
 
-from aptui.core.relocation import Deed, Dependant, Item, Relocate, Report, Skipped, Update, counted
-from aptui.o3de.relocation_report import DELIMITER, closing_lines, opening_lines, refusal_lines, report_lines
+from aptui.o3de_programs.relocation_report import DELIMITER, closing_lines, opening_lines, refusal_lines, report_lines
+from aptui.shared.relocation import Deed, Dependant, Item, Relocate, Report, Skipped, Update, counted
 
 GUID, NEW_GUID = "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}", "{A2482826-053D-5634-A27B-084B1326AAE5}"
 MOVE = Relocate("a.txt", "b.txt")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from small_engine import PLATFORMS, RULES, SCAN_FOLDERS, SmallEngine
 
-from aptui.config import Config, explain
-from aptui.core.errors import UserError
+from aptui.config.model import Config, explain
 from aptui.core.model import Builder, BuilderKind, Companion, Platform, RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import Planner
-from aptui.o3de.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings, facts_of
-from aptui.o3de.project import Options
-from aptui.o3de.rules import python_regex
+from aptui.o3de.project.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings, facts_of
+from aptui.o3de.project.project import Options
+from aptui.o3de.project.rules import python_regex
+from aptui.shared.errors import UserError
 
 
 def builder(config: Config, name: str) -> Builder:
@@ -424,8 +424,8 @@ def test_metadata_types_have_three_forms(engine: SmallEngine) -> None:
 
 @pytest.mark.parametrize(("said", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
 def test_jobs_become_workers(engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int) -> None:
-    monkeypatch.setattr("aptui.config.core_count", lambda: cores)
-    monkeypatch.setattr("aptui.o3de.settings.core_count", lambda: cores)
+    monkeypatch.setattr("aptui.config.model.core_count", lambda: cores)
+    monkeypatch.setattr("aptui.o3de.project.settings.core_count", lambda: cores)
     engine.add({"Jobs": {"maxJobs": said}})
 
     assert engine.load().workers == count

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from aptui.core.errors import UserError
-from aptui.o3de.options import BATCH_TAGS, TAGS
-from aptui.o3de.registry import Registry, Saying, listed, truth, typed
-from aptui.o3de.registry_files import MAX_FILES, files_of, os_name
-from aptui.o3de.registry_json import read_json
-from aptui.o3de.sight import Sight, look_again
+from aptui.o3de.project.input_recorder import Sight, look_again
+from aptui.o3de.project.options import BATCH_TAGS, TAGS
+from aptui.o3de.registry.files import MAX_FILES, files_of, os_name
+from aptui.o3de.registry.json_reader import read_json
+from aptui.o3de.registry.registry import Registry, Saying, listed, truth, typed
+from aptui.shared.errors import UserError
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
 

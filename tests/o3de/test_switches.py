@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from aptui.core.errors import UserError
-from aptui.o3de.switches import SWITCHES, Takes, help_lines, parse
+from aptui.o3de_programs.switches import SWITCHES, Takes, help_lines, parse
+from aptui.shared.errors import UserError
 
 WITH_VALUE = [switch.name for switch in SWITCHES if switch.takes in (Takes.TEXT, Takes.LIST)]
 ALONE = [switch.name for switch in SWITCHES if switch.takes is Takes.NOTHING]

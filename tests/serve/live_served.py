@@ -20,9 +20,9 @@ from aptui.client import Client
 from aptui.link import places, port
 from aptui.link.client import Client as EngineClient
 from aptui.link.server import Server
-from aptui.serve import tokens
-from aptui.serve.protocol import Scope
-from aptui.serve.requests import WaitReady
+from aptui.serve.access import tokens
+from aptui.serve.protocol.codec import Scope
+from aptui.serve.protocol.requests import WaitReady
 
 from .served import Served, served
 

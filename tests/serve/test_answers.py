@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from aptui.client import Refused
-from aptui.engine import serving_desk
-from aptui.serve import requests
-from aptui.serve.nouns import Match, Reach, Status
-from aptui.serve.protocol import REQUESTS, Scope
+from aptui.engine.requests import gateway
+from aptui.serve.protocol import requests
+from aptui.serve.protocol.codec import REQUESTS, Scope
+from aptui.serve.protocol.model import Match, Reach, Status
 
 from .live_served import SETTINGS, Garden, garden, until
 
@@ -133,8 +133,8 @@ def test_processor_status_says_when_an_editor_can_open(there: Garden) -> None:
 def test_what_is_owed_is_counted_anew_after_a_time_however_dear_counting_was(
     there: Garden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_desk, "_COUNT_SHARE", 1e12)
-    monkeypatch.setattr(serving_desk, "_COUNT_MOST_S", 0.05)
+    monkeypatch.setattr(gateway, "_COUNT_SHARE", 1e12)
+    monkeypatch.setattr(gateway, "_COUNT_MOST_S", 0.05)
     client = there.client()
     there.gate.touch()
 
@@ -324,7 +324,7 @@ def test_whoever_may_not_escalate_hurries_nothing(there: Garden) -> None:
 
 def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-10: escalations are limited."""
-    monkeypatch.setattr("aptui.serve.guard.ESCALATIONS_PER_S", 3)
+    monkeypatch.setattr("aptui.serve.access.guard.ESCALATIONS_PER_S", 3)
     client = there.client(Scope.READ, Scope.ESCALATE)
     there.gate.touch()
     there.write("rush.slow", "rush")
@@ -348,6 +348,6 @@ def test_an_unknown_platform_or_id_is_a_mistake(there: Garden) -> None:
 
 
 def test_every_request_has_somebody_who_answers_it() -> None:
-    from aptui.serve import answers
+    from aptui.serve.ws import answers
 
     assert REQUESTS.keys() - answers._HANDLERS.keys() == {"hello", "ping", "send_catalog", "read_product"}

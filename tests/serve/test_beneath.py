@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from aptui.serve import beneath
-from aptui.serve.beneath import Opener, Root, open_by_kernel, open_by_parts
+from aptui.serve.http import confinement
+from aptui.serve.http.confinement import Opener, Root, open_by_kernel, open_by_parts
 
 OPENERS = {"kernel": open_by_kernel, "parts": open_by_parts}
 
@@ -39,7 +39,7 @@ def cache(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture(params=OPENERS)
 def opener(request: pytest.FixtureRequest, cache: int) -> Opener:
-    if request.param == "kernel" and not beneath.offered(cache):
+    if request.param == "kernel" and not confinement.offered(cache):
         pytest.skip("this kernel has no openat2")
     return OPENERS[request.param]
 
@@ -105,9 +105,9 @@ def test_what_is_not_there_is_said_so(opener: Opener, cache: int, path: bytes, c
 
 def test_folders_and_pipes_are_no_files(cache: int) -> None:
     with pytest.raises(IsADirectoryError):
-        beneath.open_file_beneath(cache, b"linux")
+        confinement.open_file_beneath(cache, b"linux")
     with pytest.raises(PermissionError):
-        beneath.open_file_beneath(cache, b"pipe")
+        confinement.open_file_beneath(cache, b"pipe")
 
 
 def test_no_descriptor_is_left_open(opener: Opener, cache: int) -> None:
@@ -116,7 +116,7 @@ def test_no_descriptor_is_left_open(opener: Opener, cache: int) -> None:
         with pytest.raises(OSError):
             opener(cache, path)
     with pytest.raises(IsADirectoryError):
-        beneath.open_file_beneath(cache, b"linux")
+        confinement.open_file_beneath(cache, b"linux")
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -126,9 +126,9 @@ def test_a_kernel_without_openat2_is_noticed(cache: int, monkeypatch: pytest.Mon
         def refused(*_words: object, code: int = code) -> int:
             raise OSError(code, "")
 
-        monkeypatch.setattr(beneath, "open_by_kernel", refused)
-        assert not beneath.offered(cache)
-        assert beneath._choose() is open_by_parts
+        monkeypatch.setattr(confinement, "open_by_kernel", refused)
+        assert not confinement.offered(cache)
+        assert confinement._choose() is open_by_parts
 
 
 def test_a_folder_that_was_made_anew_is_opened_anew(tmp_path: Path) -> None:

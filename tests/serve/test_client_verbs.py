@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui import cli
+from aptui.cli import main
 from aptui.verbs import gateway as verbs
 
 from .live_served import SETTINGS, Garden, garden, until
@@ -25,7 +25,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
 @pytest.fixture
 def client(there: Garden, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("APTUI_TOKEN", there.served.token)
-    return lambda *words: cli.main(["client", *words, "--url", there.url])
+    return lambda *words: main.main(["client", *words, "--url", there.url])
 
 
 def test_what_is_asked_is_answered_as_json(client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,9 +87,9 @@ def test_nobody_is_there_and_no_token_is_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("APTUI_TOKEN", raising=False)
-    assert cli.main(["client", "ping", "--url", "http://127.0.0.1:1", "--token", "x"]) == 2
+    assert main.main(["client", "ping", "--url", "http://127.0.0.1:1", "--token", "x"]) == 2
     assert "no gateway answers" in capsys.readouterr().err
-    assert cli.main(["client", "ping", "--url", "http://127.0.0.1:1"]) == 3
+    assert main.main(["client", "ping", "--url", "http://127.0.0.1:1"]) == 3
     assert "a token is missing" in capsys.readouterr().err
 
 
@@ -97,26 +97,26 @@ def test_tokens_are_made_listed_and_revoked(
     there: Garden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(there.served.token_file.parents[1]))
-    assert cli.main(["token", "add", "phone", "--scopes", "read", "--json"]) == 0
+    assert main.main(["token", "add", "phone", "--scopes", "read", "--json"]) == 0
     token = json.loads(capsys.readouterr().out)["token"]
-    ask = lambda what: cli.main(["client", what, "--url", there.url, "--token", token])
+    ask = lambda what: main.main(["client", what, "--url", there.url, "--token", token])
 
     assert ask("ping") == 0
     assert ask("rescan") == 3
     assert "lacks the scope" in capsys.readouterr().err
-    assert cli.main(["token", "list"]) == 0
+    assert main.main(["token", "list"]) == 0
     listed = capsys.readouterr().out
     assert "phone" in listed
     assert token not in listed
-    assert cli.main(["token", "revoke", "phone"]) == 0
+    assert main.main(["token", "revoke", "phone"]) == 0
     assert ask("ping") == 3
     assert "does not know this token" in capsys.readouterr().err
     for words in (["add", "x", "--scopes", "fly"], ["add"], ["revoke", "nobody"]):
-        assert cli.main(["token", *words]) == 3
+        assert main.main(["token", *words]) == 3
 
 
 def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(verbs, "find_spec", lambda _name: None)
 
-    assert cli.main(["gateway"]) == 3
+    assert main.main(["gateway"]) == 3
     assert "pip install 'aptui[serve]'" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.serve.conditions import Unsatisfiable, ranges_of, status_of
+from aptui.serve.http.conditions import Unsatisfiable, ranges_of, status_of
 
 MODIFIED = 784_111_777
 AT, BEFORE, AFTER = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"

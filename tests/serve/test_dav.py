@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from disk_project import Project
 
-from aptui.serve.protocol import Scope
+from aptui.serve.protocol.codec import Scope
 
 from .served import Reply, Served, served
 

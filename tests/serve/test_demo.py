@@ -18,14 +18,15 @@ import pytest
 from disk_project import Project
 from PIL import Image
 
-from aptui import demo as demo_project
-from aptui import demo_lamp
 from aptui.client import Client
-from aptui.core.errors import KnownError
+from aptui.demo import lamp
+from aptui.demo import project as demo_project
 from aptui.link import places
-from aptui.serve import demo, tokens
-from aptui.serve.protocol import Scope
-from aptui.serve.requests import Shutdown
+from aptui.serve.access import tokens
+from aptui.serve.protocol.codec import Scope
+from aptui.serve.protocol.requests import Shutdown
+from aptui.serve.web import demo
+from aptui.shared.errors import KnownError
 
 from .live_served import Garden, garden
 from .served import served
@@ -60,7 +61,7 @@ def write_sources(root: Path) -> None:
         "other.png": png(RED, 16),
         "tone.wav": wav(0.1),
         "note.txt": b"one\n",
-        **demo_lamp.files(),
+        **lamp.files(),
     }.items():
         path = root / "assets" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +221,7 @@ def green(colour: tuple[int, ...]) -> bool:
 @needs_browser
 @pytest.mark.parametrize("has_gl", [True, False])
 def test_a_saved_mesh_is_redrawn_with_and_without_webgl(here, browser, tmp_path, has_gl):
-    here.project.write("assets/models/lamp.gltf", demo_lamp.files()[demo_lamp.MODEL])
+    here.project.write("assets/models/lamp.gltf", lamp.files()[lamp.MODEL])
     if has_gl:
         _see_the_lamp_change(here, browser, "WebGL2RenderingContext")
     else:
@@ -233,8 +234,8 @@ def _see_the_lamp_change(here: Garden, browser: chromium.Browser, kind: str) -> 
     until_pixel(page, "models/lamp.glb", orange)
     canvas = f"{card('models/lamp.glb')}.querySelector('canvas')"
     assert page.evaluate(f"({canvas}.getContext('webgl2') ?? {canvas}.getContext('2d')).constructor.name") == kind
-    model = demo_lamp.files()[demo_lamp.MODEL].decode()
-    here.project.write("assets/models/lamp.gltf", model.replace(str(demo_lamp.PAPER[0]), "0.2"))
+    model = lamp.files()[lamp.MODEL].decode()
+    here.project.write("assets/models/lamp.gltf", model.replace(str(lamp.PAPER[0]), "0.2"))
 
     until_pixel(page, "models/lamp.glb", green)
     assert page.complaints == []

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 from disk_project import Project
 
-from aptui.serve import beneath, sending
-from aptui.serve.protocol import Scope
-from aptui.store.reader import open_reader
-from aptui.store.schema import uuid_text
+from aptui.serve.http import confinement, sending
+from aptui.serve.protocol.codec import Scope
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import open_reader
 
 from .served import Reply, Served, served
 
@@ -220,7 +220,7 @@ def test_what_a_listing_names_can_be_got(place: Served) -> None:
 def test_trees_are_whole(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
-    monkeypatch.setattr("aptui.serve.files._TREE_PAGE", 2)
+    monkeypatch.setattr("aptui.serve.http.files._TREE_PAGE", 2)
     lines = place.get("/v1/tree/linux?list=plain").body.decode().splitlines()
     assert lines == ["big.bin", "empty.txt", "sub/a.txt", "sub/deep/er/x.json", "ärger.html", "\U0010ffff 100%.txt"]
     assert [each["path"] for each in json.loads(place.get("/v1/tree/linux").body)["files"]] == lines
@@ -274,7 +274,7 @@ def test_everything_needs_a_token_that_may_read(place: Served, path: str) -> Non
 
 
 def test_a_link_in_the_place_of_a_product_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.serve.shelf._PATIENCE_S", 0.05)
+    monkeypatch.setattr("aptui.serve.http.product_opener._PATIENCE_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         secret = project.write("secret", "hello world")
@@ -291,7 +291,7 @@ def test_a_link_in_the_place_of_a_product_is_not_followed(tmp_path: Path, monkey
 
 
 def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.serve.shelf._PATIENCE_S", 0.05)
+    monkeypatch.setattr("aptui.serve.http.product_opener._PATIENCE_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         (project.cache / "linux/sub/a.txt").write_text("hello")
@@ -307,8 +307,8 @@ def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebod
 ) -> None:
     shelf, url, file = place.room.shelf, "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
     opened: list[bytes] = []
-    open_file = beneath.open_file_beneath
-    monkeypatch.setattr(beneath, "open_file_beneath", lambda folder, path: opened.append(path) or open_file(folder, path))
+    open_file = confinement.open_file_beneath
+    monkeypatch.setattr(confinement, "open_file_beneath", lambda folder, path: opened.append(path) or open_file(folder, path))
     place.get(url)
     opened.clear()
 
@@ -326,7 +326,7 @@ def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebod
 
 
 def test_what_a_dead_engine_was_about_to_place_is_read_before_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.serve.shelf._PATIENCE_S", 0.05)
+    monkeypatch.setattr("aptui.serve.http.product_opener._PATIENCE_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with closing(sqlite3.connect(project.cache / "assetdb.sqlite", isolation_level=None)) as database:
         database.execute("INSERT INTO aptui_intents VALUES (9, 9, 'linux/sub/a.txt', x'00', 11, '[]')")

@@ -13,12 +13,13 @@ from aiohttp import WSMsgType
 
 from aptui.core.messages import JobChanged
 from aptui.link.codec import News
-from aptui.serve import news, notices, protocol, requests
-from aptui.serve.frames import Message
+from aptui.serve.protocol import codec, notices, requests
+from aptui.serve.ws import news
+from aptui.serve.ws.frames import Message
 
 from .live_served import SETTINGS, Garden, garden, hear
 
-BURST = 3 * protocol.QUEUE_LIMIT
+BURST = 3 * codec.QUEUE_LIMIT
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +65,9 @@ def test_who_offers_compression_hears_the_same_in_fewer_bytes(garden_of_one: Gar
         headers = {"Authorization": f"Bearer {there.served.token}"}
         async with (
             aiohttp.ClientSession() as http,
-            http.ws_connect(f"{there.url}{protocol.PATH}", headers=headers, compress=window) as socket,
+            http.ws_connect(f"{there.url}{codec.PATH}", headers=headers, compress=window) as socket,
         ):
-            hello = {"id": 1, "request": "hello", "protocol": protocol.VERSION, "client": f"window {window}", "wants_catalog": True}
+            hello = {"id": 1, "request": "hello", "protocol": codec.VERSION, "client": f"window {window}", "wants_catalog": True}
             await socket.send_json({**hello, "platforms": ["linux"], "notices": ["catalog"]})
             texts = [await socket.receive_json(), await socket.receive_json()]
             await socket.send_json({"id": 2, "request": "read_product", "path": "a.txt", "platform": "linux"})

@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 from disk_project import Project
 
-from aptui import config
 from aptui.client import Client, Disconnected, Refused
-from aptui.config_serve import Serve
-from aptui.core.errors import BusyError, HostError, UserError
-from aptui.serve import gateway, tokens
-from aptui.serve.guard import Rate
-from aptui.serve.protocol import Scope
+from aptui.config import model
+from aptui.config.serve import Serve
+from aptui.serve import gateway
+from aptui.serve.access import tokens
+from aptui.serve.access.guard import Rate
+from aptui.serve.protocol.codec import Scope
+from aptui.shared.errors import BusyError, HostError, UserError
 
 from .live_served import CERTIFICATE, KEY, until
 from .served import Served, served
@@ -157,7 +158,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
 
 def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_path: Path) -> None:
     """SEC-7: TCP is opt-in, 127.0.0.1 by default."""
-    serve = config.load(Project(tmp_path / "p", PLAIN).root).serve
+    serve = model.load(Project(tmp_path / "p", PLAIN).root).serve
 
     assert not serve.is_enabled
     assert serve.address == "127.0.0.1"
@@ -394,7 +395,7 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
     from aptui.link import gateways
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    settings = config.load(Project(tmp_path / "p", PLAIN).root)
+    settings = model.load(Project(tmp_path / "p", PLAIN).root)
     old = os.umask(0)
     try:
         gateway.announce(settings, gateway.Place("http://127.0.0.1:1", "127.0.0.1", 1, "secret"))
@@ -413,7 +414,7 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
 
 def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) -> None:
     """SEC-11: one line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
-    from aptui.serve.guard import Audit, Identity
+    from aptui.serve.access.guard import Audit, Identity
 
     log = tmp_path / "logs" / "gateway-audit.log"
     identity = Identity("phone", frozenset({Scope.CONTROL}), "10.0.0.9")
@@ -429,4 +430,4 @@ def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) 
 
 
 def test_closing_a_gateway_that_never_opened_is_harmless(tmp_path: Path) -> None:
-    asyncio.run(gateway.Gateway(config.load(Project(tmp_path / "p", PLAIN).root), tmp_path / "t").close())
+    asyncio.run(gateway.Gateway(model.load(Project(tmp_path / "p", PLAIN).root), tmp_path / "t").close())

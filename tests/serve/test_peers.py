@@ -15,23 +15,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui import config
 from aptui.client import Disconnected
-from aptui.config_serve import Serve
-from aptui.core.addresses import canonical, entry_for, is_host_name, split
-from aptui.core.errors import HostError, KnownError, UserError
+from aptui.config import model as config
+from aptui.config.serve import Serve
 from aptui.core.messages import PeerOrdered
-from aptui.core.peer_rules import applied
-from aptui.core.peers import Deed, Dial, PeerOrder, PeerSettings, PeerState
-from aptui.core.peers import Dial as ConfiguredDial
 from aptui.link import codec, peer_file, places, port
 from aptui.link.client import Client as EngineClient
 from aptui.link.codec import News
-from aptui.serve import dialling, peers
-from aptui.serve.admission import Admission, local_addresses
-from aptui.serve.device import Device
-from aptui.serve.peers import Peers
-from aptui.serve.sessions import Sessions
+from aptui.serve.access.admission import Admission, local_addresses
+from aptui.serve.peers import outbound, peers
+from aptui.serve.peers.device import Device
+from aptui.serve.peers.peers import Peers
+from aptui.serve.ws.sessions import Sessions
+from aptui.shared.addresses import canonical, entry_for, is_host_name, split
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.peer_rules import applied
+from aptui.shared.peers import Deed, Dial, PeerOrder, PeerSettings, PeerState
+from aptui.shared.peers import Dial as ConfiguredDial
 
 from .live_served import CERTIFICATE, KEY, garden
 from .live_served import until as live_until
@@ -304,7 +304,7 @@ async def device(**hello):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(dialling, "RETRY_S", (0.02, 0.05))
+    monkeypatch.setattr(outbound, "RETRY_S", (0.02, 0.05))
     monkeypatch.setattr(peers, "_LOOK_S", 0.05)
     monkeypatch.setattr(peers, "_GATHER_S", 0.01)
 
@@ -408,7 +408,7 @@ def test_a_rejected_address_is_not_dialled(tmp_path):
 def certified(tmp_path, monkeypatch):
     """A device's certificate with its key, as it holds them, and the file of the certificate alone; it is dialled once."""
     monkeypatch.setattr(
-        dialling, "RETRY_S", (60.0, 60.0)
+        outbound, "RETRY_S", (60.0, 60.0)
     )  # no handshake is under way at the end: asyncio would leave its socket open
     (tmp_path / "both.pem").write_text(CERTIFICATE + KEY)
     (tmp_path / "c.pem").write_text(CERTIFICATE)
@@ -419,7 +419,7 @@ def certified(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("known", ["ca", "fingerprint", "fingerprint with colons"])
 def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp_path, certified, monkeypatch, known):
-    monkeypatch.setattr(dialling, "is_loopback", lambda _address: False)
+    monkeypatch.setattr(outbound, "is_loopback", lambda _address: False)
     context, file = certified
     digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).digest()
     pins = (f"sha256:{'0' * 64}", digest.hex(":").upper() if "colons" in known else digest.hex())
@@ -446,7 +446,7 @@ def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp
     ],
 )
 def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
-    monkeypatch.setattr(dialling, "is_loopback", lambda _address: False)
+    monkeypatch.setattr(outbound, "is_loopback", lambda _address: False)
 
     async def play():
         phone = Device(client="phone")
@@ -464,7 +464,7 @@ def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certifie
     [("127.0.0.1", "ws"), ("::1", "ws"), ("localhost", "ws"), ("192.168.1.20", "wss"), ("fd00::7", "wss"), ("tablet.local", "wss")],
 )
 def test_only_loopback_addresses_are_dialled_without_tls(address, scheme):
-    dialler = dialling.Dialler(Dial("x", address), None, True, None, lambda _address: "", lambda: None)
+    dialler = outbound.Dialler(Dial("x", address), None, True, None, lambda _address: "", lambda: None)
 
     assert dialler.url.startswith(f"{scheme}://")
 
@@ -478,7 +478,7 @@ def test_what_devices_are_to_be_known_by_must_be_certificates(tmp_path):
         (Serve(dial_fingerprints=("ab" * 20,)), "no SHA-256"),
     ):
         with pytest.raises(UserError, match=why):
-            dialling.trust(serve)
+            outbound.trust(serve)
 
 
 def test_many_clients_make_no_endless_report(tmp_path):

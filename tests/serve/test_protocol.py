@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from aptui import config
-from aptui.serve import notices, protocol, requests
-from aptui.serve.nouns import Asset, Match
-from aptui.serve.protocol import NOTICES, REQUESTS, Mistake
-from aptui.serve.protocol_document import FILE, document
+from aptui.config import model
+from aptui.serve.protocol import codec, notices, requests
+from aptui.serve.protocol.asyncapi import FILE, document
+from aptui.serve.protocol.codec import NOTICES, REQUESTS, Mistake
+from aptui.serve.protocol.model import Asset, Match
 
 
 def test_the_published_document_is_that_of_the_records() -> None:
-    assert json.loads((config.data_dir() / "config" / FILE).read_text()) == document()
+    assert json.loads((model.data_dir() / "config" / FILE).read_text()) == document()
 
 
 def test_the_document_has_every_request_answer_and_notification() -> None:
@@ -42,26 +42,26 @@ def test_every_record_says_what_it_is() -> None:
 def test_a_request_comes_back_as_it_was_said() -> None:
     said = requests.AssetStatus(platform="linux", term="Grünes Gras.png", match=Match.EXACT, fence=False)
 
-    assert protocol.decode_request(protocol.encode_request(7, said)) == (7, "asset_status", said)
+    assert codec.decode_request(codec.encode_request(7, said)) == (7, "asset_status", said)
 
 
 def test_notifications_come_back_as_they_were_told() -> None:
     asset = Asset("{U}:1", "linux", "a.png", "{T}", 3, "00", (("{V}:2", 1),), ("{U}:9",))
     told = [notices.AssetChanged(asset), notices.CriticalReady("linux")]
 
-    said = protocol.decode_said(protocol.encode_notices(3, 9, told))
+    said = codec.decode_said(codec.encode_notices(3, 9, told))
 
     assert (said.epoch, said.seq) == (3, 9)
-    assert [protocol.record_of(each) for each in said.notices] == told
+    assert [codec.record_of(each) for each in said.notices] == told
 
 
 def test_fields_and_notifications_of_a_newer_gateway_are_passed_over() -> None:
-    said = protocol.decode_said(
+    said = codec.decode_said(
         '{"epoch": 1, "seq": 2, "new": 1, "notices": [{"notice": "critical_ready", "platform": "p", "new": 1}]}'
     )
 
-    assert protocol.record_of(said.notices[0]) == notices.CriticalReady("p")
-    assert protocol.record_of({"notice": "something_new"}) is None
+    assert codec.record_of(said.notices[0]) == notices.CriticalReady("p")
+    assert codec.record_of({"notice": "something_new"}) is None
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_fields_and_notifications_of_a_newer_gateway_are_passed_over() -> None:
 )
 def test_nonsense_is_a_mistake_that_carries_the_id_where_one_can_be_read(frame: str, number: int, what: str) -> None:
     with pytest.raises(Mistake) as mistake:
-        protocol.decode_request(frame)
+        codec.decode_request(frame)
 
     assert mistake.value.number == number
     assert what in mistake.value.what
 
 
 def test_half_a_surrogate_pair_does_not_silence_anybody() -> None:
-    assert "a?" in protocol.encode_refusal(1, "a\ud800")
+    assert "a?" in codec.encode_refusal(1, "a\ud800")

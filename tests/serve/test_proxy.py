@@ -12,12 +12,13 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType, web
 
-from aptui.core.errors import UserError
-from aptui.serve import guard, proxy
-from aptui.serve.guard import Identity
-from aptui.serve.protocol import Scope
-from aptui.serve.proxy import PROXY, Limits, targets
-from aptui.serve.room import ROOM
+from aptui.serve.access import guard
+from aptui.serve.access.guard import Identity
+from aptui.serve.context import ROOM
+from aptui.serve.peers import proxy
+from aptui.serve.peers.proxy import PROXY, Limits, targets
+from aptui.serve.protocol.codec import Scope
+from aptui.shared.errors import UserError
 
 READER = Identity("device", frozenset({Scope.READ}), "127.0.0.1")
 LIMITS = Limits(connect_s=2.0, quiet_s=0.3, request_bytes=10_000, response_bytes=200_000, at_once=2, in_all=3)

@@ -17,11 +17,12 @@ import pytest
 from aptui.client import Client, Disconnected, Refused
 from aptui.link import places, port
 from aptui.link.client import Client as EngineClient
-from aptui.serve import notices, protocol, requests, sessions
-from aptui.serve import tokens as token_files
-from aptui.serve.guard import Identity
-from aptui.serve.nouns import Asset
-from aptui.serve.protocol import Scope
+from aptui.serve.access import tokens as token_files
+from aptui.serve.access.guard import Identity
+from aptui.serve.protocol import codec, notices, requests
+from aptui.serve.protocol.codec import Scope
+from aptui.serve.protocol.model import Asset
+from aptui.serve.ws import sessions
 
 from .live_served import SETTINGS, Garden, garden, hear, until
 
@@ -61,7 +62,7 @@ def catalog(client: Client) -> dict[str, Asset]:
 def test_hello_tells_who_is_there(there: Garden) -> None:
     welcome = there.client(Scope.READ, Scope.CONTROL).welcome
 
-    assert (welcome.protocol, welcome.project, welcome.platforms) == (protocol.VERSION, "Garden", ("linux", "server"))
+    assert (welcome.protocol, welcome.project, welcome.platforms) == (codec.VERSION, "Garden", ("linux", "server"))
     assert welcome.scopes == ("read", "control")
     assert welcome.epoch > 0
 
@@ -106,7 +107,7 @@ def test_a_second_hello_is_a_mistake_and_the_connection_goes_on(there: Garden) -
     client = there.client()
 
     with pytest.raises(Refused, match="said already"):
-        client.ask(requests.Hello(protocol.VERSION, "again"))
+        client.ask(requests.Hello(codec.VERSION, "again"))
     assert client.ask(requests.Ping()) == requests.Done()
 
 
@@ -237,7 +238,7 @@ class Bare:
         connection = http.client.HTTPConnection("127.0.0.1", there.served.port, timeout=10)
         connection.request(
             "GET",
-            protocol.PATH,
+            codec.PATH,
             headers={
                 "Authorization": f"Bearer {there.served.token}", "Connection": "Upgrade", "Upgrade": "websocket",
                 "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
@@ -284,7 +285,7 @@ class Bare:
         self._connection.close()
 
 
-HELLO = json.dumps({"id": 1, "request": "hello", "protocol": protocol.VERSION, "client": "bare"})
+HELLO = json.dumps({"id": 1, "request": "hello", "protocol": codec.VERSION, "client": "bare"})
 
 
 def test_sec_10_a_frame_of_a_gigabyte_is_refused_by_its_head(there: Garden) -> None:
@@ -369,13 +370,13 @@ def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garde
 
     most, taken = asyncio.run(scene())
 
-    assert most <= protocol.QUEUE_LIMIT
-    told = [protocol.record_of(each) for text in taken for each in protocol.decode_said(text).notices]
+    assert most <= codec.QUEUE_LIMIT
+    told = [codec.record_of(each) for text in taken for each in codec.decode_said(text).notices]
     at = next(index for index, notice in enumerate(told) if isinstance(notice, notices.Resync))
     after = [int(notice.path) for notice in told[at + 1 : -1]]
     assert told[-1] == notices.AssetRemoved("", "linux", "last")
     assert after == list(range(5_000 - len(after), 5_000))
-    assert len(after) <= protocol.QUEUE_LIMIT
+    assert len(after) <= codec.QUEUE_LIMIT
 
 
 def test_sec_10_a_deaf_client_costs_bounded_memory_and_slows_nobody(there: Garden) -> None:
@@ -392,7 +393,7 @@ def test_sec_10_a_deaf_client_costs_bounded_memory_and_slows_nobody(there: Garde
         there.write("a/through.txt", "through")
         heard = hear(listener, lambda notice: isinstance(notice, notices.AssetChanged))
         assert heard.asset.path == "a/through.txt"
-        assert session.waiting_count <= protocol.QUEUE_LIMIT
+        assert session.waiting_count <= codec.QUEUE_LIMIT
 
 
 # --------------------------------------------------------------------------------------------------- engines come and go

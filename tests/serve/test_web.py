@@ -17,9 +17,9 @@ import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 from processes import has_ended
 
-from aptui.serve import terminal
-from aptui.serve import web as serve_web
-from aptui.serve.web import Stage, Tickets
+from aptui.serve.web import terminal
+from aptui.serve.web import web as serve_web
+from aptui.serve.web.web import Stage, Tickets
 
 pytest.importorskip("textual_serve")
 
@@ -275,7 +275,7 @@ def test_packets_are_taken_when_they_are_whole():
 
 def test_a_length_of_gigabytes_ends_the_screen():
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "aptui.serve.terminal", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        [sys.executable, "-P", "-m", "aptui.serve.web.terminal", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from aptui.config import Sharing
+from aptui.config.model import Sharing
 from aptui.core.messages import LogLevel, LogRecord, StagedProduct
 from aptui.core.model import LinkKind, ProductLink
 from aptui.sharing.keys import JobFacts, base_key

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import ABANDONED_AFTER_S, FolderStore, prefix_of, sweep
 from aptui.sharing.store import Full, Mismatch, Refused, StoreError
 from tests.sharing.room import digest_of, files_of, until

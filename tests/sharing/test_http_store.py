@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.http_store import HttpStore
 from aptui.sharing.keys import base_key
 from aptui.sharing.record import opened, sealed

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from aptui.core.errors import HostError
+from aptui.shared.errors import HostError
 from aptui.sharing import placing
 from aptui.sharing.keys import base_key
 from aptui.sharing.local import LocalStore
@@ -206,7 +206,7 @@ def test_a_store_that_cannot_be_is_a_trouble_of_the_host(tmp_path):
 
 _BUSY = """
 import hashlib, os, random, sys
-from aptui.sharing import upkeep
+from aptui.sharing import maintenance as upkeep
 from aptui.sharing.keys import base_key
 from aptui.sharing.leases import Lease
 from aptui.sharing.local import LocalStore

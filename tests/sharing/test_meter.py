@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.sharing.meter import Meter
+from aptui.sharing.stopwatch import Meter
 
 
 class Clock:

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from aptui.sharing.patience import Askers, TooSlow
+from aptui.sharing.deadlines import Askers, TooSlow
 
 
 @pytest.fixture

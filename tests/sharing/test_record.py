@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing import record as records
 from aptui.sharing.keys import base_key, variant_key
 from aptui.sharing.record import MAX_PRODUCTS, MAX_VARIANTS, Variants, difference, opened, sealed

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.seal import MAX_RECORD_BYTES, Seal, parted, read_key, with_field
 from aptui.sharing.store import Mismatch
 from tests.sharing.room import TEAM, key_file

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from aptui.core.errors import HostError, UserError
-from aptui.sharing import upkeep
+from aptui.shared.errors import HostError, UserError
+from aptui.sharing import maintenance
 from aptui.sharing.http_store import HttpStore
 from aptui.sharing.keys import base_key
 from aptui.sharing.local import LocalStore
@@ -76,7 +76,7 @@ def test_nobody_writes_who_was_not_let(tmp_path):
         store.close()
 
         assert ask(address, "PUT", f"/cas/{DIGEST}", DATA)[0] == 403
-    assert upkeep.count(str(tmp_path / "store")).blobs == 0
+    assert maintenance.count(str(tmp_path / "store")).blobs == 0
 
 
 def test_a_token_writes_to_its_own_namespace_and_to_no_other(tmp_path):
@@ -201,7 +201,7 @@ def test_what_is_served_is_used_and_stays_when_others_go(tmp_path, open_server):
     os.utime(path, ns=(0, path.stat().st_mtime_ns))
     ask(open_server, "GET", f"/cas/{DIGEST}")
 
-    upkeep.gc(root, 1)
+    maintenance.gc(root, 1)
     assert path.exists()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.errors import UserError
 from aptui.core.messages import LogLevel, LogRecord, Outcome, RunResult
+from aptui.shared.errors import UserError
 from aptui.sharing.keys import base_key
 from aptui.sharing.local import LocalStore
 from aptui.sharing.rules import obstacle

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from aptui.config import Sharing
-from aptui.core.errors import KnownError
-from aptui.sharing import realms
+from aptui.config.model import Sharing
+from aptui.shared.errors import KnownError
+from aptui.sharing import namespaces
 from aptui.sharing.keys import base_key
 from aptui.sharing.record import opened
 from aptui.sharing.seal import Seal
@@ -58,7 +58,7 @@ class Sharers(RuleBasedStateMachine):
         self._stack = contextlib.ExitStack()
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self.store = LyingStore()
-        self._stack.enter_context(mock.patch.object(realms, "open_store", return_value=self.store))
+        self._stack.enter_context(mock.patch.object(namespaces, "open_store", return_value=self.store))
         self._stack.enter_context(mock.patch.object(os, "fsync"))  # no machine loses its power in here
         self.machines = {name: Machine(name, self.folder / name) for name in MACHINES}
         self.put = {job: {} for job in JOBS}

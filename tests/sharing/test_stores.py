@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
 from aptui.sharing.keys import base_key
 from aptui.sharing.object_store import ObjectStore
 from aptui.sharing.opening import open_store

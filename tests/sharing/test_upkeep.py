@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from aptui.sharing import leases, upkeep
+from aptui.sharing import leases, maintenance
 from aptui.sharing.keys import base_key
 from aptui.sharing.leases import Lease, living
 from aptui.sharing.local import LocalStore
@@ -50,7 +50,7 @@ def test_what_was_used_longest_ago_goes_first_until_there_is_room(local, tmp_pat
     clock.now += 60
     local.get_blob(digests[0], str(tmp_path / "again"), 1000)
 
-    result = upkeep.gc(local.address, 5_000, clock=clock)
+    result = maintenance.gc(local.address, 5_000, clock=clock)
 
     assert local.has_blobs(digests) == {digests[0], *digests[7:]}
     assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
@@ -76,7 +76,7 @@ def test_a_result_goes_whole_whoever_reads_its_products(tmp_path, clock):
             os.utime(path, ns=(int(clock.now * 1e9), os.stat(path).st_mtime_ns))
     clock.now += 1
 
-    upkeep.gc(local.address, 20_000, clock=clock)
+    maintenance.gc(local.address, 20_000, clock=clock)
 
     left = [job for job in jobs if os.path.exists(local._files.record_path(base_key(job)))]
     assert jobs[-1] in left
@@ -89,8 +89,8 @@ def test_a_result_goes_whole_whoever_reads_its_products(tmp_path, clock):
 def test_below_the_limit_or_without_one_nothing_goes(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock)
 
-    assert upkeep.gc(local.address, 10_000, clock=clock).removed == 0
-    assert upkeep.gc(local.address, 0, clock=clock).removed == 0
+    assert maintenance.gc(local.address, 10_000, clock=clock).removed == 0
+    assert maintenance.gc(local.address, 0, clock=clock).removed == 0
     assert local.has_blobs(digests) == set(digests)
 
 
@@ -98,11 +98,11 @@ def test_while_an_engine_has_a_lease_what_was_used_lately_stays(local, tmp_path,
     digests = fill(local, tmp_path, clock, count=20)
     lease = Lease(local.address)
 
-    upkeep.gc(local.address, 1, clock=clock)
+    maintenance.gc(local.address, 1, clock=clock)
     assert local.has_blobs(digests) == set(digests[10:])
 
     lease.close()
-    upkeep.gc(local.address, 1, clock=clock)
+    maintenance.gc(local.address, 1, clock=clock)
     assert local.has_blobs(digests) == set()
 
 
@@ -123,7 +123,7 @@ def test_a_lease_ends_with_its_process(local):
 def test_of_two_who_clean_up_one_does(local, clock):
     with leases.cleaning(local.address) as is_ours:
         assert is_ours
-        assert upkeep.gc(local.address, 1, clock=clock).is_busy
+        assert maintenance.gc(local.address, 1, clock=clock).is_busy
 
 
 def test_while_somebody_puts_something_in_nothing_is_removed(local):
@@ -145,7 +145,7 @@ def test_what_was_used_since_the_cleaner_looked_stays(local, tmp_path, clock, mo
         return alone(root)
 
     monkeypatch.setattr(leases, "alone", used_meanwhile)
-    upkeep.gc(local.address, 1, clock=clock)
+    maintenance.gc(local.address, 1, clock=clock)
 
     assert local.has_blobs(digests) == {digests[0]}
 
@@ -160,21 +160,21 @@ def test_verifying_finds_every_damage_and_removes_it(local, tmp_path, clock):
             file.seek(-1, os.SEEK_END)
             file.write(b"!")
 
-    result = upkeep.verify(local.address)
+    result = maintenance.verify(local.address)
 
     assert sorted(name.split("/")[0] for name in result.damaged) == ["ac", "cas"]
     assert (result.blobs, result.records) == (2, 1)
-    assert upkeep.verify(local.address).damaged == []
-    assert upkeep.count(local.address).size_bytes > 2_000
+    assert maintenance.verify(local.address).damaged == []
+    assert maintenance.count(local.address).size_bytes > 2_000
 
 
 def test_other_namespaces_are_counted_and_cleaned_too(local, tmp_path, clock):
     branch = LocalStore(local.address, Seal("branch-7"), clock=clock)
     fill(branch, tmp_path, clock, count=2)
 
-    assert upkeep.count(local.address).blobs == 2
-    upkeep.gc(local.address, 1, clock=clock)
-    assert upkeep.count(local.address).blobs == 0
+    assert maintenance.count(local.address).blobs == 2
+    maintenance.gc(local.address, 1, clock=clock)
+    assert maintenance.count(local.address).blobs == 0
 
 
 def test_what_is_only_checked_is_not_used(local, tmp_path, clock):
@@ -183,6 +183,6 @@ def test_what_is_only_checked_is_not_used(local, tmp_path, clock):
     paths = [local.blob_path(digest) for digest in digests] + [f"{local.address}/ac/{digests[0][:2]}/{digests[0]}"]
     before = [os.stat(path).st_atime_ns for path in paths]
 
-    upkeep.verify(local.address)
+    maintenance.verify(local.address)
 
     assert [os.stat(path).st_atime_ns for path in paths] == before

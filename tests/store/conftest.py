@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from aptui.core.rows import pack_plan
-from aptui.store import schema
-from aptui.store.archive import DatabaseArchive
-from aptui.store.reader import Reader, open_reader
-from aptui.store.writer import Writer
+from aptui.store.db import schema
+from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.writer import Writer
+from aptui.store.queries.reader import Reader, open_reader
 
 BUILDER = b"B" * 16
 DIGEST = b"D" * 32

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from aptui.core.paths import path_uuid
-from aptui.store import schema
+from aptui.store.db import schema
 
 BUILDER = b"B" * 16
 PATH, WILDCARD, UUID, JOB, FOUND = range(5)

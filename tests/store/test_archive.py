@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from aptui.core import rows
-from aptui.core.errors import HostError
 from aptui.core.model import (
     ANALYSIS_KEY,
     DependencyKind,
@@ -26,10 +25,11 @@ from aptui.core.model import (
     SourceEdge,
     SourceUuid,
 )
-from aptui.store import archive as archive_module
-from aptui.store.archive import DatabaseArchive
-from aptui.store.schema import RUN_KEY_STATE, DamagedError
-from aptui.store.writer import Intent
+from aptui.shared.errors import HostError
+from aptui.store.db import archive as archive_module
+from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.schema import RUN_KEY_STATE, DamagedError
+from aptui.store.db.writer import Intent
 
 from .conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
 

@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptui.core.model import LinkKind
-from aptui.store import changes, schema
-from aptui.store.changes import Change, ChangeKind
-from aptui.store.reader import Reader, open_reader
-from aptui.store.writer import Writer
+from aptui.store.changes import changes
+from aptui.store.changes.changes import Change, ChangeKind
+from aptui.store.db import schema
+from aptui.store.db.writer import Writer
+from aptui.store.queries.reader import Reader, open_reader
 
 from .conftest import Store, job_row, uuid_of
 
@@ -364,7 +365,7 @@ def test_replaying_the_feed_is_the_database_at_every_moment(
 _VICTIM = """
 import sys
 from pathlib import Path
-from aptui.store.writer import Writer
+from aptui.store.db.writer import Writer
 from tests.store.conftest import job_row
 from tests.store.test_changes import product, source
 

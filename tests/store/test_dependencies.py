@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptui.engine import catalog
-from aptui.engine.catalog import Catalogs, path_of
-from aptui.store import dependencies
-from aptui.store.dependencies import Dependency, UnmetPath
+from aptui.engine.cache import catalog
+from aptui.engine.cache.catalog import Catalogs, path_of
+from aptui.store.queries import dependencies
+from aptui.store.queries.dependencies import Dependency, UnmetPath
 
 from .conftest import Store, uuid_of
 from .test_product_links import PRODUCT, SOURCE, Project, asset, product_file, source_file, source_row

@@ -13,11 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptui.core.errors import HostError
-from aptui.store import filter as language
-from aptui.store import texts as columns_of_text
-from aptui.store.filter import FIELDS, STATUS_CODES, STATUS_WORDS, After, Filter, FilterError, Match, Slower, parse, with_statuses
-from aptui.store.texts import Pool, Texts
+from aptui.shared.errors import HostError
+from aptui.store.jobs import filter as language
+from aptui.store.jobs import texts as columns_of_text
+from aptui.store.jobs.filter import (
+    FIELDS,
+    STATUS_CODES,
+    STATUS_WORDS,
+    After,
+    Filter,
+    FilterError,
+    Match,
+    Slower,
+    parse,
+    with_statuses,
+)
+from aptui.store.jobs.texts import Pool, Texts
 
 NOW = datetime(2026, 11, 20, 12, 30)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -189,7 +200,7 @@ def test_without_polars_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 def test_polars_is_imported_by_the_first_search_alone() -> None:
     code = (
-        "import sys; from aptui.store.filter import parse; from aptui.store.texts import Texts; Texts(['a'])[0]; parse('a failed slower:1s');"
+        "import sys; from aptui.store.jobs.filter import parse; from aptui.store.jobs.texts import Texts; Texts(['a'])[0]; parse('a failed slower:1s');"
         "sys.exit('polars' in sys.modules)"
     )
 

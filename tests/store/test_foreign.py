@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.errors import HostError, UserError
-from aptui.store import assets, foreign, logs, metrics, schema
-from aptui.store.foreign import Writer, writer_of
-from aptui.store.job_table import FAILED, read_job_table
-from aptui.store.reader import Reader, open_reader
+from aptui.shared.errors import HostError, UserError
+from aptui.store.db import foreign, schema
+from aptui.store.db.foreign import Writer, writer_of
+from aptui.store.jobs.job_table import FAILED, read_job_table
+from aptui.store.logs import logs
+from aptui.store.queries import assets, metrics
+from aptui.store.queries.reader import Reader, open_reader
 
 from . import o3de_database as o3de
 from .conftest import Store

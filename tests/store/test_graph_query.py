@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.store.asset_graph import AssetGraph, Node
-from aptui.store.graph_query import Call, Combined, Name, QueryError, answer, parse
-from aptui.store.reader import open_reader
+from aptui.store.queries.asset_graph import AssetGraph, Node
+from aptui.store.queries.graph_query import Call, Combined, Name, QueryError, answer, parse
+from aptui.store.queries.reader import open_reader
 from tests.store.graph_rows import Rows
 
 

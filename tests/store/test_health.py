@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aptui.core.model import FileFact, RelPath
-from aptui.store import health
+from aptui.store.queries import health
 
 from .conftest import DIGEST, Store, job_row, product_row, source_row
 

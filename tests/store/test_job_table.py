@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aptui.store import packed
-from aptui.store.filter import STATUS_CODES
-from aptui.store.job_table import JobTable, argsort, read_job_table
-from aptui.store.reader import JobRow, open_reader
+from aptui.store.db import packed
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.job_table import JobTable, argsort, read_job_table
+from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 
 from .conftest import Store, job_row, source_row

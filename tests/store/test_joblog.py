@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aptui.core.errors import HostError
 from aptui.core.messages import LogLevel, LogRecord
-from aptui.store import joblog
-from aptui.store.joblog import EngineLog, LogLine, analysis_log_name, log_name, parse, parse_text, write
+from aptui.shared.errors import HostError
+from aptui.store.logs import joblog
+from aptui.store.logs.joblog import EngineLog, LogLine, analysis_log_name, log_name, parse, parse_text, write
 
 from .conftest import BUILDER
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.errors import HostError
 from aptui.core.messages import LogLevel, LogRecord
-from aptui.store import joblog, logs
+from aptui.shared.errors import HostError
+from aptui.store.logs import joblog, logs
 
 from .conftest import BUILDER, Store, analysis_row, job_row, source_row
 

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from aptui.core.missing import Names
-from aptui.store import assets
-from aptui.store.missing import (
+from aptui.shared.missing import Names
+from aptui.store.queries import assets
+from aptui.store.queries.missing import (
     NO_UUID,
     NOTHING,
     Declared,
@@ -24,7 +24,7 @@ from aptui.store.missing import (
     results,
     unpacked,
 )
-from aptui.store.reader import Reader
+from aptui.store.queries.reader import Reader
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
 
 STAMP = (1000, "2001-09-09 03:46:40")

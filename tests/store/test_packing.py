@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core.errors import InternalError
 from aptui.core.model import NO_DIGEST, Digest, FileFact, RelPath
-from aptui.store.packing import pack_files, unpack_files
+from aptui.shared.errors import InternalError
+from aptui.store.db.packing import pack_files, unpack_files
 
 NAMES = st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=12)
 SIGNED = st.integers(-(2**63), 2**63 - 1)

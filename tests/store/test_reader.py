@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from aptui.core.errors import HostError, UserError
 from aptui.core.model import EdgeKind, FileFact, RelPath
-from aptui.store.reader import STATUSES, BuilderMetric, JobRow, Reader, open_reader
-from aptui.store.tables import O3DE_TABLES, _table_sql
+from aptui.shared.errors import HostError, UserError
+from aptui.store.db.tables import O3DE_TABLES, _table_sql
+from aptui.store.queries.reader import STATUSES, BuilderMetric, JobRow, Reader, open_reader
 
 from .conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
 
@@ -329,7 +329,7 @@ def test_a_copy_is_read_where_no_shared_memory_can_be_made_beside_it(store: Stor
 
 def test_reading_does_not_import_peewee(store: Store) -> None:
     code = (
-        "import sys, pathlib; from aptui.store import reader, health; "
+        "import sys, pathlib; from aptui.store.queries import reader, health; "
         f"reader.open_reader(pathlib.Path({str(store.path)!r})).close(); assert 'peewee' not in sys.modules"
     )
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core.errors import HostError, UserError
-from aptui.store import schema
+from aptui.shared.errors import HostError, UserError
+from aptui.store.db import schema
 
 from . import o3de_database
 
@@ -68,7 +68,7 @@ def test_the_indexes_of_o3de_are_there(path: Path) -> None:
 def test_an_up_to_date_database_is_left_alone_and_does_not_import_peewee(path: Path) -> None:
     change(path, "INSERT INTO aptui_state VALUES ('epoch', '3')")
     code = (
-        "import sys, pathlib; from aptui.store import schema, writer, reader, archive; "
+        "import sys, pathlib; from aptui.store.db import schema, writer, archive; from aptui.store.queries import reader; "
         f"assert schema.prepare(pathlib.Path({str(path)!r})) == ''; assert 'peewee' not in sys.modules"
     )
 

@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 
 from aptui.core.archive import ROW_OPERATIONS
-from aptui.core.errors import HostError, InternalError, KnownError
 from aptui.core.model import FileFact, RelPath
-from aptui.store import schema
-from aptui.store.packing import unpack_files
-from aptui.store.statements import STATEMENTS
-from aptui.store.writer import Intent, Writer
+from aptui.shared.errors import HostError, InternalError, KnownError
+from aptui.store.db import schema
+from aptui.store.db.packing import unpack_files
+from aptui.store.db.statements import STATEMENTS
+from aptui.store.db.writer import Intent, Writer
 
 from .conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
 

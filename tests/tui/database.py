@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aptui.store import schema
-from aptui.store.writer import Writer
+from aptui.store.db import schema
+from aptui.store.db.writer import Writer
 from tests.store.conftest import Store
 
 

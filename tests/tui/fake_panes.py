@@ -7,11 +7,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding
 
-from aptui.core.errors import UserError
+from aptui.shared.errors import UserError
+from aptui.tui.data.session import EngineFacts, SessionState
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import Command, Pane, PaneSpec
-from aptui.tui.session import EngineFacts, SessionState
 
 
 class _Probe(Pane):

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 from aptui.core.messages import JobChanged, LogLevel, LogRecord
 from aptui.core.model import RelPath, RunKey
-from aptui.store import joblog
+from aptui.store.logs import joblog
 from aptui.tui.app import AptuiApp
 from aptui.tui.pane import PANES
-from aptui.tui.screens.jobs import JobsPane
-from aptui.tui.state import Memory
+from aptui.tui.preferences.state import Memory
+from aptui.tui.screens.jobs.pane import JobsPane
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, product_row, source_row
 
 from .database import database

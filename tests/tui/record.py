@@ -14,10 +14,11 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from aptui import config, demo
+from aptui.config import model
 from aptui.core.messages import Notice
-from aptui.engine.desk import Desk
-from aptui.engine.live import Live
+from aptui.demo import project
+from aptui.engine.live.supervisor import Live
+from aptui.engine.requests.handler import Desk
 from aptui.link import codec
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -27,9 +28,9 @@ PLACE = "/projects/demo"
 
 def record(folder: Path) -> None:
     """Process the demo project, save some of its sources again, and keep what came of it."""
-    demo.write_project(folder)
+    project.write_project(folder)
     notices: list[bytes] = []
-    live = Live(config.load(folder), lambda: config.load(folder))
+    live = Live(model.load(folder), lambda: model.load(folder))
     Desk(live)
 
     def hear(notice: Notice) -> None:

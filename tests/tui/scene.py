@@ -22,14 +22,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from aptui import config, demo
-from aptui.core.health import Connection, WorkerInfo
+from aptui.config import model
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
-from aptui.core.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
+from aptui.demo import project
 from aptui.link import codec, port
+from aptui.shared.health import Connection, WorkerInfo
+from aptui.shared.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.tui.app import AptuiApp
-from aptui.tui.session import EngineFacts
-from aptui.tui.state import Memory
+from aptui.tui.data.session import EngineFacts
+from aptui.tui.preferences.state import Memory
 from aptui.verbs.opening import all_builders
 
 from .fake_panes import FakeSession
@@ -143,9 +144,9 @@ class Scene:
     def __init__(self, place: Path) -> None:
         self.place, self.project = place, place / "demo"
         # What cannot be built on this machine was built where it was recorded.
-        with patch.object(demo, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in demo.EXTRAS)):
-            demo.write_project(self.project)
-        self.config = config.load(self.project)
+        with patch.object(project, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in project.EXTRAS)):
+            project.write_project(self.project)
+        self.config = model.load(self.project)
         cache = self.config.cache_dir
         cache.mkdir()
         shutil.copyfile(RECORDED / "assetdb.sqlite", cache / "assetdb.sqlite")
@@ -254,9 +255,9 @@ def scene() -> Iterator[Scene]:
             ("os.getpid", lambda: _PID),
             ("platform.python_version", lambda: "3.12.0"),
             ("shutil.disk_usage", lambda _path: SimpleNamespace(total=512 << 30, used=400 << 30, free=112 << 30)),
-            ("aptui.tui.screens.logs_lines.datetime", Clock),
+            ("aptui.tui.screens.logs.lines.datetime", Clock),
             ("aptui.tui.frame.info.__version__", VERSION),
-            ("aptui.tui.session.__version__", VERSION),
+            ("aptui.tui.data.session.__version__", VERSION),
         ):
             stack.enter_context(patch(what, fixed))
         yield Scene(place)

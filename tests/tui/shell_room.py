@@ -8,7 +8,7 @@ from textual import events
 from textual.keys import _character_to_key, key_to_character
 
 from aptui.tui.app import AptuiApp
-from aptui.tui.state import Memory
+from aptui.tui.preferences.state import Memory
 from tui.fake_panes import PROBES, FakeSession
 
 SMALL, LARGE = (80, 24), (140, 40)

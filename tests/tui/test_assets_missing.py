@@ -9,10 +9,10 @@ import pytest
 
 from aptui.core.messages import MissingScan, Progress
 from aptui.link.port import ClearMissing, ScanMissing
-from aptui.store.missing import NO_UUID, NOTHING, PARTIAL
-from aptui.tui.assets_store import Kind
+from aptui.store.queries.missing import NO_UUID, NOTHING, PARTIAL
 from aptui.tui.commands import run
-from aptui.tui.session import SessionState
+from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.session import SessionState
 from tests.store.conftest import uuid_of
 from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, SMALL, lines, text, until

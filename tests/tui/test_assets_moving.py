@@ -8,12 +8,12 @@ from dataclasses import asdict, replace
 import pytest
 from textual.widgets import Input
 
-from aptui.core.errors import UserError
-from aptui.core.relocation import Deed, Dependant, Item, Relocate, Report, Update, counted
-from aptui.tui.assets_store import Kind
-from aptui.tui.screens.assets_moving import Preview, _wrapped, destination_of
-from aptui.tui.screens.assets_panel import Panel
-from aptui.tui.session import NoSession
+from aptui.shared.errors import UserError
+from aptui.shared.relocation import Deed, Dependant, Item, Relocate, Report, Update, counted
+from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.session import NoSession
+from aptui.tui.screens.assets.moving import Preview, _wrapped, destination_of
+from aptui.tui.screens.assets.panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.tui import test_assets_pane as room

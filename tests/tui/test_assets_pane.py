@@ -12,24 +12,24 @@ from textual import events
 from textual.app import ComposeResult
 from textual.keys import _character_to_key
 
-from aptui.core.errors import KnownError, UserError
 from aptui.core.messages import JobChanged, SourcesChanged
 from aptui.core.model import EdgeKind
 from aptui.core.paths import to_text
 from aptui.link.port import Reprocess
-from aptui.store.schema import uuid_text
-from aptui.tui.assets_store import Kind
+from aptui.shared.errors import KnownError, UserError
+from aptui.store.db.schema import uuid_text
 from aptui.tui.commands import run
-from aptui.tui.feed import Batch, JobNews
+from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.session import NoSession
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.frame.words import size_text
 from aptui.tui.pane import Pane, PaneSpec
-from aptui.tui.screens import assets_files, assets_trees
-from aptui.tui.screens.assets_detail import Facts, FilePreview, ReferenceTree
-from aptui.tui.screens.assets_errands import Errands
-from aptui.tui.screens.assets_preview import image_facts, preview_of
-from aptui.tui.screens.assets_verbs import jobs_filter
-from aptui.tui.session import NoSession
+from aptui.tui.screens.assets import files, trees
+from aptui.tui.screens.assets.detail import Facts, FilePreview, ReferenceTree
+from aptui.tui.screens.assets.preview import image_facts, preview_of
+from aptui.tui.screens.assets.query_worker import Errands
+from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.widgets.menu import Menu
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
 from tui.database import database
@@ -55,7 +55,7 @@ class FakeJobs(Pane):
 
 
 PANES = [
-    PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets:AssetsPane"),
+    PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.pane:AssetsPane"),
     PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.test_assets_pane:FakeJobs"),
 ]
 
@@ -314,7 +314,7 @@ def test_keys_clicks_and_commands_change_trees(tmp_path):
 
 
 def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(assets_trees, "STALE_S", 0.05)
+    monkeypatch.setattr(trees, "STALE_S", 0.05)
 
     async def hear(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
@@ -499,7 +499,7 @@ def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     ran = []
-    monkeypatch.setattr(assets_files, "run_in_front", lambda command, folder=None: ran.append((command, folder)) or "")
+    monkeypatch.setattr(files, "run_in_front", lambda command, folder=None: ran.append((command, folder)) or "")
 
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
@@ -638,10 +638,10 @@ def test_a_filter_for_jobs_means_this_source_alone():
 
 
 def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
-    assert "cannot be started" in assets_files.run_in_front([str(tmp_path / "none")])
-    assert "cannot be started" in assets_files.run_beside([str(tmp_path / "none")])
+    assert "cannot be started" in files.run_in_front([str(tmp_path / "none")])
+    assert "cannot be started" in files.run_beside([str(tmp_path / "none")])
     monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/xdg-open")
-    assert assets_files.folder_viewer({"DISPLAY": ":0"}) == (["/usr/bin/xdg-open"], True)
+    assert files.folder_viewer({"DISPLAY": ":0"}) == (["/usr/bin/xdg-open"], True)
 
 
 def test_of_each_kind_of_errand_only_the_newest_counts(store):

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptui.core.model import EdgeKind
-from aptui.store import assets, metrics
-from aptui.store.filter import FilterError
-from aptui.store.metrics import Amount, Spent
-from aptui.store.reader import Reader
-from aptui.store.schema import uuid_text
-from aptui.tui.assets_store import AssetModel, AssetsStore, AssetTree, FolderKeys, Kind, build_tree
+from aptui.store.db.schema import uuid_text
+from aptui.store.jobs.filter import FilterError
+from aptui.store.queries import assets, metrics
+from aptui.store.queries.metrics import Amount, Spent
+from aptui.store.queries.reader import Reader
+from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, FolderKeys, Kind, build_tree
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, source_row, uuid_of
 
 from .database import database

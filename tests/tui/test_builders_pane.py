@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from aptui.config import Config, Tool
-from aptui.core.errors import UserError
-from aptui.core.health import Health
+from aptui.config.model import Config, Tool
 from aptui.core.messages import HealthChanged, JobChanged
 from aptui.core.model import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
+from aptui.shared.errors import UserError
+from aptui.shared.health import Health
 from aptui.tui.pane import PANES, Pane, PaneSpec
-from aptui.tui.screens import builders as screen
-from aptui.tui.screens.builders_metrics import bar
+from aptui.tui.screens.builders import pane as screen
+from aptui.tui.screens.builders.metrics import bar
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
 from tui.fake_panes import FakeSession

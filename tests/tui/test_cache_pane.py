@@ -11,10 +11,10 @@ import pytest
 
 from aptui.core.messages import ProductsChanged, Progress, Said
 from aptui.link.port import Reprocess, Rescan
+from aptui.tui.data.session import NoSession
 from aptui.tui.pane import PaneSpec
-from aptui.tui.safety import TerminalFacts, install
-from aptui.tui.screens import cache_contents
-from aptui.tui.session import NoSession
+from aptui.tui.screens.cache import contents
+from aptui.tui.terminal.safety import TerminalFacts, install
 from aptui.tui.widgets.menu import Menu
 from tests.store.conftest import job_row, product_row, source_row
 
@@ -22,7 +22,7 @@ from .database import database
 from .fake_panes import PROBES, FakeSession
 from .shell_room import LARGE, SMALL, in_shell, text, until
 
-PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache:CachePane"), PROBES[1]]
+PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache.pane:CachePane"), PROBES[1]]
 EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
 MADE = b"as made"
 NAMES = ["linux/textures/a.png", "linux/textures/b.png", "linux/data/c.json", "pc/data/c.json", "linux/readme.txt"]
@@ -152,8 +152,8 @@ def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
 
 
 def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, monkeypatch):
-    goes_on, examined = threading.Event(), cache_contents.examined
-    monkeypatch.setattr(cache_contents, "_TELL_EACH_S", -1.0)
+    goes_on, examined = threading.Event(), contents.examined
+    monkeypatch.setattr(contents, "_TELL_EACH_S", -1.0)
 
     def slow(reader, cache_dir):
         for number, each in enumerate(examined(reader, cache_dir)):
@@ -161,7 +161,7 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
             if number == 1:
                 goes_on.wait(20)
 
-    monkeypatch.setattr(cache_contents, "examined", slow)
+    monkeypatch.setattr(contents, "examined", slow)
 
     async def cancel(app, pilot, _session):
         await pilot.press("V")
@@ -181,13 +181,13 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
 
 
 def test_leaving_while_it_looks_leaves_no_thread(tmp_path, store, monkeypatch):
-    examined = cache_contents.examined
+    examined = contents.examined
 
     def endless(reader, cache_dir):
         while not threading.Event().wait(0.01):
             yield from examined(reader, cache_dir)
 
-    monkeypatch.setattr(cache_contents, "examined", endless)
+    monkeypatch.setattr(contents, "examined", endless)
 
     async def leave(app, pilot, _session):
         await pilot.press("V")
@@ -374,7 +374,7 @@ def test_hostile_names_are_drawn_as_text(tmp_path, store):
 
 
 def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(cache_contents.os, "access", lambda *_: False)
+    monkeypatch.setattr(contents.os, "access", lambda *_: False)
 
     async def look(app, pilot, _session):
         await pilot.press("V")

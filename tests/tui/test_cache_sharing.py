@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.config import load
+from aptui.config.model import load
 from aptui.sharing import totals as shared_totals
 from aptui.sharing.account import Account
 from aptui.tui.pane import PaneSpec
@@ -13,7 +13,7 @@ from aptui.tui.widgets.menu import Menu, Prompt
 from .database import database
 from .shell_room import LARGE, SMALL, in_shell, text, until
 
-PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache:CachePane")]
+PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache.pane:CachePane")]
 CONFIG = """\
 # ours
 scan_folders: [{name: game, path: .}]  # all of it

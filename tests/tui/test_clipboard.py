@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from aptui.tui.clipboard import KEPT_COUNT, SAFE_BYTES, Clipboard
+from aptui.tui.terminal.clipboard import KEPT_COUNT, SAFE_BYTES, Clipboard
 from tests.tui.terminal import Terminal
 
-COPY = "import sys; from aptui.tui.clipboard import Clipboard; print(Clipboard(sys.stdout.write).copy('{0}' * {1}).toast(), flush=True)"
+COPY = "import sys; from aptui.tui.terminal.clipboard import Clipboard; print(Clipboard(sys.stdout.write).copy('{0}' * {1}).toast(), flush=True)"
 
 
 def clipboard(tmp_path, written, **environ):

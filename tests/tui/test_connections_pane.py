@@ -9,15 +9,15 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from aptui.core.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress, Said
-from aptui.core.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.link import peer_file
 from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
+from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
+from aptui.shared.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState, TurnedAway
+from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.pane import PANES, Pane, PaneSpec
-from aptui.tui.screens import connections
-from aptui.tui.screens.connections_rows import read_answer, read_status, source_of
-from aptui.tui.session import NoSession, SessionState
+from aptui.tui.screens.connections import pane as connections_pane
+from aptui.tui.screens.connections.rows import read_answer, read_status, source_of
 from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, in_shell, lines, text, until
 from tui.widget_zoo import PAYLOADS
@@ -95,7 +95,7 @@ def _own_homes(tmp_path, monkeypatch):
     monkeypatch.setattr("aptui.tui.app.FRAME_S", 0.01)
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(connections, "ASK_S", 0.15)
+    monkeypatch.setattr(connections_pane, "ASK_S", 0.15)
 
 
 def visit(tmp_path, do: Callable, *, session=None, size=LARGE):

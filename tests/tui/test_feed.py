@@ -11,8 +11,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aptui.core.errors import KnownError, UserError
-from aptui.core.health import Connection, Health
 from aptui.core.messages import (
     ConnectionsChanged,
     HealthChanged,
@@ -24,11 +22,13 @@ from aptui.core.messages import (
     SourcesChanged,
 )
 from aptui.core.model import RelPath
-from aptui.store.filter import STATUS_CODES
-from aptui.store.job_table import AnalysisKeys, JobTable, JobValues
-from aptui.store.schema import uuid_text
-from aptui.tui.feed import Feed
-from aptui.tui.jobs_store import JobsStore
+from aptui.shared.errors import KnownError, UserError
+from aptui.shared.health import Connection, Health
+from aptui.store.db.schema import uuid_text
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
+from aptui.tui.data.feed import Feed
+from aptui.tui.data.jobs_store import JobsStore
 from tests.store.conftest import BUILDER, Store, job_row, source_row
 
 from .database import database
@@ -306,7 +306,7 @@ def test_it_reads_alone_and_again_when_the_database_has_caught_up(store: Store, 
     store.put(put_state=[("epoch", "3"), ("seq", "7")])
     woken = threading.Event()
     feed = Feed(store.path, {}, wake=woken.set)
-    monkeypatch.setattr("aptui.tui.feed.CATCH_UP_S", (0.01,) * 500)
+    monkeypatch.setattr("aptui.tui.data.feed.CATCH_UP_S", (0.01,) * 500)
     feed.subscribed(3, 9, [])
     first = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found is not None)
     store.put(put_job=[job_row(2, 1, platform="server")], put_state=[("seq", "9")])

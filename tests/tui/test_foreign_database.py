@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aptui.tui.app import AptuiApp
-from aptui.tui.session import NoSession
-from aptui.tui.state import Memory
+from aptui.tui.data.session import NoSession
+from aptui.tui.preferences.state import Memory
 from tests.store import o3de_database as o3de
 
 from .shell_room import LARGE, Hands, text, until

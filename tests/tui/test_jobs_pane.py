@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from aptui.core.messages import LogLevel
-from aptui.core.peers import GatewayReport, PeerSettings
 from aptui.link.port import Cancel, Escalate, Reprocess, Show
-from aptui.store import joblog
-from aptui.tui.jobs_store import JobInfo
-from aptui.tui.screens import jobs_texts as texts
-from aptui.tui.screens.jobs_lines import EventLines, LogColumns, search
-from aptui.tui.screens.jobs_papers import LARGEST_BYTES, PaperReader, Papers, Wish, read_log
-from aptui.tui.state import Memory
+from aptui.shared.peers import GatewayReport, PeerSettings
+from aptui.store.logs import joblog
+from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.preferences.state import Memory
+from aptui.tui.screens.jobs import texts
+from aptui.tui.screens.jobs.details import LARGEST_BYTES, PaperReader, Papers, Wish, read_log
+from aptui.tui.screens.jobs.lines import EventLines, LogColumns, search
 from aptui.tui.widgets.lines import LogLine
 from tests.store.conftest import job_row, source_row
 
@@ -550,7 +550,7 @@ def test_the_log_is_read_again_when_its_job_has_run_and_news_may_come_before_row
 
     def keep(store, log_dir):
         fill(store, log_dir)
-        from aptui.tui.screens.jobs import JobsPane
+        from aptui.tui.screens.jobs.pane import JobsPane
 
         JobsPane.test_store = store
 

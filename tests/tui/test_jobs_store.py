@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from aptui.core.errors import HostError
 from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
-from aptui.store import texts
-from aptui.store.filter import FilterError
-from aptui.store.job_table import AnalysisKeys, JobTable, read_job_table
-from aptui.store.reader import open_reader
-from aptui.tui.feed import Batch, JobNews
-from aptui.tui.jobs_store import COLUMNS, JobsStore, duration_text, moment_text
+from aptui.shared.errors import HostError
+from aptui.store.jobs import texts
+from aptui.store.jobs.filter import FilterError
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, read_job_table
+from aptui.store.queries.reader import open_reader
+from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.jobs_store import COLUMNS, JobsStore, duration_text, moment_text
 from aptui.tui.widgets.cells import Cell
 from tests.store.conftest import BUILDER, Store, analysis_row, job_row, source_row
 
@@ -254,7 +254,7 @@ def test_a_view_that_cannot_be_made_says_why(jobs: JobsStore, monkeypatch: pytes
         raise HostError("filters need the library 'polars'")
 
     monkeypatch.setattr(texts, "engine", missing)
-    monkeypatch.setattr("aptui.store.filter.engine", missing)
+    monkeypatch.setattr("aptui.store.jobs.filter.engine", missing)
     jobs.set_filter("rock")
     jobs.settle()
 

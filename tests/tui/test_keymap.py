@@ -9,10 +9,10 @@ import pytest
 from textual.binding import Binding
 
 import aptui.tui
-from aptui.config import data_dir
+from aptui.config.model import data_dir
 from aptui.tui.frame.toasts import Toasts
-from aptui.tui.keymap import EVERYWHERE, clashes, load_keymap, normalised, own_file, shipped_actions, shown_key
-from aptui.tui.state import Memory, person_memory, project_memory
+from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalised, own_file, shipped_actions, shown_key
+from aptui.tui.preferences.state import Memory, person_memory, project_memory
 from tui.shell_room import in_shell, text, until
 
 

@@ -9,11 +9,11 @@ import pytest
 from textual.widgets import Input
 
 from aptui.core.messages import LogLevel, LogRecord, Said
-from aptui.store.joblog import EngineLog
+from aptui.store.logs.joblog import EngineLog
 from aptui.tui.pane import PANES
-from aptui.tui.screens import logs_lines
-from aptui.tui.screens.logs_lines import LogReader, LogView, RecordLines
-from aptui.tui.screens.logs_tabs import STANDARD, LogTab, mistake_in, parsed, tab_of, tabs_of, values_of
+from aptui.tui.screens.logs import lines as logs_lines
+from aptui.tui.screens.logs.lines import LogReader, LogView, RecordLines
+from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, parsed, tab_of, tabs_of, values_of
 from aptui.tui.widgets.lines import FileLines
 from tui.fake_panes import PROBES
 from tui.shell_room import LARGE, in_shell, lines, text, until

@@ -10,8 +10,8 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from aptui.core.errors import InternalError
-from aptui.tui import safety
+from aptui.shared.errors import InternalError
+from aptui.tui.terminal import safety
 from tests.tui.terminal import Terminal
 from tests.tui.widget_zoo import PAYLOADS, Zoo
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.errors import HostError, KnownError
 from aptui.core.messages import Progress, Said
 from aptui.link.port import Ping, Rescan, Shutdown
-from aptui.tui.session import LinkSession, NoSession, Places, SessionState, is_older
+from aptui.shared.errors import HostError, KnownError
+from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older
 
 BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False)
 PATIENCE_S = 20

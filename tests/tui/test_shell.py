@@ -6,17 +6,17 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from aptui import __version__
-from aptui.core.health import Health, WatchedRoot, WatchMode
 from aptui.core.messages import JobChanged, Progress
 from aptui.link.port import Pause, Resume, RunNext, Shutdown
+from aptui.shared.health import Health, WatchedRoot, WatchMode
+from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Question, completions
 from aptui.tui.frame.help import help_lines
 from aptui.tui.frame.sheet import Lines
-from aptui.tui.keymap import Keymap
 from aptui.tui.pane import PANES, Command, existing
-from aptui.tui.plain import Stream, line_of
-from aptui.tui.session import EngineFacts, NoSession, SessionState
-from aptui.tui.state import Memory
+from aptui.tui.preferences.keymap import Keymap
+from aptui.tui.preferences.state import Memory
+from aptui.tui.terminal.plain import Stream, line_of
 from tui.fake_panes import PROBES, FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 

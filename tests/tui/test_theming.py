@@ -3,9 +3,10 @@
 import pytest
 from textual.events import AppFocus
 
-from aptui.core.errors import UserError
-from aptui.tui import theming, wardrobe, yaml_files
+from aptui.shared.errors import UserError
+from aptui.tui import theme_manager
 from aptui.tui.frame.toasts import Toasts
+from aptui.tui.preferences import theming, yaml_files
 from tui.shell_room import in_shell, text, until
 
 SHIPPED = {"dark", "light", "high-contrast", "deuteranopia", "monochrome", "ansi-dark", "ansi-light"}
@@ -75,7 +76,7 @@ def test_a_persons_theme_extends_a_shipped_one_and_may_replace_it(own):
 
 def test_an_unchanged_file_costs_no_yaml(own, monkeypatch):
     theming.load_looks()
-    monkeypatch.setattr("aptui.config_schema.read_yaml", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("aptui.config.schema.read_yaml", lambda *_: pytest.fail("read again"))
 
     assert set(theming.load_looks().by_name) == SHIPPED
 
@@ -155,7 +156,7 @@ def test_one_key_goes_through_the_themes_and_an_unknown_name_is_answered(tmp_pat
 
 
 def test_a_theme_that_is_edited_elsewhere_shows_by_itself(tmp_path, own, monkeypatch):
-    monkeypatch.setattr(wardrobe, "LOOK_S", 0.05)
+    monkeypatch.setattr(theme_manager, "LOOK_S", 0.05)
     (own / "mine.yaml").write_text("extends: dark\n")
 
     async def edit(app, pilot, _session):

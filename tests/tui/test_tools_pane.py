@@ -10,16 +10,16 @@ from concurrent.futures import Future
 import pytest
 from textual.widgets import Input
 
-from aptui.config import load
-from aptui.core.health import Health, WatchedRoot, WatchMode
+from aptui.config.model import load
 from aptui.core.messages import HealthChanged, JobChanged, Progress
 from aptui.link.port import Drain, Pause, ReloadConfig, Reprocess, Rescan, Resume, RunNext, SetOption, Status
+from aptui.shared.health import Health, WatchedRoot, WatchMode
+from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.pane import PaneSpec
-from aptui.tui.screens import tools_checks
-from aptui.tui.screens.tools_checks import Check, of_health, summary
-from aptui.tui.screens.tools_list import Facts, tools
-from aptui.tui.session import NoSession, SessionState
+from aptui.tui.screens.tools import checks
+from aptui.tui.screens.tools.checks import Check, of_health, summary
+from aptui.tui.screens.tools.list_view import Facts, tools
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
 
@@ -27,7 +27,7 @@ from .database import database
 from .fake_panes import PROBES, FakeSession
 from .shell_room import LARGE, SMALL, in_shell, text, until
 
-PANES = [PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools:ToolsPane"), PROBES[1]]
+PANES = [PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"), PROBES[1]]
 EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
 PROJECT = """\
 # The game.
@@ -339,7 +339,7 @@ def test_when_the_engine_goes_one_can_be_started_and_when_it_comes_it_is_asked_a
 
 
 def doctor(monkeypatch, script: str) -> None:
-    monkeypatch.setattr(tools_checks, "command", lambda _project: [sys.executable, "-S", "-c", script])
+    monkeypatch.setattr(checks, "command", lambda _project: [sys.executable, "-S", "-c", script])
 
 
 def test_the_doctors_checks_stand_below_the_engines_own(tmp_path, project, monkeypatch):

@@ -7,7 +7,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from aptui.tui import safety
+from aptui.tui.terminal import safety
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
@@ -101,7 +101,7 @@ class Zoo(App[None]):
 
 
 if __name__ == "__main__":
-    from aptui.tui.driver import Terminal
+    from aptui.tui.terminal.driver import Terminal
 
     safety.install(safety.terminal_facts())
     Zoo(driver_class=Terminal).run()

@@ -9,7 +9,7 @@ from textual import events
 
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.frame.sheet import Lines, Sheet
-from aptui.tui.keymap import EVERYWHERE, Keymap, shown_key
+from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, shown_key
 
 if TYPE_CHECKING:
     from textual.binding import ActiveBinding

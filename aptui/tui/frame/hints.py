@@ -9,7 +9,7 @@ from textual.keys import _character_to_key
 from textual.widgets import Input
 
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.keymap import shown_key
+from aptui.tui.preferences.keymap import shown_key
 
 if TYPE_CHECKING:
     from textual.binding import ActiveBinding

@@ -7,13 +7,13 @@ import platform
 from typing import TYPE_CHECKING
 
 from aptui import __version__
-from aptui.core.sanitize import sanitize
+from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.frame.words import clock
 
 if TYPE_CHECKING:
-    from aptui.core.health import Health
-    from aptui.tui.session import Session
+    from aptui.shared.health import Health
+    from aptui.tui.data.session import Session
 
 _WIDTH = 16
 

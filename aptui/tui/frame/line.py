@@ -11,7 +11,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
-from aptui.tui.theming import roles
+from aptui.tui.preferences.theming import roles
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -12,7 +12,7 @@ from textual.message import Message
 
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.sheet import Lines
-from aptui.tui.theming import Look
+from aptui.tui.preferences.theming import Look
 
 
 class ThemePicker(Vertical):

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from aptui.tui.frame.line import Parts, strip_of
-from aptui.tui.theming import roles
+from aptui.tui.preferences.theming import roles
 
 if TYPE_CHECKING:
     from textual import events

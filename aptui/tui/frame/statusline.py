@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aptui.core.sanitize import sanitize
+from aptui.shared.sanitize import sanitize
+from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
 from aptui.tui.frame.words import brief, shortened
-from aptui.tui.session import SessionState
 
 if TYPE_CHECKING:
-    from aptui.core.health import Health
     from aptui.core.notices import Progress
-    from aptui.tui.session import Session
+    from aptui.shared.health import Health
+    from aptui.tui.data.session import Session
 
 _LEAST_NAME, _ROOMY = 4, 100
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aptui.core.health import Health, WatchMode
-from aptui.core.sanitize import sanitize
+from aptui.shared.health import Health, WatchMode
+from aptui.shared.sanitize import sanitize
+from aptui.tui.data.session import SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
 from aptui.tui.frame.words import clock
-from aptui.tui.session import SessionState, is_older
 
 if TYPE_CHECKING:
+    from aptui.tui.data.session import Session
     from aptui.tui.pane import PaneSpec
-    from aptui.tui.session import Session
 
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 

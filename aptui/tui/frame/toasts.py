@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from aptui.core.sanitize import sanitize
+from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts, strip_of
 from aptui.tui.frame.words import clock, shortened
 

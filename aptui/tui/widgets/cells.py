@@ -11,8 +11,8 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from aptui.tui.safety import glyph, shown
-from aptui.tui.theming import Roles, roles
+from aptui.tui.preferences.theming import Roles, roles
+from aptui.tui.terminal.safety import glyph, shown
 
 if TYPE_CHECKING:
     from textual.widget import Widget

@@ -25,7 +25,7 @@ from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from aptui.tui.safety import shown
+from aptui.tui.terminal.safety import shown
 
 KEPT_COUNT = 50
 

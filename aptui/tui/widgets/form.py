@@ -18,7 +18,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from aptui.tui.safety import shown
+from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.menu import _PopUp, ways_out
 
 _STEPS = {"tab": 1, "down": 1, "shift+tab": -1, "up": -1}

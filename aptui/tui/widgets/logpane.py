@@ -25,7 +25,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.strip import Strip
 
-from aptui.tui.safety import glyph
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Spans, fit, merged, pad, safe, width_of, wrapped
 from aptui.tui.widgets.lines import LEVELS, LineSource, LogLine, MemoryLines
 from aptui.tui.widgets.rows import Rows

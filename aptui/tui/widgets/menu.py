@@ -27,8 +27,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from aptui.tui.keymap import shown_key
-from aptui.tui.safety import glyph, shown, terminal_facts
+from aptui.tui.preferences.keymap import shown_key
+from aptui.tui.terminal.safety import glyph, shown, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _KEY_NAMES = {"question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*"}

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from aptui.tui.safety import glyph
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Painter, merged, pad, painter_of
 
 _WHEEL_ROWS = 3

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, Protocol, cast
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 
-from aptui.tui.safety import glyph
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit
 from aptui.tui.widgets.rows import Rows
 

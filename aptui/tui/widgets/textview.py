@@ -20,7 +20,7 @@ from typing import ClassVar, cast
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 
-from aptui.tui.safety import glyph, shown
+from aptui.tui.terminal.safety import glyph, shown
 from aptui.tui.widgets.cells import pad, width_of
 from aptui.tui.widgets.rows import Rows
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual.binding import Binding, BindingType
 
-from aptui.tui.safety import glyph
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column, Table
 

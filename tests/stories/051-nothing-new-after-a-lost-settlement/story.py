@@ -8,7 +8,7 @@ FILES = {"assets/f/a.txt": "a", "assets/f/b.txt": "b"}
 
 
 def play(story):
-    from aptui.engine.loop import Engine
+    from aptui.engine.loop.engine import Engine
 
     settle = Engine.settle
     Engine.settle = lambda _self: None

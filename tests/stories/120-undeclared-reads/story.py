@@ -3,10 +3,10 @@
 from contextlib import closing
 from pathlib import Path
 
-from aptui.config import load
+from aptui.config.model import load
 from aptui.core.paths import name_uuid
-from aptui.store import joblog
-from aptui.store.reader import open_reader
+from aptui.store.logs import joblog
+from aptui.store.queries.reader import open_reader
 
 BUILDER = """
 from pathlib import Path

@@ -1,0 +1,63 @@
+"""`aptui batch` where an engine runs already: it is asked to settle, its news are followed, its result is ours. Nothing is processed here."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from aptui.batch.summary import Summary, collect
+from aptui.link import places, port
+from aptui.link.client import Client, NoEngine
+from aptui.shared.errors import BusyError, KnownError
+
+if TYPE_CHECKING:
+    from aptui.batch.reporter import Reporter
+    from aptui.batch.run import Wish
+    from aptui.config.model import Config
+
+_AT_ONCE_S = 0.05
+"""Where nothing has changed the answer comes within milliseconds: nobody needs news of it, nor pays for reading them."""
+
+
+def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, began_s: float) -> Summary:
+    """Have the engine that holds the cache process everything that was changed before now.
+
+    Raises:
+        BusyError: whoever holds the cache cannot be asked. UserError: it runs with other options.
+    """
+    try:
+        client = Client.connect(places.socket_path(config.cache_dir), kind="batch")
+    except NoEngine:
+        reporter.close()
+        raise busy from None
+    with client:
+        try:
+            answer = _follow(client, wish, reporter)
+        except KeyboardInterrupt:
+            answer = None
+        finally:
+            reporter.close()
+    builders = {builder.uuid: builder.name for builder in config.project.builders}
+    summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
+    summary.seconds = time.monotonic() - began_s
+    summary.is_interrupted = answer is None
+    if answer and isinstance(shared := answer.get("shared"), dict) and shared:
+        from aptui.sharing.account import sum_of
+
+        summary.take_account(sum_of(shared), is_remote=config.sharing.is_remote)
+    return summary
+
+
+def _follow(client: Client, wish: Wish, reporter: Reporter) -> port.Answer:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if wish.sources:
+        client.ask(port.Reprocess(keys=wish.sources))
+    heard: list[port.Answer | KnownError] = []
+    client.post(port.Settle(wish.is_full_scan, wish.platforms, wish.sets, wish.debug_output or None), heard.append)
+    if not client.listen_until(lambda: heard, _AT_ONCE_S):
+        client.ask(port.Subscribe(wants_all=False))
+        client.listen_until(lambda: heard, on_news=lambda news: reporter(news.notice))
+    if isinstance(heard[0], KnownError):
+        raise heard[0]
+    return heard[0]

@@ -1,0 +1,77 @@
+"""Jobs as JUnit XML, which every CI service reads: one test case a job of the whole database, so that a second run says the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape, quoteattr
+
+from aptui.batch.reporter import job_name
+from aptui.batch.summary import Summary, log_path
+from aptui.shared.errors import HostError
+from aptui.shared.printing import line
+from aptui.store.queries.reader import JobRow, open_reader
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+
+_NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
+"""XML 1.0 has no way to write these, nor control characters, which `line` replaces."""
+
+
+def write_junit(file: str, config: Config, summary: Summary) -> None:
+    """Write the report in one step; jobs of platforms that were not asked for are left out."""
+    path = Path(os.path.abspath(file))
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with new.open("w", encoding="utf-8") as stream:
+            for text in _lines(config, summary):
+                stream.write(f"{text}\n")
+        new.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink()
+        raise HostError(f"'{file}' cannot be written: {error.strerror}") from error
+
+
+def _lines(config: Config, summary: Summary) -> Iterator[str]:
+    resting = set(config.project.resting_platforms)
+    database = open_reader(config.cache_dir / "assetdb.sqlite")
+    try:
+        with database.snapshot():
+            count = sum(row.platform not in resting for row in database.jobs())
+            counts = f'tests="{count}" failures="{summary.jobs_failed}" errors="0" skipped="0" time="{summary.seconds:.3f}"'
+            yield '<?xml version="1.0" encoding="UTF-8"?>'
+            yield f"<testsuites {counts}>"
+            yield f"<testsuite name={_quoted(config.name)} {counts}>"
+            for row in database.jobs():
+                if row.platform not in resting:
+                    yield from _case(row, config.log_dir)
+            yield "</testsuite>"
+            yield "</testsuites>"
+    finally:
+        database.close()
+
+
+def _case(row: JobRow, log_dir: Path) -> Iterator[str]:
+    name = job_name(row.source, row.platform, row.job_key)
+    head = f'<testcase classname={_quoted(row.source)} name={_quoted(name)} time="{row.duration_s:.3f}"'
+    if not row.log and row.status != "failed":
+        yield f"{head}/>"
+        return
+    yield f"{head}>"
+    if row.status == "failed":
+        yield f"<failure message={_quoted(row.error or 'no reason given')}/>"
+    yield f"<system-out>{escape(_safe(f'{row.warnings} warnings, {row.errors} errors; {log_path(row.log, log_dir)}'))}</system-out>"
+    yield "</testcase>"
+
+
+def _safe(text: str) -> str:
+    return line(text).translate(_NOT_XML)
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(_safe(text))

@@ -1,0 +1,180 @@
+"""Tells people what the engine does while it does it: one live line on a terminal, plain lines elsewhere, failures as they happen.
+
+It is a listener of the engine: quick, and it never raises, whoever closed the stream. It also remembers what only a run knows: which jobs
+ran, and which of them were slow; what is true of the whole project is read from the database (`batch.summary`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from aptui.shared import printing
+
+if TYPE_CHECKING:
+    from aptui.core.messages import JobChanged, Notice, Progress
+
+_REDRAW_S = 0.1
+_CALM_S = 0.3
+"""A run that takes less than this draws no progress."""
+_PLAIN_S = 10.0
+"""Without a terminal a progress line is written this often."""
+_WINDOW_S = 5.0
+"""The rate is that of the last seconds."""
+_SAMPLES_KEPT = 2
+"""However old they are: a rate needs two."""
+_WHOLE_RATE = 10
+"""Jobs a second; below this a decimal says something."""
+SLOWEST = 5
+
+
+class Reporter:
+    """Listens to one engine.
+
+    Args:
+        stream: where the news go; stdout is for data.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, stream: TextIO, log_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.slowest: list[tuple[int, str]] = []
+        self.builders: dict[str, tuple[int, int]] = {}
+        self.jobs_run: int = 0
+        self._stream = stream
+        self._log_dir = log_dir
+        self._clock = clock
+        self._is_live = printing.is_terminal(stream)
+        self._began_s = self._drawn_s = clock()
+        self._samples: deque[tuple[float, int]] = deque()
+        self._line = ""
+        self._ran = bytearray()
+        self._progress: Progress | None = None
+
+    def __call__(self, notice: Notice) -> None:
+        """Take one piece of news."""
+        from aptui.core.messages import JobChanged, Progress, Said  # a run that finds nothing to do has no news
+
+        match notice:
+            case JobChanged():
+                self._job_changed(notice)
+            case Progress():
+                self._progress = notice
+                self._tick()
+            case Said():
+                self.say(printing.line(notice.text), "yellow")
+            case _:
+                pass
+
+    def say(self, text: str, colour: str = "") -> None:
+        """Write one line above the live one; `text` is safe already."""
+        self._erase()
+        self._write(f"{printing.coloured(text, colour, self._stream)}\n")
+        self._draw()
+
+    def close(self) -> None:
+        """Take the live line away."""
+        self._erase()
+        self._is_live = False
+        self._progress = None
+
+    # ---------------------------------------------------------------------------------------------------------------- jobs
+
+    def _job_changed(self, job: JobChanged) -> None:
+        if job.status not in ("completed", "failed"):
+            return
+        if job.job_id and not job.job_key.startswith("CreateJobs_"):
+            self._count(job)
+        if job.status == "failed":
+            self.say(failure_text(job.source, job.platform, job.job_key, job.error), "red")
+
+    def _count(self, job: JobChanged) -> None:
+        index = job.job_id
+        if index >= len(self._ran):
+            self._ran.extend(bytes(index + 1024 - len(self._ran)))
+        self.jobs_run += not self._ran[index]
+        self._ran[index] = 1
+        count, total_ms = self.builders.get(job.builder, (0, 0))
+        self.builders[job.builder] = count + 1, total_ms + job.duration_ms
+        if len(self.slowest) < SLOWEST:
+            heapq.heappush(self.slowest, (job.duration_ms, job_name(job.source, job.platform, job.job_key)))
+        elif job.duration_ms > self.slowest[0][0]:
+            heapq.heapreplace(self.slowest, (job.duration_ms, job_name(job.source, job.platform, job.job_key)))
+
+    # ------------------------------------------------------------------------------------------------------------ progress
+
+    def _tick(self) -> None:
+        now = self._clock()
+        if now - self._began_s < _CALM_S or now - self._drawn_s < (_REDRAW_S if self._is_live else _PLAIN_S):
+            return
+        self._drawn_s = now
+        if self._is_live:
+            self._draw()
+        else:
+            self._write(f"{self._text()}\n")
+
+    def _draw(self) -> None:
+        if not self._is_live or self._progress is None or self._clock() - self._began_s < _CALM_S:
+            return
+        text = self._text()
+        columns = printing.width(self._stream) or 80
+        # The last column stays free: some terminals wrap as soon as it is written.
+        text = text if len(text) < columns else text[: max(columns - 2, 0)] + "…"
+        if text != self._line:
+            self._write(f"\r{text}\x1b[K")
+            self._line = text
+
+    def _erase(self) -> None:
+        if self._line:
+            self._write("\r\x1b[K")
+            self._line = ""
+
+    def _text(self) -> str:
+        from aptui.core.messages import Progress
+
+        news = self._progress or Progress(0, 0, 0, 0, 0, 0, 0, 0, is_scanning=True)
+        finished = news.jobs_done + news.jobs_failed
+        owed = news.jobs_waiting + news.jobs_running
+        parts = [f"{finished:,} of {finished + owed:,} jobs"]
+        if news.jobs_failed:
+            parts.append(f"{news.jobs_failed:,} failed")
+        if news.jobs_running:
+            parts.append(f"{news.jobs_running:,} running")
+        rate = self._rate(finished)
+        if rate > 0:
+            parts.append(f"{rate:,.0f}/s" if rate >= _WHOLE_RATE else f"{rate:.1f}/s")
+        if news.is_scanning:
+            parts.append(f"scanning, {news.files_scanned:,} files so far")
+        elif rate > 0 and owed:
+            parts.append(f"about {printing.duration(max(1.0, owed / rate))} left")
+        return ", ".join(parts)
+
+    def _rate(self, finished: int) -> float:
+        now = self._clock()
+        self._samples.append((now, finished))
+        while len(self._samples) > _SAMPLES_KEPT and now - self._samples[0][0] > _WINDOW_S:
+            self._samples.popleft()
+        then, before = self._samples[0]
+        if now - then < _REDRAW_S:
+            then, before = self._began_s, 0
+        return (finished - before) / (now - then) if now > then else 0.0
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._is_live = False  # nobody is there; the work goes on
+
+
+def job_name(source: str, platform: str, job_key: str) -> str:
+    """Return how people name a job: PATH@PLATFORM:KEY, safe for terminals."""
+    return printing.line(f"{source}@{platform}:{job_key}")
+
+
+def failure_text(source: str, platform: str, job_key: str, error: str) -> str:
+    """Return the one line that tells of a failed job."""
+    return f"failed: {job_name(source, platform, job_key)}: {printing.line(error) or 'no reason given'}"

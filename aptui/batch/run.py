@@ -1,0 +1,241 @@
+"""`aptui batch`: the engine until nothing is owed any more, a reporter beside it, a summary, an exit code.
+
+Other verbs that need an engine (`reprocess`, `verify --repair`, `demo`) run it through `run`, so that none behaves differently.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.batch.reporter import Reporter
+from aptui.batch.summary import Summary, collect
+from aptui.config import model as configuration
+from aptui.core.model import PathKey
+from aptui.shared import printing
+from aptui.shared.errors import BusyError, UserError
+
+if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
+    from aptui.engine.loop.opening import Opening
+
+INTERRUPTED = 130
+JOBS_FAILED = 1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(slots=True)
+class Wish:
+    """What is asked of the engine beyond its configuration.
+
+    `sources` are keys of sources whose jobs run again. `platforms`, `sets` are those of the command line: an engine that runs already may
+    run with others.
+    """
+
+    is_full_scan: bool = False
+    debug_output: bool = False
+    sources: tuple[PathKey, ...] = ()
+    platforms: tuple[str, ...] | None = None
+    sets: tuple[str, ...] = ()
+
+
+# ----------------------------------------------------------------------------------------------------------------- options
+
+
+def batch_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `batch`."""
+    engine_arguments(parser)
+    scan = parser.add_mutually_exclusive_group()
+    scan.add_argument("--full-scan", action="store_true", help="read every file again, whatever its times say")
+    scan.add_argument("--fast-scan", action="store_true", help="trust sizes and times (this is what happens anyway)")
+
+
+def engine_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of every verb that runs the engine."""
+    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
+    parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--debug-output", action="store_true", help="ask builders for what helps to debug them")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else, to stdout")
+    parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
+    parser.add_argument(
+        "--fail-on", choices=("warning", "error"), help="exit 1 also if jobs completed with errors, or with warnings, in their logs"
+    )
+    adopt_argument(parser)
+
+
+def adopt_argument(parser: ArgumentParser) -> None:
+    """Declare the option that lets a verb take over a cache of O3DE's."""
+    parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
+
+
+def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
+    """Take over the cache of O3DE's Asset Processor, where the command line wants that and there is one."""
+    if arguments.adopt_cache:
+        from aptui.engine.cache.adoption import adopt
+
+        if told := adopt(config):
+            printing.complain(f"aptui: {printing.line(told)}")
+
+
+def project_dir(arguments: Namespace) -> Path:
+    """Return the project that the command line means."""
+    return Path(arguments.project) if arguments.project else configuration.find_project(Path.cwd())
+
+
+def load_config(arguments: Namespace) -> configuration.Config:
+    """Return the configuration that the command line asks for, and tell what is doubtful about it."""
+    platforms = _platforms_of(arguments)
+    if platforms == []:
+        raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
+    config = configuration.load(
+        project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
+    )
+    for warning in config.warnings:
+        printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
+    return config
+
+
+def _platforms_of(arguments: Namespace) -> list[str] | None:
+    text = getattr(arguments, "platforms", None)
+    return [name.strip() for name in text.split(",") if name.strip()] if text is not None else None
+
+
+# --------------------------------------------------------------------------------------------------------------------- run
+
+
+def batch(arguments: Namespace) -> int:
+    """Process everything that is owed; return the exit code."""
+    _, code = run_and_report(arguments, load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan))
+    return code
+
+
+def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> Wish:
+    """Return what the options of `engine_arguments` ask for."""
+    platforms = _platforms_of(arguments)
+    return Wish(
+        is_full_scan, arguments.debug_output, sources, None if platforms is None else tuple(platforms), tuple(arguments.set)
+    )
+
+
+def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wish) -> tuple[Summary, int]:
+    """Run the engine as the options of `engine_arguments` say, tell what came of it, return that and the exit code."""
+    if arguments.junit:
+        _refuse_unwritable(arguments.junit)
+    adopt_cache(arguments, config)
+    summary = run(config, wish)
+    code = exit_code(summary, arguments.fail_on)
+    try:
+        if arguments.junit:
+            from aptui.batch.junit import write_junit
+
+            write_junit(arguments.junit, config, summary)
+        if arguments.json:
+            printing.say_json(summary.to_json())
+        else:
+            summary.tell()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        printing.silence_stdout()
+    return summary, code
+
+
+def run(config: configuration.Config, wish: Wish) -> Summary:
+    """Run the engine until nothing is owed, or a signal asks it to stop; an engine that runs already is asked to do that."""
+    from aptui.engine.loop.opening import Opening  # verbs that only read import this module too
+
+    began_s = time.monotonic()
+    if wish.debug_output:
+        config = replace(config, project=replace(config.project, debug_output=True))
+    reporter = Reporter(sys.stderr, config.log_dir)
+    opening = Opening(config, trusts_times=not wish.is_full_scan)
+    try:
+        opening.take()
+    except BusyError as busy:
+        from aptui.batch.attach import settle  # where no engine runs, nobody pays for the wire
+
+        return settle(config, wish, reporter, busy, began_s)
+    builders = {builder.uuid: builder.name for builder in opening.builders}
+    if opening.is_current and not wish.sources:
+        opening.close()
+        for sentence in (*opening.sentences, *(opening.walk.sentences if opening.walk else ())):
+            reporter.say(sentence)
+        reporter.close()
+        summary = collect(config, reporter, 0, builders)
+        summary.seconds = time.monotonic() - began_s
+        return summary
+    return _run_engine(config, wish, opening, reporter, builders, began_s)
+
+
+def _run_engine(
+    config: configuration.Config, wish: Wish, opening: Opening, reporter: Reporter, builders: dict[bytes, str], began_s: float
+) -> Summary:
+    from aptui.engine.loop.engine import Engine  # only where something is owed
+
+    engine = Engine(config, [reporter], is_full_scan=wish.is_full_scan, opening=opening)
+    with _stopped_by_signals(engine, reporter):
+        engine.open()
+        try:
+            engine.start_scan()
+            if wish.sources:
+                engine.ask("reprocess", keys=wish.sources)
+            engine.run_until_idle()
+        finally:
+            reporter.close()
+            engine.close()
+    summary = collect(config, reporter, engine.pipeline.counts["run"], builders)
+    summary.seconds = time.monotonic() - began_s
+    summary.is_interrupted = engine.is_stopping
+    if engine.account is not None:
+        summary.take_account(engine.account.total(), is_remote=config.sharing.is_remote)
+    return summary
+
+
+def exit_code(summary: Summary, fail_on: str | None) -> int:
+    """Return the exit code of a run; the state of the whole database counts, so a second run says the same."""
+    if summary.is_interrupted:
+        return INTERRUPTED
+    is_bad = summary.jobs_failed > 0
+    if fail_on is not None:
+        is_bad = is_bad or summary.errors > 0 or (fail_on == "warning" and summary.warnings > 0)
+    return JOBS_FAILED if is_bad else 0
+
+
+@contextmanager
+def _stopped_by_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
+    """Let the first signal stop the engine cleanly and the second one end the program; what is on disk survives both."""
+    previous: dict[int, object] = {}
+
+    def stop(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        reporter.say("stopping; once more stops at once")
+        engine.stop()
+
+    try:
+        for wanted in _SIGNALS:
+            if (
+                signal.getsignal(wanted) is not signal.SIG_IGN
+            ):  # started by nohup, or in the background by a shell without job control
+                previous[wanted] = signal.signal(wanted, stop)
+    except ValueError:  # not the main thread: somebody else has the signals
+        previous.clear()
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+
+
+def _refuse_unwritable(file: str) -> None:
+    """Say before an hour of work that its report could not be written."""
+    folder = os.path.dirname(os.path.abspath(file))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise UserError(f"'{file}' cannot be written", hint=f"look at the folder '{folder}'")

@@ -1,0 +1,212 @@
+"""What came of a run: the state of the whole database beside what this invocation did, for people and as JSON (issue 2 §7).
+
+A job that was skipped keeps its warnings, errors and failure, so a gate sees the same on a second run: everything but `jobs_run`,
+`jobs_skipped` and `seconds` is read from the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aptui.batch.reporter import Reporter, job_name
+from aptui.shared import printing
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import JobRow, Reader, open_reader
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.sharing.account import Sum
+
+_FAILURES_TOLD = 50
+"""On a terminal; a pipe gets all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A job, or an analysis, that failed; `log` is an absolute path, "" = there is none."""
+
+    source: str
+    platform: str
+    job_key: str
+    builder: str
+    first_error: str
+    log: str
+    cause: str = ""
+
+
+@dataclass(slots=True)
+class Summary:
+    """See the module; `jobs_pending` is not 0 only where a run was interrupted.
+
+    `account` says what results saved that were there already, "" where none were looked up, and `shared` holds its counts.
+    """
+
+    sources: int = 0
+    products: int = 0
+    jobs_run: int = 0
+    jobs_skipped: int = 0
+    jobs_failed: int = 0
+    jobs_pending: int = 0
+    warnings: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+    slowest: list[tuple[int, str]] = field(default_factory=list)
+    builders: dict[str, tuple[int, int]] = field(default_factory=dict)
+    is_interrupted: bool = False
+    account: str = ""
+    shared: dict[str, int] = field(default_factory=dict)
+
+    def take_account(self, total: Sum, *, is_remote: bool) -> None:
+        """Say what results gave that were there already; where nobody shares with others, a run that found none has nothing to say."""
+        from aptui.sharing.account import line
+
+        self.account = line(total) if total.hits or is_remote else ""
+        self.shared = asdict(total)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of `aptui batch --json`."""
+        return {
+            "sources": self.sources,
+            "jobs_run": self.jobs_run,
+            "jobs_skipped": self.jobs_skipped,
+            "jobs_failed": self.jobs_failed,
+            "jobs_pending": self.jobs_pending,
+            "warnings": self.warnings,
+            "errors": self.errors,
+            "products": self.products,
+            "seconds": round(self.seconds, 3),
+            "interrupted": self.is_interrupted,
+            "shared": self.shared,
+            "failures": [
+                {
+                    "source": failure.source,
+                    "platform": failure.platform,
+                    "job_key": failure.job_key,
+                    "builder": failure.builder,
+                    "first_error": failure.first_error,
+                    "log": failure.log,
+                }
+                for failure in self.failures
+            ],
+        }
+
+    def tell(self) -> None:
+        """Write the summary for people to stdout."""
+        self._tell_slow()
+        self._tell_failures()
+        parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
+        if self.jobs_pending:
+            parts.append(f"{self.jobs_pending:,} pending")
+        parts += [printing.count(self.warnings, "warning"), printing.count(self.errors, "error")]
+        whole = f"{printing.count(self.sources, 'source')}, {printing.count(self.products, 'product')}"
+        colour = "red" if self.jobs_failed else "yellow" if self.warnings or self.errors or self.is_interrupted else "green"
+        lead = "interrupted: " if self.is_interrupted else ""
+        printing.say(f"{lead}{', '.join(parts)}; {whole}; {printing.duration(self.seconds)}", colour)
+        if self.account:
+            printing.say(self.account)
+
+    def _tell_slow(self) -> None:
+        if self.seconds < 1 or not self.jobs_run:
+            return
+        printing.say("slowest jobs:", "bold")
+        for duration_ms, name in sorted(self.slowest, reverse=True):
+            printing.say(f"  {printing.duration(duration_ms / 1000):>10}  {name}")
+        printing.say("builders:", "bold")
+        for name, (count, total_ms) in sorted(self.builders.items(), key=lambda item: -item[1][1]):
+            printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
+
+    def _tell_failures(self) -> None:
+        import sys
+
+        told = self.failures[:_FAILURES_TOLD] if printing.is_terminal(sys.stdout) else self.failures
+        if told:
+            printing.say("failed:", "bold")
+        for failure in told:
+            printing.say(f"  {job_name(failure.source, failure.platform, failure.job_key)}", "red")
+            printing.say(f"      {printing.line(failure.first_error) or 'no reason given'}")
+            if failure.cause:
+                printing.say(f"      after {printing.line(failure.cause)} failed")
+            if failure.log:
+                printing.say(f"      {printing.line(failure.log)}")
+        if len(told) < len(self.failures):
+            printing.say(f"  and {len(self.failures) - len(told):,} more: aptui jobs --status failed")
+
+
+def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping[bytes, str]) -> Summary:
+    """Return the summary of a run that has ended.
+
+    Args:
+        config: what the engine ran with.
+        reporter: what it heard.
+        jobs_run: how many processing runs there were.
+        builders: {uuid: name} of all that the engine knew.
+    """
+    database = open_reader(config.cache_dir / "assetdb.sqlite")
+    try:
+        with database.snapshot():
+            summary = _partial(config, database) if config.project.resting_platforms else _whole(database)
+            if summary.jobs_failed:
+                asked = set(_asked_for(config))
+                failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
+                summary.failures = [failure_of(row, config.log_dir, builders) for row in failed]
+                if not config.project.resting_platforms:  # totals count failed analyses as jobs
+                    summary.jobs_skipped -= sum(row.job_id == 0 for row in failed)
+    finally:
+        database.close()
+    summary.jobs_run = jobs_run
+    summary.jobs_skipped = max(0, summary.jobs_skipped - reporter.jobs_run)
+    summary.slowest, summary.builders = reporter.slowest, reporter.builders
+    return summary
+
+
+def _asked_for(config: Config) -> list[str]:
+    """Return the platforms that the summary is about; failed analyses stand under `all`."""
+    everything = [platform.id for platform in config.project.platforms]
+    return [*everything, "common", "all"]
+
+
+def _whole(database: Reader) -> Summary:
+    totals = database.totals()
+    pending = totals.jobs["pending"] + totals.jobs["processing"]
+    return Summary(
+        sources=totals.sources,
+        products=totals.products,
+        jobs_skipped=sum(totals.jobs.values()),
+        jobs_failed=totals.jobs["failed"],
+        jobs_pending=pending,
+        warnings=totals.warnings,
+        errors=totals.errors,
+    )
+
+
+def _partial(config: Config, database: Reader) -> Summary:
+    """Count the jobs of the platforms that were asked for; slower, and only where others rest."""
+    summary = Summary(sources=database.totals().sources)
+    for platform in _asked_for(config):
+        for row in database.jobs(platform=platform):
+            if row.platform != platform:
+                continue
+            summary.jobs_skipped += row.job_id != 0
+            summary.jobs_failed += row.status == "failed"
+            summary.jobs_pending += row.status in ("pending", "processing")
+            summary.warnings += row.warnings
+            summary.errors += row.errors
+    prefixes = tuple(f"{platform}/" for platform in _asked_for(config))
+    summary.products = sum(product.name.startswith(prefixes) for product in database.products())
+    return summary
+
+
+def failure_of(row: JobRow, log_dir: Path, builders: Mapping[bytes, str]) -> Failure:
+    """Return a failed row as it is told."""
+    builder = builders.get(row.builder, uuid_text(row.builder))
+    log = log_path(row.log, log_dir)
+    return Failure(row.source, row.platform, row.job_key, builder, row.error, log, row.failure_cause)
+
+
+def log_path(log: str, log_dir: Path) -> str:
+    """Return the absolute path of a log, in text form, "" for none."""
+    return f"{log_dir}/{log}" if log else ""

@@ -1,0 +1,255 @@
+"""Words on the command line → one of the verbs, and its result → an exit code; what a verb does is in its own module.
+
+Only the module of the verb that was asked for is imported: `aptui batch` with nothing to do must not pay for the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from aptui import __version__
+from aptui.shared import printing
+from aptui.shared.errors import InternalError, KnownError, UserError
+
+INTERRUPTED = 130
+_EXIT_CODES = """\
+  0  all is current         3    your mistake: configuration, arguments
+  1  some job failed        4    another engine holds the cache
+  2  the machine, or a bug  130  interrupted"""
+VERBS = {
+    "open": ("aptui.verbs.screen", "show a cache on the screen, without an engine"),
+    "batch": ("aptui.batch.run", "process everything that is owed, then exit"),
+    "serve": ("aptui.verbs.engine", "run the engine in the foreground and keep everything current"),
+    "start": ("aptui.verbs.engine", "start the engine in the background"),
+    "stop": ("aptui.verbs.engine", "stop the engine"),
+    "ps": ("aptui.verbs.engine", "list the engines that run"),
+    "pause": ("aptui.verbs.engine", "start no more jobs"),
+    "run-next": ("aptui.verbs.engine", "while paused: start one job"),
+    "resume": ("aptui.verbs.engine", "go on after pause or drain"),
+    "drain": ("aptui.verbs.engine", "finish what is owed and look at nothing new"),
+    "hold": ("aptui.verbs.engine", "run a command; what it changes is one batch"),
+    "rescan": ("aptui.verbs.engine", "look at everything again"),
+    "reload": ("aptui.verbs.engine", "read the configuration again"),
+    "status": ("aptui.verbs.read", "what is done, what failed, and how large it is"),
+    "jobs": ("aptui.verbs.read", "list jobs"),
+    "why": ("aptui.verbs.why", "why a job ran, waits or failed; what a file is to aptui"),
+    "explain": ("aptui.verbs.explain", "which builders, rules and settings apply to a path, and which line says so"),
+    "log": ("aptui.verbs.read", "show the log of a job"),
+    "changes": ("aptui.verbs.changes", "what changed since a number, in order, for asset browsers and search indexes"),
+    "deps": ("aptui.verbs.graph", "what an asset needs, and who needs it"),
+    "query": ("aptui.verbs.graph", "ask the graph: deps, rdeps, somepath, allpaths"),
+    "affected": ("aptui.verbs.affected", "what the changes since a commit would make run again; builds nothing"),
+    "assetlist": ("aptui.verbs.shipping", "list which products ship with some assets"),
+    "bundle": ("aptui.verbs.shipping", "pack the products that ship with some assets"),
+    "compare": ("aptui.verbs.shipping", "compare two asset lists"),
+    "builders": ("aptui.verbs.read", "list builders with what they did and how long it took"),
+    "reprocess": ("aptui.verbs.run", "run the jobs of some sources again"),
+    "rerun": ("aptui.verbs.run", "run one job alone, in the foreground, and keep what it left"),
+    "move": ("aptui.verbs.move", "move sources, with their metadata and what names them"),
+    "delete": ("aptui.verbs.move", "delete sources, with their metadata"),
+    "identities": ("aptui.verbs.identities", "which sources have '.meta' files, and which look moved without theirs"),
+    "verify": ("aptui.verbs.check", "compare every product with its recorded digest"),
+    "cache": ("aptui.verbs.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),
+    "gc": ("aptui.verbs.cache", "short for 'cache gc': remove kept results that nobody used for long"),
+    "scan-missing": ("aptui.verbs.missing", "look for assets that products name and do not declare"),
+    "gateway": ("aptui.verbs.gateway", "listen for editors, running games and devices"),
+    "token": ("aptui.verbs.gateway", "who may use the gateway: add, list, revoke"),
+    "client": ("aptui.verbs.gateway", "ask a gateway, watch what happens, get products"),
+    "doctor": ("aptui.verbs.doctor", "look for trouble: versions, limits, disk, cache, database"),
+    "init": ("aptui.verbs.project", "write an aptui.yaml for a folder"),
+    "demo": ("aptui.verbs.project", "write a small project, process it, and explain"),
+    "web": ("aptui.verbs.web", "show the screen in a browser, on this machine, behind a token"),
+    "config": ("aptui.verbs.project", "show what the configuration comes to"),
+    "worker": ("aptui.verbs.worker", "work for a Dask cluster"),
+    "schema": ("aptui.verbs.project", "print the JSON Schema of aptui.yaml, for editors"),
+}
+"""{verb: (module that has `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
+
+
+_O3DE = ("project.json", "aptui.o3de.project.project_format")
+_WITH_VALUE = frozenset({"--project", "--engine-path", "--theme"})
+"""Options before a verb, or without one, whose value is the next word."""
+
+
+class Parser(ArgumentParser):
+    """A parser whose mistakes are ours: one line, exit code 3."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the mistake as a `UserError`."""
+        raise UserError(message, hint=f"'{self.prog} --help' shows what there is")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the command line says and return the exit code."""
+    printing.prepare_streams()
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except InternalError as error:
+        return _crashed(error)
+    except KnownError as error:
+        return _refused(error)
+    except BrokenPipeError:
+        printing.silence_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as leaving:  # argparse, after --help and --version
+        return leaving.code if isinstance(leaving.code, int) else 0
+    except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is told in one line
+        return _crashed(error)
+    return code
+
+
+def register_dialects() -> None:
+    """Let projects of other programs be opened as they are; what speaks their language is imported where one is met."""
+    from aptui.config import model  # a screen shows its frame first
+
+    if _O3DE not in model.DIALECTS:
+        model.DIALECTS.append(_O3DE)
+
+
+def _dispatch(words: list[str]) -> int:
+    verb, words = _split(words)
+    if verb is None:
+        return _alone(words)
+    if verb not in VERBS:
+        raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
+    if verb != "open":
+        register_dialects()
+    module = import_module(VERBS[verb][0])
+    parser = Parser(
+        prog=f"aptui {verb}", description=VERBS[verb][1], formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    add_project(parser)
+    name = verb.replace("-", "_")
+    if verb == "open":
+        module.open_arguments(parser)
+        return _screen(VERBS[verb][0], verb, parser, words)
+    getattr(module, f"{name}_arguments")(parser)
+    return int(getattr(module, name)(parser.parse_args(words)))
+
+
+def _split(words: list[str]) -> tuple[str | None, list[str]]:
+    """Return the verb and the other words; options may stand before the verb, too."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in _WITH_VALUE else 1
+    if at >= len(words):
+        return None, words
+    return words[at], words[:at] + words[at + 1 :]
+
+
+def add_project(parser: ArgumentParser) -> None:
+    """Add what every verb takes."""
+    parser.add_argument("--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards unless said")
+    parser.add_argument(
+        "--engine-path",
+        dest="set",
+        action="append",
+        default=[],
+        type=_engine_setting,
+        metavar="DIR",
+        help="engine of an O3DE project",
+    )
+    parser.add_argument("--debug", action="store_true", help=SUPPRESS)
+
+
+def _engine_setting(folder: str) -> str:
+    """Return what `--engine-path` is short for, as `--set` takes it."""
+    return f"/Amazon/AzCore/Bootstrap/engine_path={os.path.abspath(folder)}"
+
+
+def _alone(words: list[str]) -> int:
+    """No verb: the screen on a terminal, else what verbs there are."""
+    parser = _screen_parser()
+    is_screen = os.isatty(1) or os.isatty(2)
+    if not is_screen or {"-h", "--help", "--version"}.intersection(words):
+        parser.parse_args(words)
+        parser.print_help()
+        return 0
+    return _screen("aptui.verbs.screen", "tui", parser, words)
+
+
+def _screen_parser() -> ArgumentParser:
+    listed = "\n".join(f"  {verb:<11}{line}" for verb, (_module, line) in VERBS.items())
+    parser = Parser(
+        prog="aptui",
+        usage="aptui [options] | aptui VERB [options]",
+        description="The asset processor for the terminal: sources in, products and an asset database out.\n"
+        "Without a verb it opens its screen, and starts the project's engine if none runs.",
+        epilog=f"verbs:\n{listed}\n\nexit codes:\n{_EXIT_CODES}\n\n'aptui VERB --help' says more.",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_project(parser)
+    parser.add_argument("--version", action="version", version=f"aptui {__version__}")
+    parser.add_argument("--read-only", action="store_true", help="look on; start no engine and ask it nothing")
+    parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
+    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    return parser
+
+
+def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) -> int:
+    """Open a screen; its frame is there before anything heavy is imported."""
+    from aptui.tui.terminal import skeleton
+
+    arguments = parser.parse_args(words)
+    name = os.path.basename(os.path.abspath(getattr(arguments, "database", None) or arguments.project or os.curdir))
+    is_shown = skeleton.show(name)
+    if verb != "open":
+        register_dialects()
+    try:
+        return int(getattr(import_module(module), verb)(arguments))
+    except KnownError:
+        if is_shown:
+            skeleton.hide()
+        raise
+
+
+def _nearest(verb: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(verb, VERBS, n=1)
+    return f"did you mean '{near[0]}'?" if near else "'aptui --help' lists them"
+
+
+# ------------------------------------------------------------------------------------------------------------------ errors
+
+
+def _refused(error: KnownError) -> int:
+    for line in str(error).splitlines():
+        printing.complain(f"aptui: {printing.line(line)}")
+    return error.exit_code
+
+
+def _crashed(error: Exception) -> int:
+    """Say in one line that there is a bug, or trouble with the machine that nobody expected there, and where its traceback is."""
+    import time
+    import traceback
+
+    if "--debug" in sys.argv:
+        traceback.print_exception(error)
+    from aptui.link import places
+
+    folder = places.state_dir()
+    path = os.path.join(folder, time.strftime(f"crash-%Y%m%d-%H%M%S-{os.getpid()}.txt"))
+    try:
+        places.make_private(folder)
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"aptui {__version__}, Python {sys.version}\n{sys.argv}\n\n{''.join(traceback.format_exception(error))}")
+        where = f"the traceback is in '{path}'"
+    except (OSError, KnownError) as problem:
+        where = f"and the traceback cannot be written: {problem}"
+    if isinstance(error, OSError):
+        what = f"'{os.fsdecode(error.filename)}': {error.strerror}" if error.filename else error.strerror or str(error)
+    else:
+        what = f"internal error: {type(error).__name__}: {error}"
+    printing.complain(f"aptui: {printing.line(what)}; {printing.line(where)}")
+    return 2

@@ -1,0 +1,122 @@
+"""What the configuration says of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders); who speaks to it is `engine.cluster`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from aptui.shared.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster that jobs may go to when this machine is busy.
+
+    Args:
+        kind: "local" = there is none, "dask".
+        scheduler: `tls://host:port`; `tcp://` on the loopback alone.
+        tls_ca, tls_cert, tls_key: absolute paths (PEM): who is believed, and who we are.
+        share: how many of its slots this engine takes at most; 0 = all there are.
+        store: where inputs and products travel through, as `shared_cache.store`; "" = that one.
+        tags: what this machine has, in lower case: a builder that needs something else goes to the cluster alone.
+        needs: (builder, tags that a machine must have to do its jobs).
+        at_most: (builder, how many of its jobs the cluster is given at once).
+    """
+
+    kind: str = "local"
+    scheduler: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    share: int = 0
+    store: str = ""
+    tags: tuple[str, ...] = ()
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    at_most: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a cluster at all."""
+        return self.kind != "local"
+
+
+def compiled(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> Cluster:
+    """Return what the `pool` section and the entries of `builders` come to; relative paths are below `folder`.
+
+    Raises:
+        UserError: the scheduler's address cannot be used so.
+    """
+    listed = list(builders)
+    plain: dict[str, Any] = {key: said[key] for key in ("kind", "scheduler", "share") if key in said}
+    cluster = Cluster(
+        **plain,
+        tls_ca=_path(said.get("tls_ca"), folder),
+        tls_cert=_path(said.get("tls_cert"), folder),
+        tls_key=_path(said.get("tls_key"), folder),
+        store=_store(said.get("store", ""), folder),
+        tags=_words(said.get("tags", ())),
+        needs=tuple((each["name"], _words(each["needs"])) for each in listed if each.get("needs")),
+        at_most=tuple((each["name"], each["at_most"]) for each in listed if each.get("at_most")),
+    )
+    if cluster.is_used:
+        check_address(cluster.scheduler, has_certificates=bool(cluster.tls_ca and cluster.tls_cert and cluster.tls_key))
+    return cluster
+
+
+def check_address(address: str, *, has_certificates: bool) -> None:
+    """Refuse a scheduler to whom anybody on the network could speak: Dask runs what it is sent.
+
+    Raises:
+        UserError: it is no address, or plain and not of the loopback, or without certificates.
+    """
+    from urllib.parse import urlsplit  # only projects with a cluster pay for it
+
+    url = urlsplit(address)
+    try:
+        has_port = url.port is not None
+    except ValueError:
+        has_port = False
+    if url.scheme not in {"tls", "tcp"} or not url.hostname or not has_port:
+        raise UserError(f"'{address}' is no address of a scheduler", hint="tls://<host>:8786")
+    if url.scheme == "tls" and not has_certificates:
+        raise UserError(f"'{address}' needs certificates", hint="tls_ca, tls_cert and tls_key name PEM files")
+    if url.scheme == "tcp" and not _is_loopback(url.hostname):
+        raise UserError(
+            f"'{address}' is not encrypted: whoever reaches it runs programs here",
+            hint="use tls://; tcp:// is for the loopback alone",
+        )
+
+
+def restored(data: Mapping[str, Any]) -> Cluster:
+    """Return the record that `config.pack` and JSON made `data` of."""
+    known = {field.name for field in fields(Cluster)}
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
+    }
+    plain["needs"] = tuple((name, tuple(tags)) for name, tags in data.get("needs", ()))
+    plain["at_most"] = tuple((name, count) for name, count in data.get("at_most", ()))
+    return Cluster(**plain)
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _path(text: str | None, folder: Path) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(text))) if text else ""
+
+
+def _store(text: str, folder: Path) -> str:
+    return text if "://" in text else _path(text, folder)
+
+
+def _words(tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({tag.lower() for tag in tags}))

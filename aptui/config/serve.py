@@ -1,0 +1,80 @@
+"""What the configuration says of the gateway (`serve:` in `aptui.yaml`); what people change while it runs is kept elsewhere and wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from aptui.shared.peers import Dial
+
+PORT = 45_650
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Where the gateway listens, and to whom.
+
+    Args:
+        is_enabled: the engine starts it and keeps it alive.
+        address: to listen at; any but the loopback needs TLS and a token. `port` 0 = any that is free.
+        tls_cert: absolute path of the certificate chain, `tls_key` that of its key (PEM); "" = no TLS.
+        dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = those the system trusts.
+        dial_fingerprints: SHA-256 of their certificates; where there are any, they decide alone.
+        clients_limit: how many WebSockets may be open.
+        hosts: names under which clients may call it, beside the address itself and those of the loopback: `name` or `name:port`.
+        origins: web pages that may use it beside its own: `https://name`.
+        proxies: (name, URL) of services that it forwards to.
+        allowed: host names, addresses and CIDR ranges that may connect, `rejected` those that may not.
+        has_allow_list: whether `allowed` decides.
+        connections: whom it dials.
+    """
+
+    is_enabled: bool = False
+    address: str = "127.0.0.1"
+    port: int = PORT
+    tls_cert: str = ""
+    tls_key: str = ""
+    dial_ca: str = ""
+    dial_fingerprints: tuple[str, ...] = ()
+    clients_limit: int = 64
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    proxies: tuple[tuple[str, str], ...] = ()
+    allowed: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    has_allow_list: bool = True
+    connections: tuple[Dial, ...] = ()
+
+
+def compiled(given: Mapping[str, Any], project_dir: Path) -> Serve:
+    """Return what the checked mapping `serve:` means; paths are relative to the project."""
+    texts: dict[str, Any] = {
+        name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key", "dial_ca") if name in given
+    }
+    lists: dict[str, Any] = {
+        name: tuple(given[name]) for name in ("hosts", "origins", "allowed", "rejected", "dial_fingerprints") if name in given
+    }
+    plain = {name: given[name] for name in ("address", "port", "clients_limit") if name in given}
+    dials = tuple(Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in given.get("connections", ()))
+    return Serve(
+        is_enabled=given.get("enabled", False),
+        proxies=tuple(given.get("proxies", {}).items()),
+        has_allow_list=given.get("allow_list", True),
+        connections=dials,
+        **plain,
+        **texts,
+        **lists,
+    )
+
+
+def restored(data: Mapping[str, Any]) -> Serve:
+    """Return the record that `dataclasses.asdict` and JSON made `data` of."""
+    known = {field.name for field in fields(Serve)}
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
+    }
+    plain["proxies"] = tuple((name, url) for name, url in data.get("proxies", ()))
+    plain["connections"] = tuple(Dial(**each) for each in data.get("connections", ()))
+    return Serve(**plain)

@@ -1,0 +1,132 @@
+"""Intermediates: products on platform `common` that are sources of other builders (spec/engine.md §7). It looks; it moves no job.
+
+An intermediate is a source as soon as its product row exists: a file in the intermediate folder that no row knows is nobody's. It never
+overrides a real source: the job that makes one in the place of a real source, or of a stage of its own chain, fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from aptui.core.messages import LookAgain
+from aptui.core.model import COMMON_PLATFORM, EdgeKind, FileFact, Job, PathKey, ProductFlag, Project, RelPath, Source, SourceEdge
+from aptui.core.paths import key_of, parent
+from aptui.core.patterns import wildcard
+from aptui.core.state.ledger import Ledger
+from aptui.core.state.working_set import Memory
+
+CHAINS_END = PathKey("\x00chains")
+"""The key of waiting until no chain can grow any more."""
+_PREFIX = f"{COMMON_PLATFORM}/"
+
+
+class Chains:
+    """Answers questions about producers and stages, and has the intermediate folder looked at."""
+
+    def __init__(self, project: Project, memory: Memory, ledger: Ledger) -> None:
+        self._memory = memory
+        self._ledger = ledger
+        self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
+        self._has_any = memory.archive.has_intermediates()
+        self.came: dict[PathKey, int] = {}
+        """Intermediates that came, changed or went since all was at rest, with the first run key after that."""
+
+    def is_intermediate(self, fact: FileFact) -> bool:
+        """Whether this file lies in the intermediate folder."""
+        return fact.scan_folder == self._folder
+
+    def look(self, names: Iterable[str]) -> None:
+        """Products of these names came, changed or went: what they are as sources is looked at soon."""
+        keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]
+        if keys:
+            self._has_any = True
+            self.came |= dict.fromkeys(keys, self._ledger.run_key)
+            self._memory.awaited.update(keys)
+            self._ledger.order(LookAgain(self._ledger.cause, tuple(keys)))
+
+    def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
+        """Return an intermediate on one of `edges` that came, changed or went after that run was ordered, perhaps after that had read it."""
+        for edge in edges if self.came else ():
+            if edge.kind is EdgeKind.WILDCARD:
+                keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.came)
+            else:
+                keys = (key_of(RelPath(edge.target)),)
+            for key in keys:
+                if self.came.get(key, run_key) > run_key:
+                    return key
+        return None
+
+    def seen(self, folder: str) -> None:
+        """A folder was looked at: nothing in it is waited for any more."""
+        if self._memory.awaited:
+            self._memory.awaited -= {key for key in self._memory.awaited if parent(key) == folder}
+
+    def strays(self, facts: Iterable[FileFact]) -> set[PathKey]:
+        """Return the keys of those files in the intermediate folder that are no job's product."""
+        names = {_PREFIX + fact.key: fact.key for fact in facts if fact.scan_folder == self._folder}
+        known = self._memory.archive.owners(list(names)) if names else {}
+        return {key for name, key in names.items() if name not in known}
+
+    def producers(self, keys: Iterable[PathKey]) -> list[Job]:
+        """Return the jobs whose intermediates have these keys."""
+        if not self._has_any:
+            return []
+        owners = self._memory.archive.owners([_PREFIX + key for key in keys])
+        wanted = {job_id for job_id, _key in owners.values()}
+        found = self._memory.load(sorted({key for _job_id, key in owners.values()}))
+        return [job for source in found for job in source.jobs.values() if job.id in wanted and not job.is_analysis]
+
+    def problem(self, job: Job, names: Iterable[str]) -> str:
+        """Return why these intermediates of a run of `job` cannot be, "" when they can."""
+        if job.platform != COMMON_PLATFORM:
+            return ""
+        above = self._stages_above(job)
+        for name in names:
+            key = PathKey(name[len(_PREFIX) :])
+            if key in above:
+                ring = " -> ".join(reversed(above[: above.index(key) + 1]))
+                return f"its intermediate '{key}' is a stage of the chain that made it: {ring} -> {key}"
+            fact = self._memory.last_seen(key)
+            if fact is not None and not self.is_intermediate(fact):
+                top = f", in the chain that begins with '{above[-1]}'" if len(above) > 1 else ""
+                return f"its intermediate '{key}' has the path of a source that is there already: '{fact.rel}'{top}"
+        return ""
+
+    def is_ended(self, other: Job, job: Job, names: Collection[str]) -> bool:
+        """Whether `other` works in a chain that goes through `job`, and is there no more when `job` makes these products alone."""
+        above = self._stages_above(other) if job.platform == COMMON_PLATFORM else ()
+        if job.source.key not in above[1:]:
+            return False
+        stage = _PREFIX + above[above.index(job.source.key) - 1]
+        return stage not in names and any(product.name == stage for product in job.products)
+
+    def _stages_above(self, job: Job) -> list[PathKey]:
+        """Return the keys of the job's source, of the source that made it, and so on up."""
+        stages = [job.source.key]
+        source: Source | None = job.source
+        while source is not None and source.scan_folder == self._folder:
+            owner = self._memory.archive.owners([_PREFIX + source.key]).get(_PREFIX + source.key)
+            source = self._memory.view(owner[1]) if owner else None
+            if source is None or source.key in stages:
+                break
+            stages.append(source.key)
+        return stages
+
+    def members(self, keys: Iterable[PathKey]) -> list[PathKey]:
+        """Return `keys` and all stages of their chains, up and down."""
+        found: dict[PathKey, None] = dict.fromkeys(keys)
+        todo = list(found) if self._has_any else []
+        while todo:
+            key = todo.pop()
+            source = self._memory.view(key)
+            nearby = intermediates(source.jobs.values()) if source else []
+            nearby += [job.source.key for job in self.producers((key,))]
+            todo += [other for other in nearby if other not in found]
+            found.update(dict.fromkeys(nearby))
+        return list(found)
+
+
+def intermediates(jobs: Iterable[Job]) -> list[PathKey]:
+    """Return the keys of the intermediates that these jobs made."""
+    made = (product.name for job in jobs for product in job.products if product.flags & ProductFlag.INTERMEDIATE)
+    return [PathKey(name[len(_PREFIX) :]) for name in made]

@@ -1,0 +1,410 @@
+"""What a job is made of, right now: its manifest, or the keys it still waits for. It looks; it moves nothing.
+
+Rings never block. Rings of source dependencies are legal: the closure simply holds every member. A job dependency that leads back to
+the job itself is ignored for blocking and enters the manifest by name alone, so that the answer is the same whatever ran first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aptui.core import fingerprint
+from aptui.core.fingerprint import Entry, Manifest
+from aptui.core.model import (
+    SETTLED,
+    Builder,
+    Companion,
+    DependencyKind,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobDependency,
+    PathKey,
+    Project,
+    RelPath,
+    Source,
+    SourceEdge,
+    SourceUuid,
+)
+from aptui.core.paths import key_of, normalize, path_uuid
+from aptui.core.settings import Settings
+from aptui.core.state.chains import CHAINS_END
+from aptui.core.state.working_set import UNSETTLED, Memory, Unsettled
+
+Identity = tuple[PathKey, bytes, str, str]
+Ring = tuple[frozenset[Identity], tuple[str, ...]]
+"""The jobs of a ring, and their names, sorted; both empty for a job that stands in none."""
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes nobody has read yet."""
+
+    manifest: Manifest
+    waits: set[PathKey]
+    unread: dict[PathKey, FileFact]
+    blockers: list[Job]
+    misses_dependency: bool = False
+    ring: tuple[str, ...] = ()
+    is_settled_by_chains: bool = True
+    """Whether what is missing may turn up as an intermediate, and is worth waiting for."""
+
+
+class Graph:
+    """Answers "what is this job made of?" over a project's memory."""
+
+    def __init__(self, project: Project, memory: Memory, settings: Settings | None = None) -> None:
+        self._project = project
+        self._memory = memory
+        self._settings = settings or Settings(project)
+        self._builders = {builder.uuid: builder for builder in project.builders}
+        self._platforms = {platform.id: platform for platform in project.platforms}
+        self._roots = [(folder.path + "/", folder.recursive) for folder in project.scan_folders]
+        self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
+        self._rings: dict[Identity, Ring] = {}
+        self._has_loose_ends = False
+        self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
+        self._companion_suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)
+        sources = "|".join(f"(?:{companion.source.regex})" for companion in project.companions)
+        self._may_have_companions = re.compile(sources, re.IGNORECASE).fullmatch
+        self._companions = [(companion, re.compile(companion.source.regex, re.IGNORECASE)) for companion in project.companions]
+        self._files = frozenset(key_of(RelPath(companion.file)) for companion in project.companions if companion.file)
+
+    # --------------------------------------------------------------------------------------------------------------- rules
+
+    def rule(self, builder: Builder, platform: str) -> tuple[Entry, Manifest]:
+        """Return the one entry that stands for all the configuration says about (builder, platform), and its expansion."""
+        found = self._rules.get((builder.uuid, platform))
+        if found is None:
+            entries = fingerprint.rule_entries(builder, self._platforms[platform], debug_output=self._project.debug_output)
+            found = (("rule", builder.name, fingerprint.combine(entries)), entries)
+            self._rules[builder.uuid, platform] = found
+        return found
+
+    def companions_of(self, rel: RelPath) -> list[PathKey]:
+        """Return the keys of the metadata companions that `rel` may have, existing or not."""
+        if not self._companions or not self._may_have_companions(rel):
+            return []
+        return [companion_key(companion, rel) for companion, regex in self._companions if regex.fullmatch(rel)]
+
+    def owners_of(self, rel: RelPath) -> list[PathKey]:
+        """Return the keys that `rel` may be a companion of."""
+        key = key_of(rel)
+        if not key.endswith(self._companion_suffixes):
+            return []
+        found = []
+        for companion, regex in self._companions:
+            suffix = "." + companion.suffix.lower()
+            if companion.file or not key.endswith(suffix):
+                continue
+            owner = key[: -len(suffix)] + ("." + companion.replaces.lower() if companion.replaces else "")
+            if regex.fullmatch(owner):
+                found.append(PathKey(owner))
+        return found
+
+    def is_shared(self, key: PathKey) -> bool:
+        """Whether this one file is a companion of many sources (`Companion.file`)."""
+        return key in self._files
+
+    def shares(self, key: PathKey, rel: str) -> bool:
+        """Whether the shared companion `key` is one of `rel`."""
+        return any(
+            regex.fullmatch(rel) is not None
+            for companion, regex in self._companions
+            if companion.file and key_of(RelPath(companion.file)) == key
+        )
+
+    # ------------------------------------------------------------------------------------------------------------ manifests
+
+    def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
+        """Assemble the manifest of an analysis: builder, platforms, source, and all its builder was told to depend on last time."""
+        entries = list(self.told(job, platforms))
+        assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
+        entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
+        assembly.manifest = tuple(entries)
+        return assembly
+
+    def told(self, job: Job, platforms: Iterable[str]) -> Manifest:
+        """Return the part of an analysis' manifest that it is told when it starts: builder, platforms, settings, source."""
+        builder = self._builders[job.builder]
+        settings = self._settings.adjustment(job.source.key, builder).entries
+        return (*(self.rule(builder, platform)[0] for platform in platforms), *settings, *self._source_entries(job.source))
+
+    def job(self, job: Job) -> Assembly:
+        """Assemble the manifest of a job."""
+        assert job.plan is not None
+        source, builder = job.source, self._builders[job.builder]
+        entries = [self.rule(builder, job.platform)[0]]
+        entries += self._settings.adjustment(source.key, builder).platform_entries.get(job.platform, ())
+        entries += fingerprint.plan_entries(job.plan)
+        entries += self._source_entries(source)
+        assembly = Assembly((), set(), {}, [])
+        siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
+        if any(item.state not in SETTLED for item in siblings):
+            assembly.waits.add(source.key)  # it may be planned otherwise
+        if siblings or self._companions:
+            entries += self._closure(source, siblings, assembly, needs_analyses=True)
+        for name, digest in job.discovered:
+            entries.append(("discovered", name, self._discovered(PathKey(name), digest, assembly)))
+        if job.plan.job_dependencies:
+            entries += self._job_dependencies(job, assembly)
+        assembly.manifest = tuple(entries)
+        return assembly
+
+    def _source_entries(self, source: Source) -> list[Entry]:
+        """Return what says which bytes a source has, and who it is where its path alone does not say so."""
+        entries = [("source", str(source.rel), fingerprint.file_digest(source.fact.digest if source.fact else None))]
+        is_intermediate = source.scan_folder == self._intermediates
+        if source.identity is not None or source.is_shadow or (is_intermediate and source.uuid != path_uuid(source.rel)):
+            meta = source.identity.digest if source.identity else b""
+            entries.append(("identity", str(source.rel), fingerprint.short(source.uuid + meta)))
+        return entries
+
+    def with_discovered(self, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
+        """Return the manifest of a finished run: as planned, with what it found while processing in place of what was known before."""
+        kept = [entry for entry in manifest if entry[0] != "discovered"]
+        plain = [entry for entry in kept if entry[0] not in ("job", "products", "ring")]
+        rest = [entry for entry in kept if entry[0] in ("job", "products", "ring")]
+        found = [("discovered", name, digest[: len(fingerprint.short(b""))] or fingerprint.MISSING) for name, digest in discovered]
+        return (*plain, *found, *rest)
+
+    def _discovered(self, key: PathKey, digest: str, assembly: Assembly) -> str:
+        if key.startswith("/"):  # outside every scan folder: nobody watches it
+            return digest[: len(fingerprint.short(b""))] or fingerprint.MISSING
+        return self._digest(key, assembly) or fingerprint.MISSING
+
+    def _digest(self, key: PathKey, assembly: Assembly) -> str:
+        fact = self._memory.file(key)
+        if isinstance(fact, Unsettled):
+            assembly.waits.add(key)
+            return ""
+        if fact is None and self._may_turn_up(assembly):
+            return ""
+        if fact is None or key in self._memory.unreadable:
+            return fingerprint.MISSING
+        if not fact.digest:
+            assembly.waits.add(key)
+            assembly.unread[key] = fact
+            return ""
+        return fingerprint.file_digest(fact.digest)
+
+    def _may_turn_up(self, assembly: Assembly) -> bool:
+        """Whether to wait for the end of all chains with what is missing."""
+        if not assembly.is_settled_by_chains or self._memory.has_grown or not self._memory.may_grow:
+            return False
+        assembly.waits.add(CHAINS_END)
+        return True
+
+    def _closure(self, source: Source, jobs: Iterable[Job], assembly: Assembly, *, needs_analyses: bool) -> list[Entry]:
+        """Return entries for companions and all recursive source dependencies, by name."""
+        entries: dict[PathKey, Entry] = {}
+        for companion in self.companions_of(source.rel):
+            entries[companion] = ("companion", companion, self._digest(companion, assembly))
+        todo = [edge for job in jobs for edge in job.edges]
+        seen = {source.key}
+        while todo:
+            for key in self._resolve(todo.pop(), assembly, entries):
+                if key in seen:
+                    continue
+                seen.add(key)
+                entries[key] = ("dependency", key, self._digest(key, assembly))
+                if key in assembly.waits:
+                    continue
+                for companion in self.companions_of(RelPath(key)):
+                    entries.setdefault(companion, ("companion", companion, self._digest(companion, assembly)))
+                other = self._memory.view(key)
+                for job in other.jobs.values() if other else ():
+                    if not job.is_analysis:
+                        continue
+                    if needs_analyses and job.state not in SETTLED:
+                        assembly.waits.add(key)
+                    todo.extend(job.edges)
+        return [entries[key] for key in sorted(entries)]
+
+    def _resolve(self, edge: SourceEdge, assembly: Assembly, entries: dict[PathKey, Entry]) -> list[PathKey]:
+        if edge.kind is EdgeKind.PATH:
+            return [key_of(RelPath(edge.target))]
+        if edge.kind is EdgeKind.WILDCARD:
+            keys = self._memory.matching(edge.target)
+            if keys is UNSETTLED or isinstance(keys, Unsettled):
+                assembly.waits.add(SCAN_END)
+                return []
+            self._may_turn_up(assembly)
+            return keys
+        found = self._memory.key_of(SourceUuid(bytes.fromhex(edge.target)))
+        if found is None and self._may_turn_up(assembly):
+            return []
+        if found is None:
+            name = PathKey(edge.target)
+            entries[name] = ("dependency", name, fingerprint.MISSING)
+            return []
+        return [found]
+
+    # ---------------------------------------------------------------------------------------------------- job dependencies
+
+    def _job_dependencies(self, job: Job, assembly: Assembly) -> list[Entry]:
+        assert job.plan is not None
+        entries: list[Entry] = []
+        for dependency in sorted(job.plan.job_dependencies):
+            other = self.find_job(dependency)
+            name = f"{dependency.source}@{dependency.platform}:{dependency.key}"
+            if isinstance(other, Unsettled):
+                assembly.waits.add(self.source_of(dependency) or SCAN_END)
+            elif other is None and self._may_turn_up(assembly):
+                assembly.misses_dependency = True
+            elif other is None:
+                assembly.misses_dependency = True
+                if dependency.kind in (DependencyKind.FINGERPRINT, DependencyKind.ORDER):
+                    entries.append(("job", name, fingerprint.MISSING))
+            else:
+                entries += self._job_dependency(job, dependency, other, name, assembly)
+        return entries
+
+    def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
+        ring = self._ring(job, other)
+        if ring:
+            assembly.ring = ring
+            return [("ring", name, fingerprint.short(name.encode()))]
+        is_settled = other.state in SETTLED and not _is_analysis_owed(other)
+        if not is_settled and not (dependency.kind is DependencyKind.ORDER_ONCE and other.fingerprint):
+            assembly.waits.add(other.source.key)
+            assembly.blockers.append(other)
+            return []
+        if dependency.kind is DependencyKind.FINGERPRINT:
+            return [("job", name, f"{(other.planned or other.fingerprint):032x}")]
+        if dependency.kind is DependencyKind.ORDER:
+            return [("products", name, fingerprint.product_entries(other, dependency.sub_ids))]
+        return []
+
+    def source_of(self, dependency: JobDependency) -> PathKey | None:
+        """Return the key of the source that a job dependency names, None while no source answers to its UUID."""
+        if not dependency.is_uuid:
+            return dependency.source
+        return self._memory.key_of(SourceUuid(bytes.fromhex(dependency.source)))
+
+    def find_job(self, dependency: JobDependency) -> Job | Unsettled | None:
+        """Return the job a dependency names; None when there is none, UNSETTLED when nobody can tell yet."""
+        key = self.source_of(dependency)
+        if key is None:
+            return None if self._memory.scan_is_done else UNSETTLED
+        if isinstance(self._memory.file(key), Unsettled):
+            return UNSETTLED
+        source = self._memory.view(key)
+        if source is None:
+            return None
+        if any(job.is_analysis and job.state not in SETTLED for job in source.jobs.values()):
+            return UNSETTLED
+        for job in source.jobs.values():
+            if job.key == dependency.key and job.platform == dependency.platform and not job.is_analysis:
+                return job
+        return None
+
+    def forget_rings(self) -> None:
+        """A job depends on others than before: what was found out about rings does not hold any more."""
+        self._rings.clear()
+        self._has_loose_ends = False
+
+    def forget_loose_ends(self) -> None:
+        """Time has passed: forget what was found out about rings while nobody could tell what some job depends on."""
+        if self._has_loose_ends:
+            self.forget_rings()
+
+    def _ring(self, job: Job, other: Job) -> tuple[str, ...]:
+        """Return the sorted names of the ring that the edge from `job` to `other` is part of, () when there is none."""
+        ring = self._rings.get(_identity(job)) or self._find_rings(job)
+        return ring[1] if _identity(other) in ring[0] else ()
+
+    def _find_rings(self, root: Job) -> Ring:
+        """Find the rings among all that `root` leads to (Tarjan 1972, without recursion); return the one it is part of."""
+        found: dict[Identity, Ring] = {}
+        numbers: dict[Identity, int] = {}
+        lowest: dict[Identity, int] = {}
+        open_jobs: list[Job] = []
+        is_open: set[Identity] = set()
+        trail: list[tuple[Job, Iterator[Job | Unsettled]]] = []
+
+        def enter(job: Job) -> None:
+            numbers[_identity(job)] = lowest[_identity(job)] = len(numbers)
+            open_jobs.append(job)
+            is_open.add(_identity(job))
+            trail.append((job, self._next_jobs(job)))
+
+        enter(root)
+        while trail:
+            job, others = trail[-1]
+            here = _identity(job)
+            other = next(others, None)
+            if isinstance(other, Unsettled):
+                self._has_loose_ends = True
+            elif other is not None:
+                there = _identity(other)
+                if there in is_open:
+                    lowest[here] = min(lowest[here], numbers[there])
+                elif there not in numbers and there not in self._rings:
+                    enter(other)
+            else:
+                trail.pop()
+                if trail:
+                    above = _identity(trail[-1][0])
+                    lowest[above] = min(lowest[above], lowest[here])
+                if lowest[here] == numbers[here]:
+                    members = open_jobs[next(at for at in range(len(open_jobs) - 1, -1, -1) if open_jobs[at] is job) :]
+                    del open_jobs[-len(members) :]
+                    ring = self._as_ring(members)
+                    found.update((_identity(member), ring) for member in members)
+                    is_open.difference_update(map(_identity, members))
+        self._rings.update(found)
+        return found[_identity(root)]
+
+    def _next_jobs(self, job: Job) -> Iterator[Job | Unsettled]:
+        for dependency in job.plan.job_dependencies if job.plan else ():
+            other = self.find_job(dependency)
+            if other is not None:
+                yield other
+
+    def _as_ring(self, members: list[Job]) -> Ring:
+        if len(members) == 1 and all(
+            not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])
+        ):
+            return (frozenset(), ())
+        return (frozenset(map(_identity, members)), tuple(sorted(map(_name, members))))
+
+    def relative(self, path: str) -> str | None:
+        """Return `path` (absolute, or relative to its scan folder) as a relative path; None when it lies outside all scan folders."""
+        path = path.replace("\\", "/")
+        if not path.startswith("/"):
+            return normalize(path)
+        path = "/" + normalize(path).lstrip("/")
+        for root, is_recursive in self._roots:
+            if path.startswith(root) and (is_recursive or "/" not in path[len(root) :]):
+                return path[len(root) :]
+        return None
+
+
+SCAN_END = PathKey("\x00scan")
+"""The key of waiting for the end of the scan."""
+
+
+def _is_analysis_owed(job: Job) -> bool:
+    """Whether it is about to be said anew what `job` is, or whether it is there at all."""
+    return any(item.is_analysis and item.builder == job.builder and item.state not in SETTLED for item in job.source.jobs.values())
+
+
+def _identity(job: Job) -> Identity:
+    return (job.source.key, job.builder, job.platform, job.key)
+
+
+def _name(job: Job) -> str:
+    return f"{job.source.rel}@{job.platform}:{job.key}"
+
+
+def companion_key(companion: Companion, rel: RelPath) -> PathKey:
+    """Return the key of the companion that `rel`, which matches, may have."""
+    if companion.file:
+        return key_of(RelPath(companion.file))
+    stem, dot, extension = rel.rpartition(".")
+    if companion.replaces and dot and extension.lower() == companion.replaces.lower():
+        return key_of(RelPath(f"{stem}.{companion.suffix}"))
+    return key_of(RelPath(f"{rel}.{companion.suffix}"))

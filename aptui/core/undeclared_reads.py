@@ -1,0 +1,132 @@
+"""What a call read and nobody declared: told apart from what was declared, and turned into warnings or dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from aptui.core.messages import LogLevel, LogRecord, Read, RunResult
+from aptui.core.model import (
+    ANALYSIS_KEY,
+    SETTLED,
+    Builder,
+    BuilderKind,
+    EdgeKind,
+    Job,
+    JobPlan,
+    PathKey,
+    Project,
+    SourceEdge,
+    UndeclaredReads,
+)
+from aptui.core.paths import key_of, parent
+from aptui.core.patterns import ignore_matcher
+from aptui.core.settings import is_settings
+from aptui.core.state.graph import Graph
+from aptui.core.state.working_set import Memory
+
+_MOST_SAID = 20
+Log = tuple[LogRecord, ...]
+Answer = tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], Log]
+"""What an analysis said, checked."""
+Stranger = tuple[str, Read]
+"""(Relative path, the read of it)."""
+
+
+def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads) -> tuple[Builder, ...]:
+    """Return `builders`, and those that say nothing about undeclared reads with what the project says."""
+    return tuple(
+        builder if builder.undeclared_reads else replace(builder, undeclared_reads=undeclared_reads) for builder in builders
+    )
+
+
+class Judge:
+    """Says what of a call's reads nobody declared."""
+
+    def __init__(self, project: Project, graph: Graph, memory: Memory) -> None:
+        self._project, self._graph, self._memory = project, graph, memory
+
+    def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
+        """Return what a run left with warnings for undeclared reads, or with these among the dependencies that it discovered.
+
+        A read that was added once is not declared by that: what this run did not read is no dependency any more.
+        """
+        declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
+        declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
+        declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
+        strangers = self._strangers(job, builder, declared, result.reads)
+        if not strangers:
+            return result
+        said = _said(builder, strangers, now_ms)
+        if builder.undeclared_reads is UndeclaredReads.ADD:
+            found = tuple((read.path, read.digest) for _rel, read in strangers)
+            return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *said))
+        return replace(result, log=(*result.log, *said), warnings=result.warnings + len(said))
+
+    def of_analysis(
+        self, job: Job, builder: Builder, reads: Sequence[Read], answer: Answer, now_ms: int
+    ) -> tuple[tuple[SourceEdge, ...], Log]:
+        """Return the edges and the log of an analysis, with what it read undeclared.
+
+        A builder need not declare what its dependencies declare. While nobody knows yet what that is, nothing is said against it.
+        """
+        plans, edges, log = answer
+        declared, is_all = self._declared(job, edges)
+        declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
+        strangers = self._strangers(job, builder, declared, reads)
+        if builder.undeclared_reads is UndeclaredReads.ADD:
+            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in strangers)}))
+        elif not is_all:
+            return edges, log
+        return edges, (*log, *_said(builder, strangers, now_ms))
+
+    def _declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
+        """Return the keys that an analysis with these edges depends on, and whether these are all."""
+        asked = Job(job.source, job.builder, "", ANALYSIS_KEY, edges=edges)
+        assembly = self._graph.analysis(asked, ())
+        names: set[str] = {name for _kind, name, _digest in assembly.manifest}
+        is_all = not assembly.waits
+        for kind, name, _digest in assembly.manifest:
+            other = self._memory.view(PathKey(name)) if kind == "dependency" else None
+            if other and any(item.is_analysis and item.state not in SETTLED for item in other.jobs.values()):
+                is_all = False
+        return names, is_all
+
+    def _strangers(self, job: Job, builder: Builder, declared: set[str], reads: Sequence[Read]) -> list[Stranger]:
+        adds = builder.undeclared_reads is UndeclaredReads.ADD
+        found = []
+        for read in reads:
+            rel = self._graph.relative(read.path)
+            if rel is None or key_of(rel) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel):
+                continue
+            is_source = self._memory.file(key_of(rel)) is not None
+            # What is there and is no source is of the cache, or ignored; for what is not there only a dependency can wait.
+            if (is_source or (adds and not read.digest)) and not self._is_ignored(rel):
+                found.append((rel, read))
+        return found
+
+    def _is_ignored(self, rel: str) -> bool:
+        ignores = _ignores(self._project.ignore_regex)
+        while rel:
+            if ignores(rel):
+                return True
+            rel = parent(rel)
+        return False
+
+
+@lru_cache(maxsize=4)
+def _ignores(regex: str) -> Callable[[str], bool]:
+    return ignore_matcher(regex)
+
+
+def _said(builder: Builder, strangers: Sequence[Stranger], now_ms: int) -> Log:
+    if builder.undeclared_reads is UndeclaredReads.ADD:
+        level, ending = LogLevel.INFO, "it counts as a dependency from now on"
+    else:
+        how = "name it in the depfile" if builder.kind is BuilderKind.COMMAND else "declare it as a source dependency"
+        level, ending = LogLevel.WARNING, f"a change of it is not noticed; {how}"
+    said = [f"reads '{rel}' without declaring it ({read.where}): {ending}" for rel, read in strangers[:_MOST_SAID]]
+    if len(strangers) > _MOST_SAID:
+        said.append(f"reads {len(strangers) - _MOST_SAID} more sources without declaring them")
+    return tuple(LogRecord(level, builder.name, text, now_ms) for text in said)

@@ -1,0 +1,185 @@
+"""The engine as a process that stays: its lock, its socket, its signals. What it does meanwhile is `engine.live`'s.
+
+SIGTERM and SIGINT stop it cleanly, twice at once. SIGHUP stops one that sits at a terminal, and makes one without read its configuration
+again. SIGUSR1 writes what every thread is at to its output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui import __version__
+from aptui.config.model import Config
+from aptui.core.messages import JobChanged, Notice, Said
+from aptui.link import places, port
+from aptui.shared import printing
+from aptui.shared.errors import HostError
+
+if TYPE_CHECKING:
+    from aptui.batch.reporter import Reporter
+    from aptui.engine.live.supervisor import Live
+
+START_LIMIT_S = 60.0
+_LOOK_S = 0.01
+_OUTPUT_BYTES = 1 << 20
+"""The output of earlier daemons is kept up to this size."""
+
+
+def serve(
+    config: Config,
+    load: Callable[[], Config],
+    *,
+    skips_start_scan: bool = False,
+    is_detached: bool = False,
+    say: Callable[[str], None],
+    gateway_options: Sequence[str] = (),
+) -> None:
+    """Run an engine until it is told to stop.
+
+    Args:
+        config: the checked configuration.
+        load: reads it again.
+        skips_start_scan: do not look at what changed while no engine ran.
+        is_detached: nobody sits at a terminal.
+        say: tells the person who started it.
+        gateway_options: of the command line, for the gateway to read the same configuration.
+
+    Raises:
+        BusyError: another engine holds the cache. KnownError: it cannot start.
+    """
+    from aptui.daemon.gateway import GatewayKeeper
+    from aptui.engine.live.supervisor import Live
+    from aptui.engine.requests.handler import Desk
+    from aptui.link.server import Server
+
+    live = Live(config, load, skips_start_scan=skips_start_scan)
+    teller = _Diary() if is_detached else _reporter(config)
+    live.listeners.append(teller)
+    _take_signals(live, is_detached=is_detached)
+    live.open()
+    try:
+        server = Server(places.socket_path(config.cache_dir), live.selector, Desk(live), version=__version__)
+        server.listen()
+        live.server = server
+        places.announce(config.cache_dir, _record(config, live))
+        GatewayKeeper(live, gateway_options)
+        say(f"the engine of '{config.project_dir}' runs as process {os.getpid()}")
+        live.run()
+    finally:
+        places.retract(config.cache_dir)
+        teller.close()
+        live.close()
+
+
+def _reporter(config: Config) -> Reporter:
+    from aptui.batch.reporter import Reporter
+
+    return Reporter(sys.stderr, config.log_dir)
+
+
+class _Diary:
+    """What a daemon's output is for: one line for whatever somebody may look for tomorrow."""
+
+    def __call__(self, notice: Notice) -> None:
+        if isinstance(notice, Said):
+            self._write(notice.text)
+        elif isinstance(notice, JobChanged) and notice.status == "failed":
+            self._write(f"failed {notice.source} ({notice.platform}, {notice.job_key}): {notice.error}")
+
+    def close(self) -> None:
+        self._write("stopped")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        with contextlib.suppress(OSError):
+            print(time.strftime("%Y-%m-%d %H:%M:%S"), printing.line(text), file=sys.stderr, flush=True)
+
+
+def _record(config: Config, live: Live) -> places.EngineRecord:
+    return places.EngineRecord(
+        pid=os.getpid(),
+        pid_started=places.process_start(os.getpid()),
+        project=str(config.project_dir),
+        cache=str(config.cache_dir),
+        version=__version__,
+        protocol=port.PROTOCOL,
+        started_ms=live.started_ms,
+        socket=places.socket_path(config.cache_dir),
+    )
+
+
+def _take_signals(live: Live, *, is_detached: bool) -> None:
+    def stop(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        live.stop()
+
+    def reload(_number: int, _frame: object) -> None:
+        live.reload()
+        live.wake()
+
+    def suspect(_number: int, _frame: object) -> None:
+        if live.watcher is not None:
+            live.watcher.suspect("the process was stopped for a while")
+
+    signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, reload if is_detached else stop)
+    signal.signal(signal.SIGCONT, suspect)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # a lease that was broken while we held it (engine/live/leases.py)
+    faulthandler.register(signal.SIGUSR1)
+
+
+# ------------------------------------------------------------------------------------------------------------------- start
+
+
+def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> int:
+    """Start an engine in a session of its own and return its process id when it can be spoken to.
+
+    Raises:
+        HostError: it ended instead; the error has its last words.
+    """
+    from aptui.link.client import Client, NoEngine
+
+    output = places.output_path(cache_dir)
+    places.make_private(output.parent)
+    is_long = output.exists() and output.stat().st_size > _OUTPUT_BYTES
+    with output.open("wb" if is_long else "ab") as file:
+        begun_at = file.tell()
+        command = [sys.executable, "-P", "-m", "aptui", "serve", "--detached", "--project", str(project_dir), *options]
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        code = child.poll()
+        if code is not None:
+            raise _start_error(code, output, begun_at)
+        try:
+            with Client.connect(places.socket_path(cache_dir), name="start") as client:
+                if client.hello.pid == child.pid:
+                    child.returncode = 0  # it goes on without us: nothing is to be waited for
+                    return child.pid
+        except (NoEngine, HostError):
+            pass
+        time.sleep(_LOOK_S)
+    raise HostError(f"the engine (process {child.pid}) does not answer", hint=f"look at '{output}'")
+
+
+def _start_error(code: int, output: Path, begun_at: int) -> HostError:
+    with output.open("rb") as file:
+        file.seek(begun_at)
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    last = next(
+        (line.removeprefix("aptui: ") for line in reversed(lines) if line.startswith("aptui: ")), lines[-1] if lines else ""
+    )
+    error = HostError(last or f"the engine ended with exit code {code}", hint="" if last else f"look at '{output}'")
+    error.exit_code = code if code in (2, 3, 4) else 2
+    return error

@@ -1,0 +1,166 @@
+"""The gateway beside an engine: a process that is started when the configuration says so, watched, and ended with the engine; nothing is served here."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import LogLevel
+from aptui.link import gateways, places
+from aptui.shared.errors import KnownError
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.engine.live.supervisor import Live
+
+_RETRY_S = (1.0, 300.0)
+_SOUND_S = 10.0
+"""One that lived so long did begin well: the next one is tried at once."""
+_END_LIMIT_S = 5.0
+_LOG = "gateway.log"
+
+
+class GatewayKeeper:
+    """Keeps the gateway of one engine running while `serve.enabled`.
+
+    It lives as long as its standard input stays open, which the kernel closes when the engine dies, however that happens.
+
+    Args:
+        live: the engine that stays up.
+        options: of the command line, for the gateway to read the same configuration.
+    """
+
+    def __init__(self, live: Live, options: Sequence[str] = ()) -> None:
+        self._live, self._options = live, tuple(options)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self._seen: Config | None = None
+        """The configuration that was looked at last."""
+        self._begun_with: tuple[object, ...] = ()
+        """What of it the child was started with, or tried last."""
+        self._began = 0.0
+        self._retry_at = -math.inf
+        self._retry_s = _RETRY_S[0]
+        self._problem = ""
+        live.turns.append(self.poll)
+        live.endings.append(self.close)
+
+    def poll(self, now: float) -> float | None:
+        """Start it, or end it, as the configuration says now; return when to ask again at the latest."""
+        if self._live.config is not self._seen:
+            self._adopt(self._live.config, now)
+        if not self._live.config.serve.is_enabled or self._child is not None:
+            return None
+        if now >= self._retry_at:
+            self._start(now)
+            return None
+        return self._retry_at
+
+    def _adopt(self, config: Config, now: float) -> None:
+        """End it if it is not wanted any more, or knows another configuration: the next one reads this."""
+        self._seen, before = config, self._begun_with
+        project = config.project
+        self._begun_with = (config.serve, config.name, config.log_dir, project.platforms, project.scan_folders)
+        if self._begun_with == before:
+            return
+        self._end()
+        self._retry_at, self._retry_s, self._problem = now, _RETRY_S[0], ""
+        if not config.serve.is_enabled:
+            gateways.retract(config.cache_dir)
+
+    def close(self) -> None:
+        """End it."""
+        self._end()
+        if self._live.config.serve.is_enabled:
+            gateways.retract(self._live.config.cache_dir)
+
+    def _start(self, now: float) -> None:
+        config = self._live.config
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "aptui",
+            "gateway",
+            "--supervised",
+            "--project",
+            str(config.project_dir),
+            *self._options,
+        ]
+        try:
+            places.make_private(self._log.parent)
+            with self._log.open("wb") as log:
+                child = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd=config.project_dir
+                )
+        except (OSError, KnownError) as error:
+            self._fail(f"it cannot be started: {error}", now)
+            return
+        self._child, self._began = child, now
+        self._pidfd = os.pidfd_open(child.pid)
+        self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._ended)
+
+    def _ended(self, _mask: int) -> None:
+        """It ended without our doing."""
+        child, now = self._child, time.monotonic()
+        if child is None:
+            return
+        code = child.wait()
+        self._forget()
+        if now - self._began >= _SOUND_S:
+            self._retry_s = _RETRY_S[0]
+        self._fail(self._last_words() or f"it ended with exit code {code}", now)
+
+    def _fail(self, why: str, now: float) -> None:
+        self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
+        config = self._live.config
+        with contextlib.suppress(KnownError):
+            gateways.announce(config.cache_dir, gateways.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why))
+        if why != self._problem:
+            self._problem = why
+            if self._live.engine is not None:
+                self._live.engine.news.say(f"there is no gateway: {why}", LogLevel.ERROR)
+
+    def _last_words(self) -> str:
+        """Return the last thing it said of itself."""
+        try:
+            lines = self._log.read_bytes()[-65_536:].decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.removeprefix("aptui: ") for line in reversed(lines) if line.startswith("aptui: ")), "")
+
+    @property
+    def _log(self) -> Path:
+        return places.engine_dir(self._live.config.cache_dir) / _LOG
+
+    def _end(self) -> None:
+        child = self._child
+        if child is None:
+            return
+        self._forget()
+        with contextlib.suppress(OSError):
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+    def _forget(self) -> None:
+        child, self._child = self._child, None
+        if self._pidfd >= 0:
+            self._live.selector.unregister(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if child is not None and child.stdin is not None:
+            with contextlib.suppress(OSError):
+                child.stdin.close()

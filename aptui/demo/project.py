@@ -1,0 +1,401 @@
+"""Writes the demo project: generated sources that show every kind of builder; processing it is the verb's work (cli), not ours.
+
+What comes out of it, `expected_product_count()` products in all:
+
+| sources                        | builder                  | linux                  | server               | products |
+|--------------------------------|--------------------------|------------------------|----------------------|---------:|
+| 4 `textures/*.png`             | `textures` (image)       | WebP, 64 px, 7 levels  | skipped              |       28 |
+| 1 `sprites/*.png`              | `sprites` (image)        | PNG                    | PNG, 64 px           |        2 |
+| 6 `icons/*.png`                | `icons` (image)          | PNG                    | PNG, 16 px, grey     |       12 |
+| 5 `sounds/*.wav`               | `sounds` (audio)         | FLAC, 44,100 Hz        | WAV, mono, 11,025 Hz |       10 |
+| 5 `data/*.json`, one warns     | `data` (json)            | minified               | indented             |       10 |
+| 1 `data/broken.json`           | `data` (json)            | fails                  | fails                |        0 |
+| 2 `levels/*.yaml`              | `levels` (yaml)          | JSON, minified         | JSON, indented       |        4 |
+| 1 `dialogue/*.xml`             | `dialogue` (xml)         | minified               | as it is             |        2 |
+| 1 `models/*.gltf`              | `models` (gltf)          | GLB                    | GLB, no images       |        2 |
+| 3 `scripts/*.lua`              | `texts` (copy), or `scripts` (lua) | copied, or bytecode | copied       |        6 |
+| 3 `docs/*.txt`, one of `shared`| `texts` (copy)           | copied                 | copied               |        6 |
+| 2 `signs/*.up`                 | `upper` (command)        | in capitals            | in capitals          |        4 |
+| 2 `words/*.words`              | `wordlist` (the project's own) | indexed          | indexed              |        4 |
+| 1 `words/stopwords.list`       | none: read by `wordlist` |                        |                      |        0 |
+| 2 dependencies of the above    | none                     |                        |                      |        0 |
+|                                |                          |                        |                      |   **90** |
+| 1 `models/*.obj`               | `meshes` (mesh)          | GLB, half as large     | without normals      |        2 |
+| 1 `shaders/*.frag`             | `shaders` (shader)       | SPIR-V for Vulkan      | SPIR-V for OpenGL    |        2 |
+| 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
+|                                |                          |                        |                      |   **96** |
+
+The last three, and `scripts`, are there where they can be built (`demo.assets`).
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+import sys
+import wave
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.demo import lamp
+from aptui.demo.assets import EXTRAS, FILES, Extra, moth_buffer, moth_model
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MARKER = "# aptui demo project: made by `aptui demo`, which rewrites its files when it runs again."
+"""First line of `aptui.yaml`; a folder with it is ours to write in."""
+
+INTENDED_FAILURES = ("data/broken.json",)
+"""Sources, relative to their scan folder, whose jobs fail, on every platform."""
+
+INTENDED_WARNINGS = ("data/palette.json",)
+"""Sources whose jobs complete with warnings, on every platform."""
+
+_BASE_PRODUCT_COUNT = 90
+
+SAMPLE_RATE_HZ = 44100
+
+_CONFIG = f"""{MARKER}
+# The host's platform is always enabled; `server` has no screen, and takes less of everything.
+platforms:
+  linux:  {{tags: [tools, renderer]}}
+  server: {{tags: [server], enabled: true}}
+
+# The same relative path in both: the lower order wins. assets/docs/credits.txt hides that of shared/.
+scan_folders:
+  - {{name: game, path: assets, order: 0}}
+  - {{name: shared, path: shared, order: 100}}
+
+ignore: ["*.tmp"]
+
+builders:
+  # Shipped builders, with parameters per platform.
+  - name: textures
+    uses: image
+    patterns: ["textures/*.png"]
+    params: {{format: webp, lossless: true, max_size: 64, mips: true}}
+    platforms: {{server: skip}}
+  - name: sprites
+    uses: image
+    patterns: ["sprites/*.png"]
+    platforms: {{server: {{max_size: 64}}}}
+  - name: icons
+    uses: image
+    patterns: ["icons/*.png"]
+    platforms: {{server: {{max_size: 16, grayscale: true}}}}
+  - name: sounds
+    uses: audio
+    patterns: ["sounds/*.wav"]
+    params: {{format: flac}}
+    platforms: {{server: {{format: wav, channels: mono, sample_rate: 11025}}}}
+  - name: data
+    uses: json
+    patterns: ["data/*.json"]
+    platforms: {{server: {{indent: 2}}}}
+
+  - name: levels
+    uses: yaml
+    params: {{output: min, schema: levels/level.schema}}
+    platforms: {{server: {{output: json}}}}
+  - name: dialogue
+    uses: xml
+    params: {{output: min}}
+    platforms: {{server: {{output: copy}}}}
+  - name: models
+    uses: gltf
+    platforms: {{server: {{embed_images: false}}}}
+@EXTRAS@
+  # Copied as they are.
+  - {{name: texts, copy: [@COPIED@]}}
+
+  # Any program.
+  - name: upper
+    patterns: ["*.up"]
+    version: 1
+    command: "tr a-z A-Z < {{source}} > {{products_dir}}/{{stem}}.txt"
+    products: ["*.txt"]
+
+  # Our own: builders/wordlist.py.
+  - {{name: wordlist, uses: wordlist, patterns: ["*.words"]}}
+
+cache: Cache
+"""
+
+_WORDLIST_BUILDER = '''"""A builder of this project's own: an index of the words of a text, without the stop words."""
+
+import json
+import os
+from uuid import UUID
+
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
+
+STOP_WORDS = "words/stopwords.list"
+WORD_INDEX = UUID("5c1f0a52-2f0e-4c7e-9f6b-7d3b6a1e1e04")
+
+
+class WordListBuilder:
+    """Makes `<stem>.index`: each word and the numbers of its lines."""
+
+    name = "wordlist"
+    version = "1"
+    patterns = ("*.words",)
+    analysis_fingerprint = "1"
+
+    def create_jobs(self, request):
+        """Ask for one job per platform; when the stop words change, all of them run again."""
+        jobs = [JobDescriptor(request.builder_name, platform.id) for platform in request.platforms]
+        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency(STOP_WORDS)])
+
+    def process_job(self, request):
+        """Write the index in alphabetical order, so that equal sources give equal bytes."""
+        with open(os.path.join(request.scan_folder, STOP_WORDS), encoding="utf-8") as file:
+            stop_words = set(file.read().split())
+        index = {}
+        for number, line in enumerate(request.read_source().decode().splitlines(), 1):
+            for word in set(line.lower().split()) - stop_words:
+                index.setdefault(word, []).append(number)
+        request.log.info(f"{len(index)} words", left_out=len(stop_words))
+        name = f"{request.stem}.index"
+        with open(request.product_path(name), "w", encoding="utf-8") as file:
+            json.dump(index, file, sort_keys=True)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, WORD_INDEX)])
+'''
+
+_TEXTS = {
+    "builders/wordlist.py": _WORDLIST_BUILDER,
+    "assets/data/settings.json": '{\n  "title": "Lantern Hill",\n  "width": 320,\n  "height": 180,\n  "fullscreen": false\n}\n',
+    "assets/data/enemies.json": '[\n  {"name": "moth", "health": 2, "speed": 1.5},\n  {"name": "beetle", "health": 5, "speed": 0.75}\n]\n',
+    "assets/data/dialogue.json": '{\n  "greeting": ["Good evening.", "Is it late?"],\n  "farewell": "It is hot \\u2013 mind."\n}\n',
+    "assets/data/seed.json": '{\n  "world": 170141183460469231731687303715884105727,\n  "gravity": 9.80665\n}\n',
+    # Warns: the second "night" is what most readers would use.
+    "assets/data/palette.json": '{\n  "day": "#ffe9b0",\n  "night": "#101830",\n  "dusk": "#b0607a",\n  "night": "#0a1020"\n}\n',
+    # Fails: no comma after the second line.
+    "assets/data/broken.json": '{\n  "level": 3\n  "name": "The Unlit Stair"\n}\n',
+    "assets/scripts/main.lua": 'local lamp = require("lamp")\n\nfunction update(dt)\n  lamp.flicker(dt)\nend\n',
+    "assets/scripts/lamp.lua": (
+        "local lamp = { light = 1.0 }\n\nfunction lamp.flicker(dt)\n  lamp.light = 0.9 + 0.1 * math.sin(dt)\nend\n\nreturn lamp\n"
+    ),
+    "assets/scripts/moth.lua": "function moth_towards(x, y, lamp)\n  return lamp.x - x, lamp.y - y\nend\n",
+    "assets/docs/readme.txt": "Lantern Hill: a demo project without a game. Edit a file, run `aptui batch` again, and see what runs.\n",
+    "assets/docs/credits.txt": "Everything here was drawn and played by demo.py.\n",
+    "shared/docs/credits.txt": "You do not see this: assets/docs/credits.txt comes first.\n",
+    "shared/docs/license.txt": "Generated content; do with it what you like.\n",
+    "assets/signs/entrance.up": "mind the step\n",
+    "assets/signs/exit.up": "thank you for looking after the lantern\n",
+    "assets/words/poem.words": "the moth and the lantern\nthe lantern and the hill\na light on the hill\n",
+    "assets/words/names.words": "moth beetle lantern\nstair hill and dale\n",
+    "assets/words/stopwords.list": "a and of on the\n",
+}
+
+
+def write_project(folder: Path, *, has_page: bool = False) -> None:
+    """Write the demo project into `folder`, which may be missing, empty, or a demo project; a file that is right is not touched.
+
+    Args:
+        folder: where.
+        has_page: with the model that the page in the browser turns around.
+
+    Raises:
+        UserError: when `folder` holds something else.
+    """
+    _refuse_foreign(folder)
+    # First of all, so that an interrupted demo is still known as one.
+    _write(folder / "aptui.yaml", _config().encode())
+    for path, text in _TEXTS.items():
+        _write(folder / path, text.encode())
+    for path, made in _assets():
+        _write(folder / "assets" / path, made)
+    for path, made in lamp.files().items() if has_page else ():
+        _write(folder / "assets" / path, made)
+    for path, picture in _pictures():
+        _write(folder / path, _png(picture))
+    for path, samples in _sounds():
+        _write(folder / path, _wav(samples))
+
+
+def expected_product_count() -> int:
+    """Return how many products come out here."""
+    return _BASE_PRODUCT_COUNT + sum(extra.product_count for extra in possible_extras())
+
+
+def possible_extras() -> list[Extra]:
+    """Return the parts that not every host can build, and this one can."""
+    return [extra for extra in EXTRAS if extra.is_possible()]
+
+
+def explain() -> str:
+    """Return what the demo shows, for people."""
+    possible = possible_extras()
+    told = "".join(f"  {extra.told}\n" for extra in possible)
+    copied = "docs/      are" if any(extra.name == "lua" for extra in possible) else "scripts/   and docs/ are"
+    return f"""\
+The demo is a small project of generated pictures, sounds, scripts and data for two platforms, linux and server.
+Its aptui.yaml says, with comments, what is done with each file; {expected_product_count()} products come out of it:
+
+  textures/  become WebP with all mip levels for linux; the server needs none
+  icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server
+  sounds/    become FLAC for linux, and small mono WAV for the server
+  data/      is checked JSON, minified for linux, readable for the server
+  levels/    are checked YAML, held against a JSON Schema, and become JSON
+  dialogue/  is checked XML, without comments and blanks for linux
+  models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture
+{told}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/
+  signs/     are put into capitals by a command, `tr a-z A-Z`
+  words/     are indexed by the project's own builder, builders/wordlist.py; all again when stopwords.list changes
+
+Two sources are wrong on purpose:
+
+  {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where
+  {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice
+
+{_left_out(possible)}Now try: edit a file and process again, and only its own jobs run; mend the comma, and the failure goes away.
+"""
+
+
+def _left_out(possible: list[Extra]) -> str:
+    """Return the line about what this host cannot build, "" for nothing."""
+    missing = [extra for extra in EXTRAS if extra not in possible]
+    if not missing:
+        return ""
+    names = ", ".join(f"'{extra.name}'" for extra in missing)
+    return (
+        f"Left out, as what they need is not installed: builders {names}; {', '.join(dict.fromkeys(e.needs for e in missing))}.\n\n"
+    )
+
+
+def _config() -> str:
+    possible = possible_extras()
+    sections = "".join(extra.config for extra in possible)
+    copied = '"*.txt"' if any(extra.name == "lua" for extra in possible) else '"*.lua", "*.txt"'
+    return _CONFIG.replace("@EXTRAS@\n", f"{sections}\n" if sections else "\n").replace("@COPIED@", copied)
+
+
+def _assets() -> Iterator[tuple[str, bytes]]:
+    """Yield (path below assets, bytes) of models, shaders, fonts and data."""
+    for path, text in FILES.items():
+        yield path, text.encode()
+    yield "models/moth.gltf", moth_model().encode()
+    yield "models/moth.bin", moth_buffer()
+    for extra in possible_extras():
+        for path, made in extra.files.items():
+            yield path, made.encode() if isinstance(made, str) else made()
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{str(folder)!r} is not a folder", hint="name a new folder for the demo")
+    if any(folder.iterdir()) and not _is_demo(folder / "aptui.yaml"):
+        raise UserError(f"{str(folder)!r} is not empty and not a demo project", hint="name a new or empty folder for the demo")
+
+
+def _is_demo(config: Path) -> bool:
+    if not config.is_file():
+        return False
+    with config.open("rb") as file:
+        return file.readline(len(MARKER) + 2).rstrip(b"\r\n") == MARKER.encode()
+
+
+def _write(path: Path, data: bytes) -> None:
+    if path.is_file() and path.read_bytes() == data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _pictures() -> Iterator[tuple[str, Image.Image]]:
+    """Yield (path, picture) of everything drawn."""
+    from PIL import Image
+
+    yield "assets/textures/checker.png", _checkerboard(128, 16, (236, 226, 198), (70, 58, 80))
+    yield "assets/textures/floor.png", _checkerboard(64, 8, (120, 92, 70), (96, 72, 56))
+    yield "assets/textures/sky.png", Image.merge("RGB", [_gradient(), _gradient().rotate(90), Image.new("L", (256, 256), 160)])
+    yield "assets/textures/grain.png", _noise(96)
+    yield "assets/sprites/moth.png", _sprite_sheet()
+    for number, name in enumerate(("lamp", "moth", "key", "map", "coin", "door")):
+        yield f"assets/icons/{name}.png", _icon(number)
+
+
+def _gradient() -> Image.Image:
+    from PIL import Image
+
+    return Image.linear_gradient("L")
+
+
+def _checkerboard(side: int, square: int, light: tuple[int, int, int], dark: tuple[int, int, int]) -> Image.Image:
+    from PIL import Image, ImageDraw
+
+    picture = Image.new("RGB", (side, side), light)
+    draw = ImageDraw.Draw(picture)
+    for row in range(side // square):
+        for column in range(row % 2, side // square, 2):
+            draw.rectangle((column * square, row * square, (column + 1) * square - 1, (row + 1) * square - 1), fill=dark)
+    return picture
+
+
+def _noise(side: int) -> Image.Image:
+    from PIL import Image
+
+    return Image.frombytes("L", (side, side), random.Random(7).randbytes(side * side))
+
+
+def _sprite_sheet() -> Image.Image:
+    """Draw four frames of a moth that beats its wings, 32 by 32 each."""
+    from PIL import Image, ImageDraw
+
+    sheet = Image.new("RGBA", (128, 32), (0, 0, 0, 0))
+    draw = ImageDraw.Draw(sheet)
+    for frame, wing in enumerate((14, 10, 5, 10)):
+        middle = frame * 32 + 16
+        draw.ellipse((middle - wing, 8, middle, 22), fill=(214, 196, 160, 230))
+        draw.ellipse((middle, 8, middle + wing, 22), fill=(214, 196, 160, 230))
+        draw.ellipse((middle - 2, 6, middle + 2, 26), fill=(80, 60, 50, 255))
+    return sheet
+
+
+def _icon(number: int) -> Image.Image:
+    """Draw a polygon of three and more corners."""
+    from PIL import Image, ImageDraw
+
+    picture = Image.new("RGBA", (48, 48), (0, 0, 0, 0))
+    colour = (60 + 30 * number, 200 - 20 * number, 120, 255)
+    ImageDraw.Draw(picture).regular_polygon((24, 24, 20), 3 + number, fill=colour)
+    return picture
+
+
+def _png(picture: Image.Image) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def _sounds() -> Iterator[tuple[str, array[int]]]:
+    """Yield (path, samples) of everything played."""
+    chance = random.Random(11)
+    yield "assets/sounds/chime.wav", _played(0.8, lambda t: math.exp(-4 * t) * math.sin(2 * math.pi * 880 * t))
+    yield "assets/sounds/hum.wav", _played(1.0, lambda t: 0.5 * math.sin(2 * math.pi * 55 * t))
+    yield "assets/sounds/sweep.wav", _played(1.0, lambda t: 0.6 * math.sin(2 * math.pi * (200 + 900 * t) * t))
+    yield "assets/sounds/rain.wav", _played(0.5, lambda _t: chance.uniform(-0.3, 0.3))
+    yield "assets/sounds/step.wav", _played(0.2, lambda t: math.exp(-30 * t) * chance.uniform(-0.8, 0.8))
+
+
+def _played(seconds: float, loudness: Callable[[float], float]) -> array[int]:
+    return array("h", (round(24000 * loudness(frame / SAMPLE_RATE_HZ)) for frame in range(round(seconds * SAMPLE_RATE_HZ))))
+
+
+def _wav(samples: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        samples.byteswap()
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SAMPLE_RATE_HZ)
+        file.writeframes(samples.tobytes())
+    return stream.getvalue()

@@ -1,0 +1,428 @@
+"""The cache on disk: the only file that makes, moves or deletes a product. The commit contract is design/reliability.md 1.2.
+
+A commit is: intent rows on the disk with the digests to come; every rename, and the folders synced; one transaction with the rows of
+products and jobs and the intents cleared; then stale products deleted; then, elsewhere, the news. Whatever moment the engine dies at, the
+next start finds either the old rows (and an intent that says which files may be ahead of them) or the new ones.
+
+    <cache>/<platform>/…        products
+    <cache>/Intermediate Assets/…  products on platform `common`
+    <cache>/assetdb.sqlite      the asset database
+    <cache>/.aptui/             ours: staging/, trash/, lock, logs
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from aptui.core.paths import cache_path, from_text, parent, to_text
+from aptui.shared.errors import BusyError, HostError, UserError
+
+if TYPE_CHECKING:
+    from aptui.core.messages import CommitProducts, JobCommit, Rows
+    from aptui.store.db.writer import Writer
+
+OWN_FOLDER = ".aptui"
+_SYNC_EACH_UP_TO = 3
+"""Folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
+RESERVE_BYTES = 128 * 1024 * 1024
+"""Below this much free space nothing is started (spec/engine.md §13)."""
+
+
+class ProductIndex(Protocol):
+    """What the cache asks of the database about products."""
+
+    def products_in(self, folder: str) -> dict[str, bytes]:
+        """Return {product name: SHA-256} of those directly in the cache folder `folder`."""
+        ...
+
+    def product_digest(self, name: str) -> bytes | None:
+        """Return the recorded SHA-256 of a product, None when it is not recorded."""
+        ...
+
+    def cache_folders(self) -> Mapping[str, int]:
+        """Return {cache folder: its mtime_ns when it was last recorded}."""
+        ...
+
+
+_DELETED_KEPT = 10_000
+
+
+class Cache:
+    """The cache folder of one project, held by one engine at a time.
+
+    Args:
+        root: absolute path.
+        platforms: ids of all platforms that may have a folder here.
+    """
+
+    def __init__(self, root: Path, platforms: Sequence[str]) -> None:
+        self.root = root
+        self.own = root / OWN_FOLDER
+        self.staging = self.own / "staging"
+        self._trash = self.own / "trash"
+        self._platforms = platforms
+        self._root = os.fsencode(str(root))
+        self._known_folders: set[str] = set()
+        self._dirty: set[str] = set()
+        self._doubted: set[str] = set()
+        self._suspect: set[str] = set()
+        """Folders with a file that no row knows any more: the next start looks into them, whatever their times."""
+        self.deleted: dict[str, None] = {}
+        """The last products that we deleted ourselves: whoever watches the cache need not wonder."""
+        self._lock = -1
+
+    # ---------------------------------------------------------------------------------------------------------- open, close
+
+    def take(self) -> None:
+        """Make the folder ours and hold it alone.
+
+        Raises:
+            BusyError: another engine holds it. UserError: it is somebody else's folder. HostError: it cannot be written.
+        """
+        self._refuse_foreign()
+        try:
+            for folder in (self.staging, self._trash):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its permissions") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(self._lock, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            os.close(self._lock)
+            self._lock = -1
+            raise BusyError(f"cache '{self.root}' is held by {owner}", hint="wait for it to end, or stop it") from None
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"process {os.getpid()}\n".encode(), 0)
+            self._empty_staging()
+        except OSError as error:
+            self.close()
+            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its disk") from error
+
+    def _refuse_foreign(self) -> None:
+        if self.own.is_dir() or not self.root.is_dir():
+            return
+        for platform in self._platforms:
+            folder = self.root / cache_path(platform)
+            if folder.is_dir() and any(folder.iterdir()):
+                raise UserError(
+                    f"'{self.root}' holds a folder '{platform}' that aptui did not make",
+                    hint="choose another 'cache', or move that folder away",
+                )
+
+    def close(self) -> None:
+        """Let go of the folder, and of what was thrown away in it."""
+        if self._lock < 0:
+            return
+        with contextlib.suppress(OSError):
+            self._empty_staging()  # workers that were killed at the end may have left something
+        os.close(self._lock)
+        self._lock = -1
+        with contextlib.suppress(OSError):
+            leftovers = [str(item) for item in self._trash.iterdir()]
+            if leftovers:
+                import subprocess
+
+                subprocess.run(  # deleting a big old tree must not hold anybody up: the shell leaves `rm` behind
+                    ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *leftovers],
+                    start_new_session=True,
+                    check=False,
+                )
+
+    def throw_away_products(self) -> None:
+        """There is no record of what lies here: move every platform's folder aside."""
+        for platform in self._platforms:
+            folder = self.root / cache_path(platform)
+            if folder.is_dir():
+                self._throw_away(folder, platform)
+
+    def _throw_away(self, path: bytes | Path, kind: str) -> None:
+        os.rename(path, self._trash / f"{os.getpid()}-{os.urandom(4).hex()}-{kind}")
+
+    def _empty_staging(self) -> None:
+        with os.scandir(self.staging) as found:
+            for entry in found:
+                _remove(entry.path)
+
+    def refuse_full_disk(self) -> None:
+        """Raise HostError when the disk has less than `RESERVE_BYTES` left, or must not be written at all."""
+        disk = os.statvfs(self.root)
+        if disk.f_flag & os.ST_RDONLY:
+            raise HostError(f"cache '{self.root}' lies on a file system that is read-only", hint="look why: 'dmesg' may say")
+        free = disk.f_bavail * disk.f_frsize
+        if free < RESERVE_BYTES:
+            raise HostError(
+                f"the disk of cache '{self.root}' is full: {free >> 20} MiB left, {RESERVE_BYTES >> 20} MiB needed",
+                hint="free some space on it",
+            )
+
+    # --------------------------------------------------------------------------------------------------------------- commit
+
+    def commit(self, order: CommitProducts, writer: Writer, mark: Rows | None = None) -> tuple[list[int], list[tuple[int, str]]]:
+        """Perform a commit; return the run keys that are in place and recorded, and (run key, error text) of the others.
+
+        `mark` are rows to save with it.
+
+        Raises:
+            HostError: the database cannot be written; nothing was recorded, and the next start settles it.
+        """
+        intents = [row for commit in order.commits for row in _intents_of(commit)]
+        if intents:
+            writer.record_intents(intents)
+        done: list[JobCommit] = []
+        failed: list[tuple[int, str]] = []
+        half_placed: set[int] = set()
+        """Runs that failed with some of their products in place: their intents stay for the next start, which doubts the job."""
+        touched: set[str] = set()
+        for commit in order.commits:
+            error = self._place(commit, touched)
+            if error:
+                failed.append((commit.run_key, error))
+                if not os.path.lexists(from_text(commit.products[0][0])):
+                    half_placed.add(commit.run_key)
+            else:
+                done.append(commit)
+        self._sync(touched)
+        rows = {**(mark or {}), **self._doubt_rows(touched)}
+        for commit in done:
+            for operation, row in commit.rows:
+                rows.setdefault(operation, []).append(row)
+        with_stale = [commit for commit in done if commit.stale]
+        cleared = [run_key for run_key, _error in failed if run_key not in half_placed]
+        writer.finish(rows, [commit.run_key for commit in done if not commit.stale] + cleared)
+        if with_stale:
+            self.delete(name for commit in with_stale for name in commit.stale)
+            writer.finish({}, [commit.run_key for commit in with_stale])
+        moved = {
+            commit.run_key for commit in done if len(commit.products) == 1 and commit.products[0][0] == self._staged(commit.run_key)
+        }
+        self.discard(commit.run_key for commit in order.commits if commit.run_key not in moved)
+        return [commit.run_key for commit in done], failed
+
+    def _doubt_rows(self, folders: set[str]) -> Rows:
+        """Return rows that make the next start look into these folders, unless this engine lives to record their mtimes."""
+        fresh = {folder for folder in folders if folder} - self._doubted
+        self._doubted |= fresh
+        return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
+
+    def _place(self, commit: JobCommit, touched: set[str]) -> str:
+        """Rename one job's products into place; return why it cannot be done, "" when it is."""
+        for staged, product in commit.products:
+            folder = parent(product.name)
+            try:
+                try:
+                    self._move_in(staged, product.name, folder, touched)
+                except FileNotFoundError:
+                    if folder not in self._known_folders:
+                        raise
+                    self._known_folders.discard(folder)  # somebody deleted the folder meanwhile
+                    self._move_in(staged, product.name, folder, touched)
+            except OSError as error:
+                self._known_folders.discard(folder)
+                return f"product '{product.name}' cannot be placed: {error.strerror}"
+            touched.add(folder)
+        return ""
+
+    def _move_in(self, staged: str, name: str, folder: str, touched: set[str]) -> None:
+        if folder not in self._known_folders:
+            self._make_folder(folder, touched)
+        os.replace(from_text(staged), self._path(name))
+
+    def _make_folder(self, folder: str, touched: set[str]) -> None:
+        path = self._path(folder)
+        if not os.path.isdir(path):
+            os.makedirs(path, exist_ok=True)
+            above = folder
+            while above:
+                above = parent(above)
+                touched.add(above)
+        self._known_folders.add(folder)
+
+    def _sync(self, folders: set[str]) -> None:
+        if len(folders) > _SYNC_EACH_UP_TO:
+            from aptui.worker.files import sync_file_system
+
+            sync_file_system(os.fsdecode(self._root))
+        else:
+            for folder in folders:
+                descriptor = os.open(self._path(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+        self._dirty.update(folder for folder in folders if folder)
+
+    def discard(self, run_keys: Iterable[int]) -> None:
+        """Throw away what these runs left in staging."""
+        for run_key in run_keys:
+            path = self._staged(run_key)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.lexists(path):
+                    _remove(path)
+
+    def delete(self, names: Iterable[str]) -> list[str]:
+        """Delete products, and folders that are empty without them; return sentences about those that cannot be deleted."""
+        problems: list[str] = []
+        emptied: set[str] = set()
+        for name in names:
+            self.deleted[name] = None
+            try:
+                os.unlink(self._path(name))
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                problems.append(f"product '{name}' cannot be deleted: {error.strerror}")
+                self._suspect.add(parent(name))
+                continue
+            emptied.add(parent(name))
+        while len(self.deleted) > _DELETED_KEPT:
+            del self.deleted[next(iter(self.deleted))]
+        for folder in sorted(emptied, key=len, reverse=True):
+            self._dirty.add(folder)
+            self._remove_empty(folder)
+        return problems
+
+    def _remove_empty(self, folder: str) -> None:
+        while folder:  # also that of a platform which is not enabled any more
+            try:
+                os.rmdir(self._path(folder))
+            except OSError:
+                return
+            self._known_folders.discard(folder)
+            self._dirty.add(folder)
+            folder = parent(folder)
+            if folder:
+                self._dirty.add(folder)
+
+    # ------------------------------------------------------------------------------------------------------------- settling
+
+    def folder_rows(self) -> Rows:
+        """Return rows that record the present mtime of every folder touched since the last call."""
+        rows: Rows = {}
+        for folder in self._suspect:
+            rows.setdefault("put_cache_folder", []).append((folder, 0))
+        for folder in self._dirty - self._suspect:
+            try:
+                mtime_ns = os.stat(self._path(folder)).st_mtime_ns
+            except FileNotFoundError:
+                rows.setdefault("drop_cache_folder", []).append((folder,))
+            else:
+                rows.setdefault("put_cache_folder", []).append((folder, mtime_ns))
+        self._dirty.clear()
+        self._doubted.clear()
+        return rows
+
+    def recover(self, writer: Writer, index: ProductIndex) -> None:
+        """Settle the commits that a dead engine left half done.
+
+        A product that is ahead of its row cannot be told from a wrong one by anybody else, so its job runs again, whatever its inputs
+        are now. A file that no row knows is deleted.
+        """
+        doubtful: dict[int, None] = {}
+        intents = writer.intents()
+        for intent in intents:
+            names = [intent.name, *json.loads(intent.stale or "[]")]
+            for name in filter(None, names):
+                recorded = index.product_digest(name)
+                self._dirty.add(parent(name))
+                if recorded is None:
+                    self.delete((name,))
+                elif self.digest(name) != recorded:
+                    doubtful[intent.job_id] = None
+        if intents:
+            writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
+
+    def is_touched(self, index: ProductIndex) -> bool:
+        """Whether any folder is not as the last engine left it."""
+        for folder, mtime_ns in index.cache_folders().items():
+            try:
+                if os.stat(self._path(folder)).st_mtime_ns != mtime_ns:
+                    return True
+            except OSError:
+                return True
+        return False
+
+    def lost(self, index: ProductIndex, say: Callable[[str], None]) -> list[str]:
+        """Return recorded products that are gone, looking only into folders that were touched; delete files that no row knows."""
+        gone: list[str] = []
+        for folder, mtime_ns in index.cache_folders().items():
+            try:
+                if os.stat(self._path(folder)).st_mtime_ns == mtime_ns:
+                    continue
+            except OSError:
+                pass
+            self._dirty.add(folder)
+            gone.extend(self._compare(folder, index, say))
+        return gone
+
+    def _compare(self, folder: str, index: ProductIndex, say: Callable[[str], None]) -> list[str]:
+        expected = index.products_in(folder)
+        present: set[str] = set()
+        try:
+            with os.scandir(self._path(folder)) as found:
+                for entry in found:
+                    name = f"{folder}/{to_text(entry.name)}"
+                    if entry.is_dir(follow_symlinks=False):
+                        if name in expected:
+                            say(f"a folder stands in the place of product '{name}': moved away")
+                            self._throw_away(entry.path, "folder")
+                        continue
+                    if name in expected and not entry.is_symlink():
+                        present.add(name)
+                    elif not _is_catalog(name):
+                        say(f"'{name}' in the cache belongs to no product: deleted")
+                        os.unlink(entry.path)
+        except OSError:
+            return list(expected)
+        return [name for name in expected if name not in present]
+
+    def digest(self, name: str) -> bytes | None:
+        """Return the SHA-256 of a product as it lies in the cache, None when it cannot be read."""
+        try:
+            with open(self._path(name), "rb") as file:
+                return hashlib.file_digest(file, "sha256").digest()
+        except OSError:
+            return None
+
+    def _staged(self, run_key: int) -> str:
+        """Return where a run stages: a file for a copy, a folder for all else."""
+        return f"{self.staging}/{run_key}"
+
+    def _path(self, name: str) -> bytes:
+        return self._root + b"/" + from_text(cache_path(name))
+
+
+def _intents_of(commit: JobCommit) -> Iterable[tuple[int, int, str, bytes, int, str]]:
+    stale = json.dumps(commit.stale, ensure_ascii=False) if commit.stale else "[]"
+    for _staged, product in commit.products:
+        yield commit.run_key, commit.job_id, product.name, product.digest, product.size, stale
+        stale = "[]"
+    if stale != "[]":
+        yield commit.run_key, commit.job_id, "", b"", 0, stale
+
+
+def _is_catalog(name: str) -> bool:
+    return name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog.")
+
+
+def _remove(path: str | bytes) -> None:
+    """Remove what a run staged; nearly always that is two empty folders by now."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        try:
+            os.rmdir(os.path.join(os.fsencode(path), b"products"))
+            os.rmdir(path)
+        except OSError:
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
+    else:
+        os.unlink(path)

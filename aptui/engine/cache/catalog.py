@@ -1,0 +1,222 @@
+r"""Catalogs: for each platform one file that tells a runtime which product an asset id is, made from the asset database when all is done.
+
+`<cache>/<platform>.catalog.jsonl` is JSON Lines in UTF-8, one object a line, `\n` after each:
+
+    {"format":"aptui catalog","version":1,"project":"demo","platform":"linux"}
+    {"id":"{UUID}:7","path":"meshes/rock.mesh","type":"{UUID}","size":10,"digest":"<SHA-256>",
+     "dependencies":[["{UUID}:0",2]],"legacy":["{UUID}:44"]}                       (one line in the file)
+
+The first line says what the file is. Each other line is one product, by `path`, which is relative to the folder of the platform: its asset id
+(UUID of its source in upper case with braces, sub id in hexadecimal), its type, its size in bytes, the digest of these, the products it needs
+at run time, each with its flags (the low four bits: 0 load before, 1 right after, 2 on demand), by asset id, and its former asset ids. An id
+among the dependencies may be nobody's. Intermediates are not listed. Equal databases give equal bytes.
+
+A catalog is written beside its place and renamed, so that nobody ever sees half of one; while engines run it may be behind the database, and
+never ahead of it. A mark in the database (`store.catalog_mark`) goes with the first change of a product, and comes back with the catalogs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
+from json.encoder import encode_basestring
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.model import COMMON_PLATFORM, Project
+from aptui.shared.errors import HostError, KnownError
+from aptui.store.db.schema import uuid_text
+
+if TYPE_CHECKING:
+    from aptui.store.db.writer import Writer
+    from aptui.store.queries.reader import Reader
+
+FORMAT_VERSION = 1
+SUFFIX = ".catalog.jsonl"
+_LINES_AT_ONCE = 2_000
+
+
+def path_of(cache_dir: Path, platform: str) -> Path:
+    """Return where the catalog of a platform lies."""
+    return cache_dir / f"{platform}{SUFFIX}"
+
+
+def platforms_of(project: Project) -> tuple[str, ...]:
+    """Return the platforms that have catalogs: all that have products for a runtime, those that rest included."""
+    listed = (*(platform.id for platform in project.platforms), *project.resting_platforms)
+    return tuple(platform for platform in listed if platform != COMMON_PLATFORM)
+
+
+def mark_of(cache_dir: Path, project: str, platforms: Sequence[str]) -> str:
+    """Return what tells these catalogs from others, as the mark in the database holds it."""
+    seen = {platform: _stamp(path_of(cache_dir, platform)) for platform in sorted(platforms)}
+    return json.dumps([FORMAT_VERSION, project, seen], separators=(",", ":"))
+
+
+def _stamp(path: Path) -> list[int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return []
+    return [found.st_size, found.st_mtime_ns]
+
+
+class Catalogs:
+    """The catalogs of one cache, for as long as its engine runs.
+
+    Args:
+        database: the asset database that `writer` writes.
+        project: the project's name.
+        platforms: those of `platforms_of`.
+        mark: the mark that the database holds.
+    """
+
+    def __init__(self, writer: Writer, database: Path, project: str, platforms: Sequence[str], mark: str | None) -> None:
+        self._writer, self._database, self._project, self._platforms = writer, database, project, tuple(platforms)
+        self._folder = database.parent
+        self._saved: int | None = 0 if mark == mark_of(self._folder, project, platforms) else None
+        """How many changes of products the catalogs know; None = they are of another time."""
+        self._mark = mark if self._saved is not None else None
+        """The mark of the catalogs as they lie there, whatever has changed since; None = nobody knows what is in them."""
+        self._thread: threading.Thread | None = None
+        self._wants_more = threading.Event()
+        self._problem = ""
+
+    def save(self) -> None:
+        """Bring the catalogs up to date and return when they are.
+
+        Raises:
+            HostError: the disk or the database refuses.
+        """
+        changes, names = self._writer.product_changes()
+        if changes == self._saved:
+            return
+        is_ours = self._mark == mark_of(self._folder, self._project, self._platforms)
+        self._write_all(names if is_ours else None)
+        self._mark = mark_of(self._folder, self._project, self._platforms)
+        if self._writer.mark_catalogs(changes, self._mark):
+            self._saved = changes
+
+    def begin(self, done: Callable[[], None]) -> None:
+        """Bring the catalogs up to date in a thread, which calls `done` at its end; if one is at it, it goes round once more."""
+        self._wants_more.set()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._work, args=(done,), name="catalogs", daemon=True)
+            self._thread.start()
+
+    def _work(self, done: Callable[[], None]) -> None:
+        try:
+            while self._wants_more.is_set():
+                self._wants_more.clear()
+                self.save()
+        except KnownError as error:
+            self._problem = f"the catalogs cannot be written: {error}"
+        done()
+
+    def take_problem(self) -> str:
+        """Return why the thread could not write them, once; "" when it could."""
+        problem, self._problem = self._problem, ""
+        return problem
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        self._wants_more.clear()
+        if self._thread is not None:
+            self._thread.join()
+
+    # ------------------------------------------------------------------------------------------------------------- writing
+
+    def _write_all(self, names: Collection[str] | None) -> None:
+        """Write what has changed in the products `names`, None = everything."""
+        from aptui.store.db.schema import told
+        from aptui.store.queries.reader import open_reader
+
+        with told(self._database), contextlib.closing(open_reader(self._database)) as reader, reader.snapshot():
+            for platform in self._platforms:
+                mine = None if names is None else sorted(name for name in names if name.startswith(f"{platform}/"))
+                if mine is None or mine:
+                    self._write(reader, platform, mine)
+            for path in self._folder.glob(f"*{SUFFIX}"):
+                if path.name.removesuffix(SUFFIX) not in self._platforms:
+                    path.unlink(missing_ok=True)
+
+    def _write(self, reader: Reader, platform: str, names: Sequence[str] | None) -> None:
+        fresh, path = path_of(self._folder / ".aptui", platform), path_of(self._folder, platform)
+        try:
+            with open(fresh, "wb") as file:
+                if names is None:
+                    file.writelines(_parts(reader, self._project, platform))
+                else:
+                    file.writelines(_spliced(path.read_bytes(), reader, platform, names))
+            os.replace(fresh, path)
+        except OSError as error:
+            raise HostError(f"catalog '{path}' cannot be written: {error.strerror}") from error
+
+
+def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
+    from aptui.store.queries.dependencies import catalog_rows
+
+    header = {"format": "aptui catalog", "version": FORMAT_VERSION, "project": project, "platform": platform}
+    lines = [json.dumps(header, ensure_ascii=False, separators=(",", ":"))]
+    for row in catalog_rows(reader, platform):
+        lines.append(_line(*row))
+        if len(lines) >= _LINES_AT_ONCE:
+            yield _joined(lines)
+            lines = []
+    yield _joined(lines)
+
+
+def _spliced(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -> Iterator[bytes]:
+    """Yield a catalog with the lines of the products `names` (sorted) as they are now, or without them; all else as it is in `data`."""
+    from aptui.store.queries.dependencies import catalog_rows
+
+    done = 0
+    for name in names:
+        start, end = _place(data, name.partition("/")[2])
+        yield data[done:start]
+        yield _joined([_line(*row) for row in catalog_rows(reader, platform, name)])
+        done = end
+    yield data[done:]
+
+
+def _place(data: bytes, path: str) -> tuple[int, int]:
+    """Return where the line of a product is in a catalog, or the empty span where it would be: lines are sorted by path."""
+    low, high = data.index(b"\n") + 1, len(data)
+    while low < high:
+        start = data.rfind(b"\n", 0, (low + high) // 2) + 1
+        end = data.index(b"\n", start) + 1
+        found = json.loads(data[start:end])["path"]
+        if found == path:
+            return start, end
+        if found < path:
+            low = end
+        else:
+            high = start
+    return low, low
+
+
+def _line(uuid: bytes, sub_id: int, name: str, kind: bytes, size: int, digest: bytes, needs: str | None, former: str | None) -> str:
+    """Return a product's line. Written by hand: `json` takes three times as long, and a project has a hundred thousand of them."""
+    guid, path = uuid_text(uuid), encode_basestring(name.partition("/")[2])
+    wanted = ",".join(_needs(needs.split())) if needs else ""
+    legacy = ",".join(f'"{guid}:{int(number):x}"' for number in former.split()) if former else ""
+    return (
+        f'{{"id":"{guid}:{sub_id:x}","path":{path},"type":"{_type_text(kind)}","size":{size},"digest":"{digest.hex()}",'
+        f'"dependencies":[{wanted}],"legacy":[{legacy}]}}'
+    )
+
+
+def _needs(words: list[str]) -> Iterator[str]:
+    for guid, sub_id, flags in zip(words[::3], words[1::3], words[2::3], strict=True):
+        yield f'["{uuid_text(bytes.fromhex(guid))}:{int(sub_id):x}",{flags}]'
+
+
+_type_text = lru_cache(maxsize=256)(uuid_text)
+
+
+def _joined(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,34 @@
+"""Rings of products that load each other before themselves: found where dependencies changed, told as sentences; nothing is mended here."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from aptui.core.preload_cycles import rings
+from aptui.store.queries import dependencies
+from aptui.store.queries.reader import Reader, open_reader
+
+
+def sentences(database: Path, changed: set[int] | None) -> list[str]:
+    """Return one sentence for each ring that one of the products `changed` (None = any) belongs to."""
+    if changed is not None and not changed:
+        return []
+    with contextlib.closing(open_reader(database)) as reader, reader.snapshot():
+        wanted = dependencies.preloading(reader) if changed is None else changed
+        edges = _reached(reader, wanted)
+        names = dependencies.names_of(reader, edges)
+    chains = rings(edges, names, wanted)
+    return [f"products that load each other before themselves can never be loaded: {' -> '.join(chain)}" for chain in chains]
+
+
+def _reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
+    """Return who loads whom, as far as it can be reached; those that load nobody lead nowhere and are left out."""
+    edges: dict[int, list[int]] = {}
+    seen, todo = set(start), start
+    while todo:
+        found = dependencies.preloaded(reader, todo)
+        edges.update(found)
+        todo = {target for targets in found.values() for target in targets} - seen
+        seen |= todo
+    return {owner: [target for target in targets if target in edges] for owner, targets in edges.items()}

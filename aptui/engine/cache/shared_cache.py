@@ -1,0 +1,323 @@
+"""Between the loop and the workers: jobs whose result somebody has already are answered with it, and what is committed here is given to others.
+
+Orders that take part are looked up in threads; workers never wait for that, and a job whose result is slow to come runs here meanwhile: the
+first to finish wins. Whatever goes wrong in here is a miss, told once. All methods are the loop's; threads come back through `_done`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import AnalyseOrder, CommitProducts, CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, BuilderKind, FileFact, Job, PathKey, UndeclaredReads
+from aptui.core.paths import cache_path, from_text
+from aptui.engine.cache import shared_results as results
+from aptui.engine.cache.shared_rules import Rules
+from aptui.sharing import totals
+from aptui.sharing.deadlines import Askers
+
+if TYPE_CHECKING:
+    from aptui.config.model import Sharing
+    from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.sharing.account import Sum
+    from aptui.sharing.keys import JobFacts
+    from aptui.sharing.service import Hit, Service
+
+Order = AnalyseOrder | ProcessOrder | CopyOrder
+_LOOKS = 8
+"""Threads that look up and fetch."""
+_AHEAD = 128
+"""So many jobs are looked up at a time, besides those that run."""
+_LEAST_PATIENCE_S = 0.2
+_GRACE_S = 1.0
+"""What a stopped engine waits for what it is about to keep."""
+_LONGEST_S = 3600.0
+_FILES = frozenset({"source", "dependency", "companion", "discovered"})
+
+
+@dataclass(slots=True)
+class _Group:
+    """The orders of one message: what is not found of them runs together, as it was meant to."""
+
+    open_count: int = 0
+    misses: list[Order] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Look:
+    """A job that is being looked up: `is_running` it runs here meanwhile, `is_over` nobody wants the answer any more."""
+
+    order: ProcessOrder
+    facts: JobFacts
+    is_shared: bool
+    folder: str
+    group: _Group
+    due_s: float
+    is_running: bool = False
+    is_over: bool = False
+    hit: Hit | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """What became of jobs since the last turn: `results` to take, `misses` to run, a message each, `beaten` run keys to stop."""
+
+    results: list[RunResult] = field(default_factory=list)
+    misses: list[list[Order]] = field(default_factory=list)
+    beaten: list[int] = field(default_factory=list)
+
+
+class SharedCache:
+    """One engine's part in what machines and checkouts share.
+
+    Args:
+        service: finds results and keeps them.
+        builders: of the project.
+        roots: absolute paths of the scan folders, in the order in which they win.
+        wake: ends the loop's sleep; threads call it, and `tell`, which takes a sentence for people.
+        is_patient: no job runs because its result is slow to come.
+    """
+
+    def __init__(
+        self,
+        sharing: Sharing,
+        service: Service,
+        builders: Iterable[Builder],
+        roots: Mapping[int, str],
+        cache_dir: Path,
+        wake: Callable[[], None],
+        tell: Callable[[str], None],
+        *,
+        is_patient: bool = False,
+    ) -> None:
+        self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
+        self._tell, self._is_patient = tell, is_patient
+        self.has_found = False
+        """Whether the last answer was a result: then it is worth to look ahead of the workers."""
+        self._rules = Rules(sharing)
+        self._builders = {builder.uuid: builder for builder in builders}
+        self._root_of, self._roots = roots, tuple(roots.values())
+        self._folder = f"{cache_dir}/.aptui/staging/shared"
+        self._present = results.Present(self._roots)
+        self._counted: dict[str, Sum] = {}
+        self._looks: dict[int, _Look] = {}
+        self._fetched: dict[int, str] = {}
+        """{run key: folder} of what was found and is not in the cache yet."""
+        self._beaten: set[int] = set()
+        self._log_lengths: dict[int, int] = {}
+        """How many lines of log a run that takes part came back with, by its key."""
+        self._done: deque[tuple[_Look, RunResult | None]] = deque()
+        self._ready: list[list[Order]] = []
+        """Misses that wait for the next turn."""
+        self._askers = Askers("aptui-shared-look", _LOOKS)
+
+    # ------------------------------------------------------------------------------------------------------------- looking
+
+    def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
+        """Look some of these orders up; return the others, which are to run."""
+        group = _Group()
+        for order in orders:
+            job = pipeline.running.get(order.run_key)
+            if job is None or not isinstance(order, ProcessOrder) or job.is_forced or not self._takes_part(job):
+                group.misses.append(order)
+            else:
+                group.open_count += 1
+                self._look(order, job, group, pipeline.mean_ms(job) / 1000)
+        if group.open_count:
+            return []
+        return group.misses
+
+    def _takes_part(self, job: Job) -> bool:
+        builder = self._builders[job.builder]
+        return builder.kind is not BuilderKind.COPY and self._rules.keeps(builder.name)
+
+    def _look(self, order: ProcessOrder, job: Job, group: _Group, mean_s: float) -> None:
+        builder = self._builders[job.builder]
+        facts = results.facts_of(job, builder, job.planned_inputs)
+        patience_s = math.inf if self._is_patient else min(self._sharing.deadline_s, max(_LEAST_PATIENCE_S, mean_s))
+        is_shared = self._rules.shares(builder.name, str(job.source.rel))
+        look = _Look(order, facts, is_shared, f"{self._folder}/{order.run_key}", group, time.monotonic() + patience_s)
+        self._looks[order.run_key] = look
+        self._askers.ask(lambda: self._work(look))
+
+    def _work(self, look: _Look) -> None:
+        """Look one job up; runs in a thread."""
+        result = None
+        try:
+            if not look.is_over:
+                result = self._found(look)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong in here must not hold up a job
+            self._tell(f"the shared cache cannot be used for '{look.order.rel}': {type(error).__name__}: {error}")
+        finally:
+            self._done.append((look, result))
+            self._wake()
+
+    def _found(self, look: _Look) -> RunResult | None:
+        began_s = time.monotonic()
+        look.hit = hit = self._service.find(look.facts, self._present, look.folder, is_shared=look.is_shared)
+        if hit is None:
+            return None
+        results.sync(hit.staged)
+        return results.as_result(hit, look.order, self._roots, round(1000 * (time.monotonic() - began_s)))
+
+    @property
+    def room(self) -> int:
+        """How many jobs more may be looked up now."""
+        return _AHEAD - sum(not look.is_running for look in self._looks.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether threads came back with something."""
+        return bool(self._done or self._ready)
+
+    def next_due_s(self) -> float | None:
+        """Return when (monotonic) patience ends for a job, None when none waits."""
+        return min((look.due_s for look in self._looks.values() if not look.is_running), default=None)
+
+    def turn(self, now_s: float) -> Turn:
+        """Return what became of jobs since the last turn."""
+        turn = Turn()
+        while self._done:
+            self._settle(*self._done.popleft(), turn)
+        for look in self._looks.values():
+            if not look.is_running and look.due_s <= now_s:
+                look.is_running = True
+                turn.misses.append([look.order])
+                self._close(look.group)
+        turn.misses += self._ready
+        self._ready = []
+        return turn
+
+    def _settle(self, look: _Look, result: RunResult | None, turn: Turn) -> None:
+        run_key = look.order.run_key
+        if look.is_over:
+            shutil.rmtree(look.folder, ignore_errors=True)
+            if look.hit is not None:
+                self._service.unused(look.hit)
+            return
+        del self._looks[run_key]
+        self.has_found = result is not None
+        if result is not None:
+            turn.results.append(result)
+            self._fetched[run_key] = look.folder
+        elif not look.is_running:
+            look.group.misses.append(look.order)
+        if not look.is_running:
+            self._close(look.group)
+        elif result is not None:
+            self._beaten.add(run_key)
+            turn.beaten.append(run_key)
+
+    def _close(self, group: _Group) -> None:
+        """One order less of a message is waited for."""
+        group.open_count -= 1
+        if not group.open_count and group.misses:
+            self._ready.append(group.misses)
+
+    def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
+        """Stop looking these up; return answers for those that nobody else will answer."""
+        answers = []
+        for run_key in run_keys:
+            look = self._looks.pop(run_key, None)
+            if look is None:
+                continue
+            look.is_over = True
+            if not look.is_running:
+                answers.append(RunResult(run_key, Outcome.CANCELLED, "cancelled"))
+                self._close(look.group)
+        return answers
+
+    def ended(self, result: RunResult) -> bool:
+        """Take note that a run ended here; return False when its job was answered before, and nobody wants this result."""
+        look = self._looks.pop(result.run_key, None)
+        if look is not None:
+            look.is_over = True
+        if result.run_key in self._beaten:
+            self._beaten.discard(result.run_key)
+            return False
+        if result.outcome == Outcome.SUCCEEDED and not result.origin:
+            self._log_lengths[result.run_key] = len(result.log)
+        return True
+
+    # ------------------------------------------------------------------------------------------------------------- keeping
+
+    def committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
+        """Keep what these runs made, now that it lies in the cache."""
+        for commit in commits.commits:
+            folder = self._fetched.pop(commit.run_key, "")
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+        for run_key in done:
+            length = self._log_lengths.pop(run_key, None)
+            pair = pipeline.committing(run_key)
+            if length is None or pair is None or not self._takes_part(pair[0]):
+                continue
+            try:
+                self._keep(*pair, length, pipeline)
+            except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
+                self._tell(f"the result of '{pair[0].source.rel}' cannot be kept: {type(error).__name__}: {error}")
+
+    def discarded(self, run_keys: Iterable[int]) -> None:
+        """These runs came to nothing."""
+        for run_key in run_keys:
+            self._log_lengths.pop(run_key, None)
+            folder = self._fetched.pop(run_key, "")
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _keep(self, job: Job, result: RunResult, length: int, pipeline: Pipeline) -> None:
+        builder = self._builders[job.builder]
+        if builder.undeclared_reads is UndeclaredReads.WARN and len(result.log) > length:
+            return  # it read what its key does not cover; its log says so
+        facts = results.facts_of(job, builder, job.inputs)
+        try:
+            record = results.record_of(facts, result, builder, self._roots)
+        except results.NotShareable:
+            return
+        files = {
+            product.digest.hex(): f"{self._cache_dir}/{os.fsdecode(from_text(cache_path(product.name)))}"
+            for product in job.products
+        }
+        inputs = tuple(self._inputs(job, pipeline))
+        self._service.put(
+            facts,
+            record,
+            files,
+            is_shared=self._rules.shares(builder.name, str(job.source.rel)),
+            is_current=lambda: all(map(results.is_untouched, inputs)),
+        )
+
+    def _inputs(self, job: Job, pipeline: Pipeline) -> Iterable[results.Input]:
+        for kind, name, _digest in job.inputs:
+            fact = job.source.fact if kind == "source" else pipeline.memory.file(PathKey(name)) if kind in _FILES else None
+            if isinstance(fact, FileFact):
+                path = f"{self._root_of[fact.scan_folder]}/{fact.rel}"
+                yield results.Input(path, fact.size, fact.mtime_ns, fact.ctime_ns)
+
+    def close(self, *, is_stopping: bool) -> None:
+        """Wait as long as the configuration says for what is still being kept, then let go."""
+        for look in self._looks.values():
+            look.is_over = True
+        self._askers.close()
+        if not self._service.settle(_GRACE_S if is_stopping else self._patience_s()):
+            self._tell(f"{self._service.waiting:,} results were not kept or uploaded in time")
+        self._service.close()
+        self.note()
+
+    def note(self) -> None:
+        """Write down what was saved since the last time."""
+        totals.add(self._cache_dir, self._service.account, self._counted)
+
+    def _patience_s(self) -> float:
+        """Return how long a run that has nothing else to do waits for what is still being kept or uploaded."""
+        if self._sharing.writes and not self._sharing.waits_for_uploads:
+            return max(self._sharing.deadline_s, _GRACE_S)
+        return _LONGEST_S

@@ -1,0 +1,158 @@
+"""From a run to what others need of it, and back: relative names in place of this machine's paths, digests in place of staged files."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, Job, ProductFlag
+from aptui.core.paths import to_text
+from aptui.sharing.keys import Discovered, JobFacts, as_discovered, base_key
+from aptui.sharing.record import Record
+from aptui.worker import files
+
+if TYPE_CHECKING:
+    from aptui.sharing.service import Hit
+
+_ABI = "1"
+"""Raised when the same code of a builder makes other products because of what the engine or the SDK do around it."""
+_MOST_DIGESTS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file that a job was made of, as it was looked at before."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class NotShareable(Exception):
+    """A result that says something of this machine alone."""
+
+
+class Present:
+    """Answers whether files that a builder found elsewhere are here, with the same bytes; threads may ask."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = roots
+        self._known: dict[str, tuple[files.StatKey, str]] = {}
+
+    def __call__(self, discovered: Discovered) -> bool:
+        """Whether each of these relative paths has these bytes here, "" = it is missing."""
+        return all(self._digest(rel) == digest for rel, digest in discovered)
+
+    def _digest(self, rel: str) -> str:
+        path = place_of(rel, self._roots)
+        try:
+            state = files.stat_key(os.stat(path))
+            known = self._known.get(path)
+            if known is not None and known[0] == state:
+                return known[1]
+            (digest, _hash64, _size), found = files.hash_file(path, sees_through=True)
+        except (OSError, files.Changed):
+            return ""
+        if len(self._known) >= _MOST_DIGESTS:
+            self._known.clear()
+        if (
+            time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > 2_000_000_000
+        ):  # else it may change within a tick of the clock
+            self._known[path] = files.stat_key(found), digest.hex()
+        return digest.hex()
+
+
+def place_of(rel: str, roots: Sequence[str]) -> str:
+    """Return the absolute path that a relative one means: in the first scan folder that has it, or in the first."""
+    paths = [f"{root}/{files.os_path(rel)}" for root in roots]
+    return next((path for path in paths if os.path.isfile(path)), paths[0])
+
+
+def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
+    """Return what the key of a job is made of."""
+    return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name)
+
+
+def record_of(facts: JobFacts, result: RunResult, builder: Builder, roots: Sequence[str]) -> Record:
+    """Return the record of a run that succeeded.
+
+    Raises:
+        NotShareable: it depends on a file that has no relative name.
+    """
+    return Record(
+        base_key(facts),
+        tuple(replace(product, staged="") for product in result.products),
+        as_discovered((_relative(path, roots), digest) for path, digest in result.discovered),
+        result.log,
+        result.warnings,
+        result.errors,
+        result.duration_ms,
+        result.command_line,
+        tuple(_relative(path, roots) for path in result.reprocess),
+        builder.name,
+        builder.version,
+        os.uname().nodename,
+        time.time_ns() // 1_000_000,
+    )
+
+
+def _relative(path: str, roots: Sequence[str]) -> str:
+    if not path.startswith("/"):
+        return os.path.normpath(path)
+    for root in roots:
+        if path.startswith(f"{root}/"):
+            return path[len(root) + 1 :]
+    raise NotShareable(f"it depends on '{path}', which lies outside every scan folder")
+
+
+def as_result(hit: Hit, order: ProcessOrder, roots: Sequence[str], milliseconds: int) -> RunResult:
+    """Return what somebody has as the result of this order, which took so long to fetch."""
+    record, origin = hit.record, origin_of(hit)
+    flag = int(ProductFlag.CACHED) if hit.is_remote else 0
+    note = LogRecord(LogLevel.INFO, record.builder, origin, time.time_ns() // 1_000_000)
+    return RunResult(
+        order.run_key,
+        Outcome.SUCCEEDED,
+        products=tuple(
+            replace(product, staged=to_text(os.fsencode(product.staged)), flags=product.flags | flag) for product in hit.products
+        ),
+        source_digest=order.source_digest,
+        discovered=tuple((to_text(os.fsencode(place_of(rel, roots))), digest) for rel, digest in record.discovered),
+        log=(*record.log, note) if record.log else (),
+        warnings=record.warnings,
+        errors=record.errors,
+        duration_ms=milliseconds,
+        command_line=record.command_line,
+        reprocess=record.reprocess,
+        origin=origin,
+    )
+
+
+def origin_of(hit: Hit) -> str:
+    """Say where a result comes from."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.record.written_ms / 1000))
+    where = "the shared cache" if hit.is_remote else "this machine's store"
+    return f"from {where} ({hit.record.writer or 'unknown'}, {when})"
+
+
+def sync(paths: Sequence[str]) -> None:
+    """Make fetched files durable, as a worker does with what it made."""
+    if len(paths) >= files.SYNC_EACH_BELOW:
+        files.sync_file_system(os.path.dirname(paths[0]))
+        return
+    for path in paths:
+        files.sync_file(path)
+
+
+def is_untouched(item: Input) -> bool:
+    """Whether nobody touched an input since it was looked at."""
+    try:
+        now = os.stat(files.os_path(item.path))
+    except OSError:
+        return False
+    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (item.size, item.mtime_ns, item.ctime_ns)

@@ -1,0 +1,32 @@
+"""Whose results are kept on this machine, and whose are shared with a team; where they are kept is not said here."""
+
+from __future__ import annotations
+
+import re
+
+from aptui.config.model import Sharing
+
+
+class Rules:
+    """What the configuration says about taking part.
+
+    A builder that is named is as it is said there. Otherwise, where there are patterns, a source takes part that an enabled one matches,
+    or whose builder has the name of one (spec/engine.md §11).
+    """
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._said = dict(sharing.builders)
+        enabled = [rule for rule in sharing.patterns if rule.is_enabled]
+        self._has_patterns = bool(sharing.patterns)
+        self._names = frozenset(rule.name for rule in enabled)
+        self._matchers = [re.compile(rule.pattern.regex, re.IGNORECASE) for rule in enabled]
+
+    def keeps(self, builder: str) -> bool:
+        """Whether results of a builder are kept at all, on this machine too."""
+        return self._said.get(builder, True)
+
+    def shares(self, builder: str, rel: str) -> bool:
+        """Whether the result of a builder for a source is shared with others."""
+        if builder in self._said:
+            return self._said[builder]
+        return not self._has_patterns or builder in self._names or any(regex.fullmatch(rel) for regex in self._matchers)

@@ -1,0 +1,137 @@
+"""A cluster worker's own workers: the pool that an engine has, with its limits and its way of outliving builders, for calls from many threads.
+
+A bench belongs to one configuration of one project. One thread drives its pool; whoever asks for a run waits for its result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from aptui.core.messages import ProcessOrder, RunResult
+from aptui.core.model import Builder, UndeclaredReads
+from aptui.core.paths import to_text
+from aptui.engine.cluster.environment import Kit, kits_of
+from aptui.engine.cluster.messages import Setup
+from aptui.engine.pool.messages import Result
+from aptui.engine.pool.pool import Pool
+from aptui.engine.pool.processes import Settings
+from aptui.shared.errors import HostError
+from aptui.sharing.store import Store
+from aptui.worker.files import os_path
+
+_GRACE_S = 1.0
+_CLOSE_S = 10.0
+_NICE = 5
+
+
+class Bench:
+    """Workers of one configuration on this machine.
+
+    Args:
+        setup: builders and platforms.
+        folder: of its own; code and jobs lie below it.
+        slots: how many jobs run at once.
+        store: where the project's builder code is.
+
+    Raises:
+        HostError: the code cannot be had.
+    """
+
+    def __init__(self, setup: Setup, folder: str, slots: int, store: Store) -> None:
+        self._folder, self._slots = folder, slots
+        self.jobs = os.path.join(folder, "jobs")
+        os.makedirs(self.jobs)
+        self._builders = tuple(self._adapted(builder) for builder in setup.builders)
+        self._setup = setup
+        _lay_out_code(setup, os.path.join(folder, "code"), store)
+        self._selector = selectors.DefaultSelector()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._asked: deque[Callable[[Pool], None]] = deque()
+        self._answers: dict[int, Future[RunResult]] = {}
+        self._keys = itertools.count(1)
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._serve, name="aptui-bench", daemon=True)
+        self._thread.start()
+
+    def _adapted(self, builder: Builder) -> Builder:
+        """Return a builder as it runs here: its code lies here, and everything that it reads is told."""
+        origin = builder.origin
+        if origin.startswith("file:"):
+            path, _, name = origin.removeprefix("file:").rpartition(":")
+            origin = f"file:{self._folder}/code/{os.path.basename(path)}:{name}"
+        return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD)
+
+    def kits(self) -> dict[str, Kit]:
+        """Return what its builders are made of here."""
+        return kits_of(self._builders, self._setup.tools)
+
+    def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
+        """Do a job and wait for its end; `note_key` is told the number by which `cancel` knows it."""
+        key = next(self._keys)
+        answer: Future[RunResult] = Future()
+        self._answers[key] = answer
+        self._ask(lambda pool: pool.send([replace(order, run_key=key)]))
+        note_key(key)
+        return replace(answer.result(), run_key=order.run_key)
+
+    def cancel(self, key: int) -> None:
+        """Stop a run."""
+        self._ask(lambda pool: pool.kill([key]))
+
+    def close(self) -> None:
+        """End all workers; who waits for a run is told that it was broken off."""
+        self._is_closing = True
+        os.eventfd_write(self._wake, 1)
+        self._thread.join(_CLOSE_S)
+
+    def _ask(self, request: Callable[[Pool], None]) -> None:
+        self._asked.append(request)
+        os.eventfd_write(self._wake, 1)
+
+    def _serve(self) -> None:
+        self._selector.register(self._wake, selectors.EVENT_READ, lambda _mask=0: os.eventfd_read(self._wake))
+        settings = Settings(nice=_NICE, scan_folders=(to_text(os.fsencode(self.jobs)),))
+        pool = Pool(self._builders, self._setup.platforms, self._slots, self._selector, self._take, settings=settings)
+        try:
+            while not self._is_closing:
+                self._turn(pool)
+        finally:
+            pool.close(_GRACE_S)
+            self._selector.close()
+            for answer in list(self._answers.values()):
+                if not answer.done():
+                    answer.set_exception(HostError("the worker ends"))
+
+    def _turn(self, pool: Pool) -> None:
+        due_s = pool.next_deadline()
+        for key, mask in self._selector.select(None if due_s is None else max(0.0, due_s - time.monotonic())):
+            key.data(mask)
+        pool.poll(time.monotonic())
+        while self._asked:
+            self._asked.popleft()(pool)
+
+    def _take(self, results: list[Result]) -> None:
+        for result in results:
+            if isinstance(result, RunResult):  # nothing else is asked for
+                self._answers.pop(result.run_key).set_result(result)
+
+
+def _lay_out_code(setup: Setup, folder: str, store: Store) -> None:
+    os.makedirs(folder)
+    for file in setup.code:
+        path = Path(os.path.normpath(os.path.join(folder, os_path(file.rel))))
+        if not path.is_relative_to(folder):
+            raise HostError(f"a file of builder code is called '{file.rel}'")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        digest, size = file.blob
+        if not store.get_blob(digest.hex(), str(path), size):
+            raise HostError(f"the builder code '{file.rel}' is not in the store", where=store.address)

@@ -1,0 +1,62 @@
+"""How Dask is spoken to: certificates, the answers of tasks, errors in a few words. Which tasks there are is not known here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from concurrent.futures import CancelledError
+from typing import Any
+
+from aptui.config.cluster import Cluster as Place
+from aptui.shared.errors import KnownError
+
+
+def security_of(place: Place) -> Any:
+    """Return Dask's record of certificates; None for a scheduler on the loopback."""
+    if not place.scheduler.startswith("tls://"):
+        return None
+    from distributed.security import Security
+
+    ours = {f"tls_{role}_cert": place.tls_cert for role in ("client", "worker")}
+    ours |= {f"tls_{role}_key": place.tls_key for role in ("client", "worker")}
+    return Security(require_encryption=True, tls_ca_file=place.tls_ca, **ours)  # type: ignore[no-untyped-call]  # Dask has few annotations
+
+
+async def answer_of(client: Any, future: Any, heard: asyncio.Future[bytes]) -> bytes:
+    """Return what a worker announced; what was not announced is fetched in Dask's own way, which takes thrice as many steps."""
+    ended = asyncio.ensure_future(_ended(client, future))
+    either: set[asyncio.Future[Any]] = {ended, heard}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if heard.done():
+            return heard.result()
+        ended.result()
+        manifest: bytes = await future
+        return manifest
+    finally:
+        ended.cancel()
+        ended.add_done_callback(drop_exception)
+
+
+async def _ended(client: Any, future: Any) -> None:
+    """Wait until Dask knows what became of a task."""
+    from distributed import wait
+
+    with contextlib.suppress(CancelledError), client.as_current():  # whoever asks the future is told that it was cancelled
+        await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
+
+
+def drop_exception(task: asyncio.Task[None]) -> None:
+    """Take note of how a task ended about which nobody asks."""
+    if not task.cancelled():
+        task.exception()
+
+
+def brief(error: BaseException) -> str:
+    """Return what an error says, in one line."""
+    text = " ".join(str(error).split())
+    return (
+        f"{type(error).__name__}: {text[:200]}"
+        if text and not isinstance(error, KnownError)
+        else text[:300] or type(error).__name__
+    )

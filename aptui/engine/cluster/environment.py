@@ -1,0 +1,126 @@
+"""What a builder is made of on this machine: digest of its code, versions of the libraries that imports in it name, digests of its tools.
+
+The engine and each worker of a cluster find out for themselves; where they differ, products might. No code of a builder runs here: a
+process looks at its classes (`worker.describe`), imports are read from the source text.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import aptui
+from aptui.config import model
+from aptui.core.model import Builder, BuilderKind
+from aptui.engine.registry import Answer, Question, code_digest, described
+from aptui.shared.errors import UserError
+
+Kit = tuple[tuple[str, str], ...]
+"""((thing, version or digest), …), sorted."""
+_DECISIVE_BEGINNINGS = ("runner_", "worker", "wire", "cluster_task", "cluster_bench", "cluster_messages")
+_DECISIVE = ("core/messages.py", "core/notices.py", "core/model.py", "core/links.py", "core/paths.py", "core/settings.py", "sdk.py")
+
+
+def python_version() -> str:
+    """Return the part of Python's version that products may depend on."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@cache
+def program_version() -> str:
+    """Return aptui's version and a digest of its code that has a part in every job: checkouts of one version may differ."""
+    package = Path(aptui.__file__).parent
+    files = [package / name for name in _DECISIVE]
+    files += sorted(path for path in (package / "engine").glob("*.py") if path.name.startswith(_DECISIVE_BEGINNINGS))
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return f"{aptui.__version__} ({digest.hexdigest()[:12]})"
+
+
+def kits_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) -> dict[str, Kit]:
+    """Return what each builder is made of here.
+
+    Args:
+        builders: those with an adapter have no kit.
+        tools: (builder, name of a program that its command runs).
+    """
+    wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter]
+    answers = _answers([_question(builder) for builder in wanted])
+    kits = {builder.name: _python_kit(answer) for builder, answer in zip(wanted, answers, strict=True)}
+    named = list(tools)
+    for builder in builders:
+        if builder.kind is BuilderKind.COMMAND:
+            kits[builder.name] = tuple(sorted((f"tool {tool}", _tool_digest(tool)) for name, tool in named if name == builder.name))
+    return kits
+
+
+def difference(ours: Kit, theirs: Kit) -> str:
+    """Say how a kit over there differs from ours, "" when it does not."""
+    mine, other = dict(ours), dict(theirs)
+    for thing in sorted(mine.keys() | other.keys()):
+        here, there = mine.get(thing, "absent"), other.get(thing, "absent")
+        if here != there:
+            return f"{thing} is {there[:12]} there and {here[:12]} here"
+    return ""
+
+
+def _question(builder: Builder) -> Question:
+    kind, _, rest = builder.origin.partition(":")
+    return Question(entry=rest.partition(":")[0]) if kind == "entry" else Question(path=rest.rpartition(":")[0])
+
+
+def _answers(questions: list[Question]) -> list[Answer]:
+    if not questions:
+        return []
+    try:
+        return described(questions)
+    except UserError as error:
+        return [Answer(error=str(error)) for _ in questions]
+
+
+def _python_kit(answer: Answer) -> Kit:
+    if answer.error:
+        return (("code", answer.error),)
+    versions = _libraries(path for path, *_ in answer.files)
+    return tuple(sorted({"code": code_digest(answer.files).hex(), **versions}.items()))
+
+
+def _libraries(paths: Iterable[str]) -> dict[str, str]:
+    """Return {"library Pillow": its version} of the distributions that modules in these files come from."""
+    names = {name for path in paths for name in _imported(path)} - sys.stdlib_module_names - {"aptui"}
+    found = {}
+    for name in sorted(names):
+        for distribution in _distributions().get(name, ()):
+            found[f"library {distribution}"] = metadata.version(distribution)
+    return found
+
+
+def _imported(path: str) -> set[str]:
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    return {name: sorted(set(found)) for name, found in metadata.packages_distributions().items()}
+
+
+def _tool_digest(name: str) -> str:
+    found = model.identify("", name, "", Path(os.sep))
+    return found.digest if found is not None else "absent"

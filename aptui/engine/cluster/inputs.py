@@ -1,0 +1,216 @@
+"""What a job takes with it to a cluster and brings home: its files into the store, its products out of it, and whether its answer counts.
+
+A job may go only if everything that it may read is known by its digest. What an answer says that a builder looked for and did not find is
+compared with what is here: if a file of that name is here, the job did not have all that it reads, and it is done again on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aptui.core.fingerprint import MISSING, file_digest
+from aptui.core.messages import Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.model import Builder, BuilderKind, FileFact, PathKey, UndeclaredReads
+from aptui.core.paths import from_text, to_text
+from aptui.core.pipeline.pipeline import Pipeline
+from aptui.engine.cluster.messages import Blob, CodeFile, Depot, Input, Setup, encode, open_store, put_bytes
+from aptui.shared.errors import HostError
+from aptui.sharing import placing
+from aptui.sharing.store import Mismatch, Store
+from aptui.worker import files
+from aptui.worker.files import os_path
+
+_FILES = frozenset({"dependency", "companion", "discovered"})
+_OTHER_JOBS = frozenset({"job", "products", "ring"})
+_KNOWN_BLOBS = 100_000
+_TIME_LIMIT = "time limit of "
+"""How the error begins of a run that would overrun its limit here as well."""
+
+
+class Elsewhere(Exception):
+    """An answer that does not count: the job is to be done on this machine, for the reason given."""
+
+
+class Outdated(Exception):
+    """A file is not any more what it was when it was read: the job is looked at again."""
+
+
+def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrder) -> tuple[Input, ...] | None:
+    """Return the files that a running job may read, its source first; None when they cannot all be named, so that it has to stay.
+
+    Args:
+        folders: {id of a scan folder: its index among those that a task names}.
+    """
+    job = pipeline.running.get(order.run_key)
+    if job is None or job.source.fact is None or not job.source.fact.digest:
+        return None
+    if any(kind in _OTHER_JOBS for kind, _name, _digest in job.planned_inputs):
+        return None  # it may read products of other jobs, which are in this machine's cache alone
+    found = {job.source.key: job.source.fact}
+    for kind, name, digest in job.planned_inputs:
+        if kind not in _FILES or digest == MISSING or name in found:
+            continue
+        fact = _fact(pipeline, name, digest)
+        if fact is None:
+            return None
+        found[PathKey(name)] = fact
+    return tuple(_input(fact, folders) for fact in found.values())
+
+
+def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
+    if name.startswith("/"):
+        return None
+    fact = pipeline.memory.file(PathKey(name))
+    return fact if isinstance(fact, FileFact) and file_digest(fact.digest) == digest else None
+
+
+def _input(fact: FileFact, folders: Mapping[int, int]) -> Input:
+    return Input(folders[fact.scan_folder], fact.rel, fact.digest, fact.size, fact.mtime_ns)
+
+
+def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
+    """Whether what a job is told says nothing of where this machine's folders are."""
+    told = (order.params, order.settings)
+    return not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in told)
+
+
+def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
+    """Whether a builder can work on another machine: its code can be sent or be found there, and so can its tools."""
+    if builder.adapter or builder.kind is BuilderKind.COPY:
+        return False
+    return not any("/" in tool for tool in tools)
+
+
+# ----------------------------------------------------------------------------------------------------------------- setup
+
+
+def setup_of(setup: Setup, depot: Store) -> tuple[Setup, Blob]:
+    """Put a setup with the code of the project's own builders into the store; return it as it is known there."""
+    listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
+    code = tuple(_sent_code(path, depot) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder))
+    whole = replace(setup, code=code)
+    return whole, put_bytes(depot, encode(whole))
+
+
+def _own_code(builder: Builder) -> str:
+    return builder.origin.removeprefix("file:").rpartition(":")[0] if builder.origin.startswith("file:") else ""
+
+
+def _code(folder: str) -> list[tuple[str, str]]:
+    """Return (path, path below `folder`) of the Python files in a `builders/` folder."""
+    return [(str(path), str(path.relative_to(folder))) for path in sorted(Path(folder).rglob("*.py"))]
+
+
+def _sent_code(file: tuple[str, str], depot: Store) -> CodeFile:
+    path, rel = file
+    with open(path, "rb") as opened:
+        return CodeFile(to_text(os.fsencode(rel)), put_bytes(depot, opened.read()))
+
+
+# -------------------------------------------------------------------------------------------------------------- carriage
+
+
+class Carrier:
+    """Carries files to and from the store; its methods are called by several threads.
+
+    Args:
+        depot: where the store is.
+        folders: the scan folders, absolute, in the order that tasks name them by.
+    """
+
+    def __init__(self, depot: Depot, folders: Sequence[str]) -> None:
+        self._folders = folders
+        self.store = open_store(depot)
+        self._lock = threading.Lock()
+        self._known: dict[bytes, None] = {}
+
+    def put(self, inputs: Sequence[Input]) -> int:
+        """See to it that files are in the store; return how many bytes that took.
+
+        Raises:
+            Outdated: one is not any more what it was when it was read.
+            HostError: the store does not take it.
+        """
+        with self._lock:
+            unknown = {item.digest: item for item in inputs if item.digest not in self._known}
+        present = self.store.has_blobs(item.digest.hex() for item in unknown.values()) if unknown else set()
+        sent_bytes = 0
+        for digest, item in unknown.items():
+            if digest.hex() not in present:
+                self._put_one(item)
+                sent_bytes += item.size
+            with self._lock:
+                if len(self._known) >= _KNOWN_BLOBS:
+                    del self._known[next(iter(self._known))]
+                self._known[digest] = None
+        return sent_bytes
+
+    def _put_one(self, item: Input) -> None:
+        path = os.fsdecode(from_text(f"{self._folders[item.folder]}/{item.rel}"))
+        try:
+            self.store.put_blob(item.digest.hex(), path)
+        except (Mismatch, FileNotFoundError, IsADirectoryError) as error:
+            raise Outdated(str(error)) from error
+
+    def forget(self, inputs: Sequence[Input]) -> None:
+        """Look again whether these are in the store: somebody may have cleared it."""
+        with self._lock:
+            for item in inputs:
+                self._known.pop(item.digest, None)
+
+    def take(self, order: ProcessOrder, builder: Builder, result: RunResult) -> RunResult:
+        """Bring the products of a run home into its staging folder, durable; return the result as a worker of ours would give it.
+
+        Raises:
+            Elsewhere: the answer does not count.
+            HostError: products cannot be had.
+        """
+        if result.outcome == Outcome.CANCELLED or (result.outcome == Outcome.FAILED and result.error.startswith(_TIME_LIMIT)):
+            return replace(result, reads=())
+        if result.outcome != Outcome.SUCCEEDED:
+            raise Elsewhere(result.error or "it failed there")
+        absent = next((read.path for read in result.reads if not read.digest and os.path.lexists(os_path(read.path))), "")
+        if absent:
+            raise Elsewhere(f"it reads '{absent}' without declaring it")
+        if files.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
+            return RunResult(order.run_key, Outcome.STALE, "the source changed while the job ran")
+        staged = tuple(self._fetch(order, product, index) for index, product in enumerate(result.products))
+        if len(staged) >= files.SYNC_EACH_BELOW:
+            files.sync_file_system(os_path(order.staging))
+        else:
+            for product in staged:
+                files.sync_file(os_path(product.staged))
+        return replace(_as_here(result, builder), run_key=order.run_key, products=staged)
+
+    def _fetch(self, order: ProcessOrder, product: StagedProduct, index: int) -> StagedProduct:
+        folder = f"{os_path(order.staging)}/products"
+        os.makedirs(folder, exist_ok=True)
+        path = f"{folder}/{index}"
+        if not self.store.get_blob(product.digest.hex(), path, product.size):
+            raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
+        if product.is_executable:
+            placing.make_executable(path)
+        return replace(product, staged=to_text(os.fsencode(path)))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+
+def _as_here(result: RunResult, builder: Builder) -> RunResult:
+    """Return what a worker here would have told of what was read: over there, everything is noted."""
+    match builder.undeclared_reads:
+        case UndeclaredReads.ADD:
+            return result
+        case UndeclaredReads.IGNORE:
+            return replace(result, reads=())
+        case _:
+            return replace(result, reads=tuple(replace(read, digest="") for read in result.reads if read.digest))
+
+
+InputsOf = Callable[[ProcessOrder], tuple[Input, ...] | None]
+"""Returns the files that the job of an order may read (`inputs_of`)."""

@@ -1,0 +1,357 @@
+"""The pool of this machine with a cluster beside it: which orders stay and which go, and what becomes of those that went.
+
+Analyses, copies and hashing stay, and so do jobs whose files cannot all be named. The others go when this machine's workers are busy: it is
+filled first, in the order of the queue, and the cluster gets the rest. A job that came back once because of itself (it failed there, it
+reads what it does not declare) stays from then on: whether it fails is found out here.
+
+A builder that needs what this machine does not have (`needs`) goes in any case, and waits a while for a worker that has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import selectors
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aptui.config.cluster import Cluster as Place
+from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, Platform, Project
+from aptui.engine.cluster.inputs import InputsOf, can_travel, inputs_of, is_movable
+from aptui.engine.cluster.messages import Depot
+from aptui.engine.cluster.remote_worker import FIRST_NUMBER, Errand, Station
+from aptui.engine.cluster.scheduler import Scheduler, setup_for
+from aptui.engine.pool.messages import Identity, Order, Result, ended, identity_of
+from aptui.engine.pool.pool import Pool
+from aptui.shared.health import WorkerInfo
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.core.pipeline.pipeline import Pipeline
+
+_LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
+_AHEAD_S = 0.3
+"""So much work waits behind each slot, and so many jobs at least and at most: the way there and back takes longer than a short job does."""
+_RECENT = 0.1
+"""What the last job counts in the mean of their lengths."""
+_MOST_BACKLOG = 8
+"""Times the workers of this machine: so many messages may wait for them before the cluster gets no more, so that it does not starve them."""
+_NEED_PATIENCE_S = 60.0
+_MOST_STAYING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a `ClusterPool` is told besides what a pool is told: `tools` are (builder, program), `folders` the scan folders' paths."""
+
+    place: Place
+    depot: Depot
+    folders: tuple[str, ...]
+    tools: tuple[tuple[str, str], ...]
+    inputs_of: InputsOf
+    say: Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    errand: Errand
+    since_s: float
+
+
+def cluster_pool(config: Config, pipeline: Pipeline, project: Project, say: Callable[[str], None]) -> Callable[..., Pool]:
+    """Return what makes the pool of an engine whose configuration names a cluster; `say` may be called by any thread."""
+    folders = {folder.id: index for index, folder in enumerate(project.scan_folders)}
+    cluster = Cluster(
+        config.cluster,
+        Depot(config.cluster.store or config.sharing.store, config.sharing.namespace),
+        tuple(folder.path for folder in project.scan_folders),
+        tuple((tool.builder, tool.name) for tool in config.tools),
+        partial(inputs_of, pipeline, folders),
+        say,
+    )
+    return partial(ClusterPool, cluster=cluster)
+
+
+class ClusterPool(Pool):
+    """A pool that has a cluster beside it; its interface is the pool's."""
+
+    def __init__(
+        self,
+        builders: Sequence[Builder],
+        platforms: Sequence[Platform],
+        size: int,
+        selector: selectors.BaseSelector,
+        on_results: Callable[[list[Result]], None],
+        *,
+        cluster: Cluster,
+        **more: Any,
+    ) -> None:
+        super().__init__(builders, platforms, size, selector, on_results, **more)
+        self._cluster, self._selector = cluster, selector
+        self._needs, self._at_most = dict(cluster.place.needs), dict(cluster.place.at_most)
+        self._has = frozenset(cluster.place.tags)
+        self._held: deque[_Waiting] = deque()
+        self._away: dict[int, Errand] = {}
+        self._runs: Counter[str] = Counter()
+        self._mean_s = 0.0
+        self._staying: dict[Identity, None] = {}
+        self._come: deque[tuple[Errand, Result, bool]] = deque()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        selector.register(self._bell, selectors.EVENT_READ, self._on_bell)
+        self._scheduler = self._open(builders, platforms)
+
+    def _open(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Scheduler:
+        tools: dict[str, list[str]] = {}
+        for builder, tool in self._cluster.tools:
+            tools.setdefault(builder, []).append(tool)
+        movable = tuple(each for each in builders if is_movable(each, tools.get(each.name, ())))
+        self._movable = {builder.name: builder for builder in movable}
+        setup = setup_for(movable, platforms, ((name, tool) for name, tool in self._cluster.tools if name in self._movable))
+        return Scheduler(
+            self._cluster.place, self._cluster.depot, setup, self._cluster.folders, self._post, self._ring, self._cluster.say
+        )
+
+    def _post(self, errand: Errand, result: Result, stays: bool) -> None:
+        """Called from the scheduler's thread."""
+        self._come.append((errand, result, stays))
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._bell >= 0:
+            os.eventfd_write(self._bell, 1)
+
+    def _on_bell(self, _mask: int = 0) -> None:
+        os.eventfd_read(self._bell)
+        self._take_home()
+        self._hand_out(self._clock())
+        self._deliver()
+
+    # -------------------------------------------------------------------------------------------------------------- orders
+
+    @property
+    def free(self) -> int:
+        """How many messages may be sent now, here and to the cluster."""
+        return self._with_cluster(super().free)
+
+    @property
+    def free_for_critical(self) -> int:
+        """How many messages may be sent now when their orders are critical."""
+        return self._with_cluster(super().free_for_critical)
+
+    def _with_cluster(self, here: int) -> int:
+        if len(self._waiting) - self._waiting.held_count > _MOST_BACKLOG * self._size:
+            return here
+        return max(0, here) + max(0, self._capacity() - len(self._away) - len(self._held))
+
+    def _capacity(self) -> int:
+        """Return how many jobs the cluster is given at once: more than it has slots, so that the next one is there when one is free."""
+        slots = sum(station.slots for station in self._scheduler.stations.values() if station.builders)
+        if self._cluster.place.share:
+            return min(slots, self._cluster.place.share)
+        ahead = min(_AHEAD_S / self._mean_s, _MOST_AHEAD) if self._mean_s else 0.0
+        return slots + math.ceil(slots * max(ahead, _LEAST_AHEAD))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every order has been answered."""
+        return super().is_idle and not (self._away or self._held or self._come)
+
+    def send(self, orders: Sequence[Order]) -> None:
+        """Give orders of one kind to whoever has room for them."""
+        here: list[Order] = []
+        is_full = self._is_full(orders)
+        for order in orders:
+            errand = self._errand(order) if is_full or self._lacks(order) else None
+            if errand is None:
+                here.append(order)
+            else:
+                self._held.append(_Waiting(errand, self._clock()))
+        if here:
+            super().send(here)
+        self._hand_out(self._clock())
+
+    def _is_full(self, orders: Sequence[Order]) -> bool:
+        is_critical = bool(orders) and isinstance(orders[0], ProcessOrder) and orders[0].is_critical
+        return (super().free_for_critical if is_critical else super().free) <= 0
+
+    def _lacks(self, order: Order) -> bool:
+        """Whether this machine does not have what a job needs."""
+        return isinstance(order, ProcessOrder) and not self._has.issuperset(self._needs.get(order.builder, ()))
+
+    def _errand(self, order: Order) -> Errand | None:
+        """Return the order with all that it takes along; None when it has to stay."""
+        builder = None if isinstance(order, CopyOrder) else self._movable.get(order.builder)
+        if not isinstance(order, ProcessOrder) or builder is None or not can_travel(order, self._cluster.folders):
+            return None
+        identity = identity_of(order)
+        needs = self._needs.get(order.builder, ())
+        if (
+            identity in self._staying
+            or identity in self._deaths.lonely
+            or not (self._lacks(order) or self._is_done_by(order, needs))
+        ):
+            return None
+        inputs = self._cluster.inputs_of(order)
+        if inputs is None:
+            return None
+        memory_bytes = self._memory.expected(order.builder, order.memory_limit_bytes)
+        return Errand(order, builder, inputs, needs, memory_bytes, _name(order))
+
+    def _is_done_by(self, order: ProcessOrder, needs: Iterable[str]) -> bool:
+        return any(station.can(order.builder, needs) for station in self._scheduler.stations.values())
+
+    def _hand_out(self, now_s: float) -> None:
+        """Give the cluster what it has room for, in order; what cannot be done there any more comes back."""
+        if self._scheduler.is_over:
+            self._results += [
+                ended(errand.order, Outcome.RETURNED, "the cluster is not used any more") for errand in self._away.values()
+            ]
+            self._away.clear()
+        kept: deque[_Waiting] = deque()
+        counts = Counter(errand.order.builder for errand in self._away.values())
+        capacity = self._capacity()
+        while self._held:
+            waiting = self._held.popleft()
+            order = waiting.errand.order
+            limit = self._at_most.get(order.builder, 0)
+            if not self._is_done_by(order, waiting.errand.needs):
+                if not self._give_back(waiting, now_s):
+                    kept.append(waiting)
+            elif len(self._away) >= capacity or (limit and counts[order.builder] >= limit):
+                kept.append(waiting)
+            else:
+                counts[order.builder] += 1
+                self._away[order.run_key] = waiting.errand
+                self._scheduler.send(waiting.errand)
+        self._held = kept
+
+    def _give_back(self, waiting: _Waiting, now_s: float) -> bool:
+        """Answer an order that no worker of the cluster can do now; return whether that was so."""
+        order = waiting.errand.order
+        if not self._lacks(order):
+            self._results.append(ended(order, Outcome.RETURNED, "the cluster is not there any more"))
+        elif now_s - waiting.since_s >= _NEED_PATIENCE_S:
+            tags = ", ".join(f"'{tag}'" for tag in waiting.errand.needs)
+            error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
+            self._results.append(ended(order, Outcome.FAILED, error))
+        else:
+            return False
+        return True
+
+    def kill(self, run_keys: Iterable[int]) -> None:
+        """Stop runs, wherever they are."""
+        wanted = set(run_keys)
+        unwanted = [waiting.errand for waiting in self._held if waiting.errand.order.run_key in wanted]
+        self._held = deque(waiting for waiting in self._held if waiting.errand not in unwanted)
+        gone = [self._away.pop(key) for key in wanted & self._away.keys()]
+        self._scheduler.cancel(errand.order.run_key for errand in gone)
+        self._results += [ended(errand.order, Outcome.CANCELLED, "cancelled") for errand in (*unwanted, *gone)]
+        super().kill(wanted)
+
+    def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
+        """Take over a new configuration; what was on its way is RETURNED."""
+        self._scheduler.close()
+        left = [*self._away.values(), *(waiting.errand for waiting in self._held)]
+        self._results += [ended(errand.order, Outcome.RETURNED, "the configuration changed") for errand in left]
+        self._away.clear()
+        self._held.clear()
+        self._scheduler = self._open(builders, platforms)
+        super().reconfigure(builders, platforms)
+
+    # ------------------------------------------------------------------------------------------------------------- results
+
+    def _take_home(self) -> None:
+        while self._come:
+            errand, result, stays = self._come.popleft()
+            if self._away.get(errand.order.run_key) is not errand:
+                continue  # nobody waits for it any more
+            del self._away[errand.order.run_key]
+            if isinstance(result, RunResult):
+                self._note(errand, result, stays=stays)
+                self._results.append(result)
+
+    def _note(self, errand: Errand, result: RunResult, *, stays: bool) -> None:
+        if result.outcome == Outcome.SUCCEEDED:
+            self._runs[errand.order.builder] += 1
+            length_s = max(result.duration_ms, 1) / 1000
+            self._mean_s = self._mean_s + _RECENT * (length_s - self._mean_s) if self._mean_s else length_s
+            self._memory.learn(errand.order.builder, result.peak_rss_bytes)
+        identity = identity_of(errand.order)
+        if stays and identity is not None:
+            if len(self._staying) >= _MOST_STAYING:
+                del self._staying[next(iter(self._staying))]
+            self._staying[identity] = None
+
+    # --------------------------------------------------------------------------------------------------------------- clock
+
+    def next_deadline(self) -> float | None:
+        """Return when `poll` has something to do."""
+        times = [due_s] if (due_s := super().next_deadline()) is not None else []
+        times += [waiting.since_s + _NEED_PATIENCE_S for waiting in self._held if self._lacks(waiting.errand.order)]
+        return min(times, default=None)
+
+    def poll(self, now_s: float) -> None:
+        """Enforce limits and hand over what is due."""
+        self._take_home()
+        self._hand_out(now_s)
+        super().poll(now_s)
+
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """Return what people want to know of each worker; after our own the scheduler and the workers of the cluster."""
+        stations = sorted(self._scheduler.stations.values(), key=lambda station: station.number)
+        theirs = (_info(station, self._scheduler.runs[station.address]) for station in stations)
+        return (*super().workers(), self._scheduler_info(len(stations)), *theirs)
+
+    def _scheduler_info(self, count: int) -> WorkerInfo:
+        scheduler, job_count = self._scheduler, len(self._away)
+        state = "lost" if not scheduler.is_connected else "working" if job_count else "idle" if count else "starting"
+        text = f"cluster of {count}" if scheduler.is_connected else "cluster not used" if scheduler.is_over else "cluster not there"
+        jobs = f", {job_count} {'job' if job_count == 1 else 'jobs'}" if job_count else ""
+        return WorkerInfo(FIRST_NUMBER, 0, state, text + jobs, _age_ms(scheduler.since_s), 0, self._runs.total())
+
+    def restart_worker(self, number: int) -> bool:
+        """End a worker in good order, or have the cluster start one of its own again: Dask gives what it was at to others."""
+        station = next((station for station in self._scheduler.stations.values() if station.number == number), None)
+        if station is None:
+            return super().restart_worker(number)
+        self._scheduler.restart(station.address)
+        return True
+
+    @property
+    def sent_home(self) -> Counter[str]:
+        """How many jobs of each builder the cluster has done."""
+        return self._runs
+
+    def close(self, grace_s: float = 1.0) -> None:
+        """End all workers of this machine, let go of the cluster."""
+        self._scheduler.close()
+        bell, self._bell = self._bell, -1
+        self._selector.unregister(bell)
+        os.close(bell)
+        super().close(grace_s)
+
+
+def _name(order: ProcessOrder) -> str:
+    """Return what a run is called on the cluster: its job and its run key."""
+    job = f"{order.builder}\0{order.root}\0{order.rel}\0{order.platform}\0{order.job_key}"
+    return f"{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{order.run_key}"
+
+
+def _info(station: Station, runs: int) -> WorkerInfo:
+    state = "starting" if station.builders is None else "working" if station.jobs else "idle"
+    if station.builders is not None and not station.builders:
+        state = "unfit"
+    busy = min(len(station.jobs), station.slots)
+    slots = "slot" if station.slots == 1 else "slots"
+    text = f"{busy}/{station.slots} {slots} on {station.host}" if busy else f"{station.slots} {slots} on {station.host}"
+    return WorkerInfo(station.number, station.pid, state, text, _age_ms(station.since_s), 0, runs)
+
+
+def _age_ms(since_s: float) -> int:
+    return int((time.monotonic() - since_s) * 1000)

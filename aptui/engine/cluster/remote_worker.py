@@ -1,0 +1,69 @@
+"""Workers of a cluster as the engine knows them, and what is sent to them: which may do which job, and what it asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aptui.core.messages import ProcessOrder
+from aptui.core.model import Builder
+from aptui.engine.cluster import messages
+
+FIRST_NUMBER = 1000
+"""The scheduler's number among workers; those of the cluster have the next ones, each its own as long as the engine lives."""
+MEMORY = "memory"
+"""The resource of workers that say how many bytes their jobs may take together."""
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """A worker of the cluster, by the `number` that people call it.
+
+    `builders` are those whose jobs it may get, None = it has not said yet what it is; `jobs` names what it is at. It is there since
+    `since_s` (monotonic).
+    """
+
+    address: str
+    slots: int
+    resources: Mapping[str, float]
+    memory_bytes: int = 0
+    host: str = ""
+    pid: int = 0
+    builders: frozenset[str] | None = None
+    jobs: tuple[str, ...] = ()
+    number: int = 0
+    since_s: float = 0.0
+
+    def can(self, builder: str, needs: Iterable[str]) -> bool:
+        """Whether it may get jobs of a builder that needs these tags."""
+        return self.builders is not None and builder in self.builders and all(self.resources.get(tag, 0) >= 1 for tag in needs)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One run on its way: an order and what it takes along."""
+
+    order: ProcessOrder
+    builder: Builder
+    inputs: tuple[messages.Input, ...]
+    needs: tuple[str, ...]
+    memory_bytes: int
+    name: str
+
+
+def resources_of(errand: Errand, fit: Iterable[Station]) -> dict[str, float]:
+    """Return what a task asks of a worker: its tags, and room in memory where all that may do it say how much they have."""
+    asked = dict.fromkeys(errand.needs, 1.0)
+    sizes = [station.memory_bytes for station in fit]
+    if all(sizes):
+        asked[MEMORY] = float(min(errand.memory_bytes, max(sizes)))
+    return asked
+
+
+def departure(gone: Sequence[Station], left: int) -> str:
+    """Say that workers have gone."""
+    names = ", ".join(sorted(f"{station.number} on '{station.host}'" for station in gone)[:_MOST_NAMED])
+    more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
+    rest = f"{left} are left" if left > 1 else "1 is left" if left else "none is left"
+    return f"workers have left the cluster: {names}{more}; {rest}"

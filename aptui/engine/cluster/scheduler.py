@@ -1,0 +1,497 @@
+"""A cluster's scheduler as the engine sees it: the only file of the engine that speaks to Dask, in a thread of its own.
+
+Dask is a way of transport, never the record (design: it runs finished jobs again when a worker dies, forgets all when its scheduler dies,
+and cannot stop a job). So a task is one run of one job, named by both, never retried by us and forgotten as soon as it has answered; the
+answer is a small manifest; and whatever Dask loses comes back as RETURNED, to be run by whoever has room. A result that comes too late names
+a run that is over, and has no effect.
+
+A worker is asked what it is before it gets its first job (`Report`): another aptui, another Python, other code, libraries or tools of a
+builder keep the jobs of that builder away from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from aptui.config.cluster import Cluster as Place
+from aptui.core.messages import Outcome, ProcessOrder
+from aptui.core.model import Builder
+from aptui.engine.cluster import messages
+from aptui.engine.cluster.dask_transport import answer_of, brief, drop_exception, security_of
+from aptui.engine.cluster.environment import Kit, difference, kits_of, program_version, python_version
+from aptui.engine.cluster.inputs import Carrier, Elsewhere, Outdated, setup_of
+from aptui.engine.cluster.remote_worker import FIRST_NUMBER, MEMORY, Errand, Station, departure, resources_of
+from aptui.engine.pool.messages import Identity, Result, ended, identity_of
+from aptui.shared.errors import KnownError, UserError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+PATIENCE_S = 15.0
+"""A scheduler that says nothing for so long is lost: its jobs come back. A shorter silence costs time only."""
+_PULSE_S = 1.0
+_PULSE_LIMIT_S = 3.0
+_CONNECT_LIMIT_S = 5.0
+_AGAIN_S = 2.0
+_MOST_AGAIN_S = 30.0
+_LOOK_LIMIT_S = 180.0
+_CLOSE_S = 3.0
+_STOP_S = 1.0
+_RESTART_S = 30.0
+_MOST_ORPHANS = 10_000
+_CARRIERS = 8
+"""Threads that bring files to the store and products home."""
+
+
+@dataclass(slots=True)
+class _Doing:
+    """An errand under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
+
+    `is_orphan`: all of them are gone; Dask would wait for them for ever.
+    """
+
+    errand: Errand
+    key: str
+    workers: frozenset[str] = frozenset()
+    is_orphan: bool = False
+    task: asyncio.Task[None] | None = None
+
+    def cancel(self, why: str) -> None:
+        if self.task is not None:
+            self.task.cancel(why)
+
+
+@dataclass(slots=True)
+class _Talk:
+    """What one thread keeps: all of it is the event loop's."""
+
+    client: Client | None = None
+    doing: dict[int, _Doing] = field(default_factory=dict)
+    orphans: dict[Identity | None, None] = field(default_factory=dict)
+    """Jobs all of whose workers were gone once: if that happens again, it may be their doing."""
+    greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    heard: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
+    """Answers that are waited for, by the keys of their tasks."""
+    told: set[str] = field(default_factory=set)
+    is_loss_told: bool = False
+
+
+class Scheduler:
+    """The connection to a cluster's scheduler.
+
+    Args:
+        place: where it is.
+        depot: through which store files travel.
+        setup: builders and platforms; the builders are those that may travel.
+        folders: the scan folders, absolute, in the order that tasks name them by.
+        post: takes the result of an errand; called in the thread, as are `changed` (stations came or went) and `say`.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        depot: messages.Depot,
+        setup: messages.Setup,
+        folders: tuple[str, ...],
+        post: Callable[[Errand, Result, bool], None],
+        changed: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._place, self._depot, self._setup, self._folders = place, depot, setup, folders
+        self._post, self._changed, self._say = post, changed, say
+        self.stations: Mapping[str, Station] = {}
+        """By address; replaced whole, so that any thread may look."""
+        self.runs: Counter[str] = Counter()
+        """How many jobs each station has done, by its address."""
+        self.is_connected = False
+        self.since_s = time.monotonic()
+        """Since when it is connected, or is not."""
+        self.is_over = False
+        """Nobody answers any more: what was sent and not answered has to be given up."""
+        self._numbers = itertools.count(FIRST_NUMBER + 1)
+        self._prefix = f"aptui-{os.urandom(6).hex()}-"
+        self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
+        """The same for each engine of a project, for the scheduler keeps what was announced last on each topic for ever."""
+        self._talk = _Talk()
+        self._setup_blob: messages.Blob = (b"", 0)
+        self._kits: dict[str, Kit] = {}
+        self._carrier: Carrier | None = None
+        self._is_closing = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="aptui-cluster", daemon=True)
+        self._thread.start()
+
+    # ----------------------------------------------------------------------------------------------- for the engine's loop
+
+    def send(self, errand: Errand) -> None:
+        """Have a job done; `post` is told what came of it, whatever happens."""
+        self._call(self._begin, errand)
+
+    def cancel(self, run_keys: Iterable[int]) -> None:
+        """Stop runs: nobody wants their results any more."""
+        self._call(self._cancel, tuple(run_keys))
+
+    def restart(self, address: str) -> None:
+        """Have a worker's nanny end it, and start it again."""
+        self._call(lambda: self._loop.create_task(self._restart(address)).add_done_callback(drop_exception))
+
+    def close(self) -> None:
+        """Let go of the scheduler; nothing is posted any more."""
+        self._is_closing = True
+        self._call(self._stop)
+        self._thread.join(2 * _CLOSE_S)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # ---------------------------------------------------------------------------------------------------------- the thread
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        executor = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="aptui-carrier")
+        self._loop.set_default_executor(executor)
+        try:
+            self._main = self._loop.create_task(self._connect_for_ever())
+            with contextlib.suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._main)
+        finally:
+            self._drop_all("the engine ends")
+            self._loop.run_until_complete(asyncio.sleep(0))
+            executor.shutdown(wait=False, cancel_futures=True)
+            self.stations, self.is_over = {}, True
+            self._changed()
+            if self._carrier is not None:
+                self._carrier.close()
+            self._loop.close()
+
+    def _stop(self) -> None:
+        self._main.cancel()
+
+    async def _connect_for_ever(self) -> None:
+        pause_s = _AGAIN_S
+        while not self._is_closing:
+            try:
+                await self._prepare()
+                await self._speak()
+                pause_s = _AGAIN_S
+            except UserError as error:  # it will not get better by trying again
+                self._tell(f"the cluster is not used: {error}")
+                return
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises what it likes; jobs can always run here
+                if self._is_closing:
+                    return
+                self._tell(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
+            finally:
+                self._lose()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MOST_AGAIN_S)
+
+    async def _prepare(self) -> None:
+        """Find out once what builders are made of here, and put that into the store."""
+        if self._carrier is not None:
+            return
+        carrier = await asyncio.to_thread(Carrier, self._depot, self._folders)
+        try:
+            self._setup, self._setup_blob = await asyncio.to_thread(setup_of, self._setup, carrier.store)
+            self._kits = await asyncio.to_thread(kits_of, self._setup.builders, self._setup.tools)
+        except BaseException:
+            carrier.close()
+            raise
+        self._carrier = carrier
+
+    async def _speak(self) -> None:
+        """Connect, and stay so until the scheduler is lost."""
+        try:
+            from distributed import Client
+        except ImportError:
+            raise UserError("'pool: dask' needs the package 'distributed'", hint="pip install 'aptui[dask]'") from None
+        for name in ("distributed", "distributed.client", "distributed.utils"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what people need to know is told by us
+        client: Any = Client(  # type: ignore[no-untyped-call]  # Dask has few annotations
+            self._place.scheduler,
+            asynchronous=True,
+            timeout=_CONNECT_LIMIT_S,
+            set_as_default=False,
+            security=security_of(self._place),
+            name="aptui",
+        )
+        try:
+            await asyncio.wait_for(client, 2 * _CONNECT_LIMIT_S)
+            client.subscribe_topic(self._topic, self._hear)
+            self._talk.client = client
+            self._note_connected(is_connected=True)
+            self._talk.is_loss_told = False
+            await self._watch(client)
+        finally:
+            await self._hang_up(client)
+
+    async def _hang_up(self, client: Any) -> None:
+        """Let go of a connection; what still runs over there is stopped, as far as anybody hears of it."""
+        names = [doing.key for doing in self._talk.doing.values()]
+        with contextlib.suppress(Exception):
+            if names and self._is_closing:
+                await asyncio.wait_for(self._stop_remote(names), _STOP_S)
+        self._talk.client = None
+        with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
+            await asyncio.wait_for(client.close(_CLOSE_S), _CLOSE_S)
+
+    def _tell_loss(self) -> None:
+        """Say once of each loss that it came; the hour tells it from others, for nobody is told the same sentence twice."""
+        if not self._talk.is_loss_told:
+            self._talk.is_loss_told = True
+            hour = time.strftime("%H:%M:%S")
+            self._tell(
+                f"the scheduler at '{self._place.scheduler}' does not answer any more ({hour}); its jobs come back and run here"
+            )
+
+    async def _watch(self, client: Any) -> None:
+        heard_s = time.monotonic()
+        while (
+            time.monotonic() - heard_s < PATIENCE_S and client.status == "running"
+        ):  # a client that connects again has forgotten all
+            with contextlib.suppress(OSError, TimeoutError):
+                known = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
+                busy = await asyncio.wait_for(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
+                heard_s = time.monotonic()
+                self._meet(known["workers"], busy)
+            await asyncio.sleep(_PULSE_S)
+        self._tell_loss()
+
+    def _note_connected(self, *, is_connected: bool) -> None:
+        if self.is_connected != is_connected:
+            self.is_connected, self.since_s = is_connected, time.monotonic()
+
+    def _lose(self) -> None:
+        self._note_connected(is_connected=False)
+        self.stations = {}
+        self._drop_all("the scheduler was lost")
+        self._changed()
+
+    def _drop_all(self, why: str) -> None:
+        for doing in list(self._talk.doing.values()):
+            doing.cancel(why)
+        for task in self._talk.greeting.values():
+            task.cancel(why)
+        self._talk.greeting.clear()
+
+    # ------------------------------------------------------------------------------------------------------------ stations
+
+    def _meet(self, known: Mapping[str, Mapping[str, Any]], busy: Mapping[str, Iterable[object]]) -> None:
+        """Take note of who is there; ask those that are new what they are."""
+        before, now = self.stations, {}
+        for address, facts in known.items():
+            station = before.get(address)
+            if station is None:
+                resources = {str(name): float(count) for name, count in (facts.get("resources") or {}).items()}
+                memory_bytes = int(resources.pop(MEMORY, 0))
+                host, number = str(facts.get("host", "")), next(self._numbers)
+                station = Station(
+                    address, int(facts["nthreads"]), resources, memory_bytes, host, number=number, since_s=time.monotonic()
+                )
+                self._talk.greeting[address] = self._loop.create_task(self._greet(address))
+            jobs = tuple(str(key) for key in busy.get(address, ()) if str(key).startswith(self._prefix))
+            now[address] = replace(station, jobs=jobs)
+        gone = [before[address] for address in before.keys() - now.keys()]
+        for station in gone:
+            task = self._talk.greeting.pop(station.address, None)
+            if task is not None:
+                task.cancel()
+        if gone:
+            self._tell(departure(gone, len(now)))
+        for doing in list(self._talk.doing.values()):
+            if doing.workers and doing.workers.isdisjoint(now):
+                doing.is_orphan = True
+                doing.cancel("all workers that it was given to are gone")
+        self.stations = now
+        if before != now:
+            self._changed()
+
+    async def _greet(self, address: str) -> None:
+        from aptui.engine.cluster import task as cluster_task
+
+        client: Any = self._talk.client
+        data = messages.encode(messages.Greeting(self._setup_blob, self._depot))
+        future = client.submit(
+            cluster_task.look,
+            data,
+            key=f"aptui-look-{os.urandom(8).hex()}",
+            workers=[address],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
+            priority=1000,
+        )
+        try:
+            report = messages.decode(await asyncio.wait_for(future, _LOOK_LIMIT_S), messages.Report)
+        except (KnownError, OSError, TimeoutError, CancelledError) as error:
+            self._tell(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
+            return
+        except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there, an aptui that cannot be imported first
+            self._tell(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
+            return
+        finally:
+            future.release()
+        station = self.stations.get(address)
+        if station is not None:
+            host = report.host or station.host
+            known = replace(station, host=host, pid=report.pid, builders=frozenset(self._fit(report)))
+            self.stations = {**self.stations, address: known}
+            self._changed()
+
+    def _fit(self, report: messages.Report) -> Iterable[str]:
+        """Yield the builders whose jobs a worker may get; say of the others why not."""
+        problem = report.trouble
+        if not problem and report.version != self._setup.version:
+            problem = f"it has aptui {report.version}, this is {self._setup.version}"
+        if not problem and report.python != self._setup.python:
+            problem = f"it has Python {report.python}, this is {self._setup.python}"
+        if problem:
+            self._tell(f"worker on '{report.host}' gets no jobs: {problem}")
+            return
+        theirs = dict(report.kits)
+        for name, ours in self._kits.items():
+            problem = difference(ours, theirs.get(name, ()))
+            if problem:
+                self._tell(f"worker on '{report.host}' gets no jobs of builder '{name}': {problem}")
+            else:
+                yield name
+
+    def _tell(self, sentence: str) -> None:
+        if sentence not in self._talk.told and not self._is_closing:
+            self._talk.told.add(sentence)
+            self._say(sentence)
+
+    # ------------------------------------------------------------------------------------------------------------- errands
+
+    def _begin(self, errand: Errand) -> None:
+        doing = self._talk.doing[errand.order.run_key] = _Doing(errand, self._prefix + errand.name)
+        doing.task = self._loop.create_task(self._do(doing))
+        doing.task.add_done_callback(lambda _task: self._talk.doing.pop(errand.order.run_key, None))
+
+    async def _do(self, doing: _Doing) -> None:
+        """Carry an errand through; whatever happens, one result is posted."""
+        errand, order, stays = doing.errand, doing.errand.order, False
+        result: Result
+        try:
+            carrier = self._carrier
+            if carrier is None:
+                raise Elsewhere("the cluster is not there")
+            await asyncio.to_thread(carrier.put, errand.inputs)
+            answer = await self._remote(doing, carrier)
+            if answer.result is None:
+                carrier.forget(errand.inputs)
+                self._tell(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
+                raise Elsewhere(answer.refusal)
+            self.runs[answer.address] += 1
+            result = await asyncio.to_thread(carrier.take, order, errand.builder, answer.result)
+        except Outdated as error:
+            result = ended(order, Outcome.STALE, str(error))
+        except Elsewhere as error:
+            result, stays = ended(order, Outcome.RETURNED, str(error)), True
+        except asyncio.CancelledError as error:
+            stays = doing.is_orphan and self._is_orphan_again(order)
+            result = ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
+        except CancelledError as error:  # Dask forgot it: it does so when it loses its scheduler
+            result = ended(order, Outcome.RETURNED, brief(error))
+            self._tell_loss()
+        except (KnownError, OSError, TimeoutError) as error:
+            result, stays = ended(order, Outcome.RETURNED, brief(error)), True
+            self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+        except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there
+            is_killed = type(error).__name__ == "KilledWorker"
+            result, stays = ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
+            self._tell(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+        if not self._is_closing:
+            self._post(errand, result, stays)
+
+    def _is_orphan_again(self, order: ProcessOrder) -> bool:
+        """Whether all workers of a job were gone before: what kills one after the other is done here, for Dask counts each time anew."""
+        identity = identity_of(order)
+        is_again = identity in self._talk.orphans
+        while len(self._talk.orphans) >= _MOST_ORPHANS:
+            del self._talk.orphans[next(iter(self._talk.orphans))]
+        self._talk.orphans[identity] = None
+        return is_again
+
+    async def _remote(self, doing: _Doing, carrier: Carrier) -> messages.Answer:
+        from aptui.engine.cluster import task as cluster_task
+
+        client: Any = self._talk.client
+        errand, key = doing.errand, doing.key
+        fit = [station for station in self.stations.values() if station.can(errand.order.builder, errand.needs)]
+        if client is None or not fit:
+            raise asyncio.CancelledError("no worker that may do it is there any more")
+        doing.workers = frozenset(station.address for station in fit)
+        task = messages.Task(errand.order, self._setup_blob, self._depot, self._folders, errand.inputs, key, self._topic)
+        heard = self._talk.heard[key] = self._loop.create_future()
+        future = client.submit(
+            cluster_task.run,
+            messages.encode(task),
+            key=key,
+            workers=sorted(doing.workers),
+            allow_other_workers=False,
+            resources=resources_of(errand, fit),
+            priority=errand.order.priority + (1000 if errand.order.is_critical else 0),
+            pure=False,
+            retries=0,
+        )
+        try:
+            manifest = await answer_of(client, future, heard)
+        finally:
+            future.release()
+            del self._talk.heard[key]
+        if messages.is_whole(manifest):  # a thread costs more than reading it
+            return messages.unpacked(manifest, messages.Answer, carrier.store)
+        return await asyncio.to_thread(messages.unpacked, manifest, messages.Answer, carrier.store)
+
+    def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
+        """Take an answer that a worker has announced (`cluster.task`)."""
+        key, manifest = event[1]
+        heard = self._talk.heard.get(key)
+        if heard is not None and not heard.done():
+            heard.set_result(manifest)
+
+    def _cancel(self, run_keys: tuple[int, ...]) -> None:
+        wanted = [found for key in run_keys if (found := self._talk.doing.get(key)) is not None]
+        for doing in wanted:
+            doing.cancel("cancelled")
+        if wanted:
+            stopping = self._loop.create_task(self._stop_remote([doing.key for doing in wanted]))
+            stopping.add_done_callback(drop_exception)
+
+    async def _restart(self, address: str) -> None:
+        client: Any = self._talk.client
+        if client is None:
+            return
+        try:
+            await client.restart_workers([address], timeout=_RESTART_S)
+        except Exception as error:  # noqa: BLE001  # Dask raises what it likes, for one that has no nanny among others
+            self._say(f"the worker at '{address}' was not restarted: {brief(error)}")
+            self._changed()
+
+    async def _stop_remote(self, names: Sequence[str]) -> None:
+        """Dask cannot stop what runs; our own supervisor over there can. Nobody here knows for sure where a task is, so all are told."""
+        from aptui.engine.cluster import task as cluster_task
+
+        client: Any = self._talk.client
+        addresses = [station.address for station in self.stations.values() if station.builders]
+        if client is not None and addresses:
+            await client.run(cluster_task.cancel, names, workers=addresses, on_error="ignore")
+
+
+def setup_for(builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]) -> messages.Setup:
+    """Return what workers are told of a project, before its code is in the store."""
+    return messages.Setup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))

@@ -1,0 +1,468 @@
+"""From hints to looks: gathers what the watcher says and has the engine look there, when the time is right. It believes nothing it is told.
+
+The time is right when nobody holds changes back (a version-control operation, `aptui hold`), no scan is under way, and a file is not being
+written any more. A file starts at once unless another process holds it open for writing; then it is asked again after 1, 2, 4 … 50 ms.
+Where nobody can tell, and where a file changes again within 150 ms, it waits for 150 ms of quiet, 5 s at most.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import stat
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from aptui.core.model import FileFact, PathKey, Project, RelPath
+from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
+from aptui.core.patterns import ignore_matcher
+from aptui.engine.live.leases import is_open_for_writing
+from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, is_setting
+from aptui.engine.live.vcs import Repositories
+from aptui.engine.watch.notifications import Hint
+from aptui.engine.watch.sync_cookie import FENCE_TAG
+
+if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
+
+BEGAN = "watching began"
+"""Why a root that is watched from now on has to be looked at."""
+_QUIET_S = 0.15
+_LONGEST_WAIT_S = 5.0
+_PROBE_S = (0.001, 0.05)
+_HOLD_LOOK_S = 0.02
+_AFTER_HOLD_S = 0.03
+"""Notifications of the last writes under a lock may come after it is gone."""
+_SECOND_LOOK_S = 2.5
+"""A file that was changed less than two seconds before it was looked at is looked at again (reliability.md §2.5)."""
+_SLICE_S = 0.004
+"""Paths and folders are looked at for so long before clients have their turn."""
+_LOOKS_AT_MOST = 64
+"""Where more folders changed, one scan is cheaper, and one batch."""
+_RELEASED_KEPT = 4096
+_FENCE_LIMIT_S = 3.0
+
+Stat = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class _Written:
+    """A file that is being written: asked again at `due`; `delay_s` is the distance of probes, 0 = it waits for quiet instead."""
+
+    due: float
+    delay_s: float
+    since: float
+
+
+@dataclass(slots=True)
+class _Fence:
+    """Somebody waits until all that was said before is looked at, which it is when the watcher comes to `path`."""
+
+    path: bytes
+    deadline: float
+    done: Callable[[bool], None]
+    is_passed: bool = False
+
+
+class Watching:
+    """The watching half of an engine that stays up.
+
+    Args:
+        project: its scan folders and ignore rules.
+        cache: the cache folder.
+        wake: ends the loop's sleep; called from the watcher's threads.
+        settings_changed: called when a file of the configuration, or a project builder, may have changed.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        cache: str,
+        wake: Callable[[], None],
+        settings_changed: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine: Engine | None = None
+        self.unfinished: dict[PathKey, FileFact | None] = {}
+        self.is_draining = False
+        self.looks = 0
+        """How often something was looked at because of what the watcher said."""
+        self._wake, self._settings_changed, self._clock = wake, settings_changed, clock
+        self._hints: queue.SimpleQueue[Hint] = queue.SimpleQueue()
+        self._paths: dict[bytes, None] = {}
+        self._placing: deque[bytes] = deque()
+        """Paths of which is being found out where they have to be looked at; those that come meanwhile are another batch."""
+        self._folders_due: dict[str, set[PathKey]] = {}
+        """{folder to be looked at: its files that are read again, whatever is remembered of them}."""
+        self._trees: dict[str, None] = {}
+        self._is_cut_short = False
+        """Whether clients have their turn, and then there is more to look at."""
+        self._is_lost = False
+        self._retries = False
+        self._written: dict[bytes, _Written] = {}
+        self._released: OrderedDict[bytes, tuple[float, Stat | None]] = OrderedDict()
+        self._second_looks: dict[str, float] = {}
+        self._people: dict[tuple[int, str], None] = {}
+        self._held_by = ""
+        self._free_at = 0.0
+        self._fences: list[_Fence] = []
+        self._fence_count = 0
+        self._cache = os.fsencode(cache)
+        self.configure(project)
+
+    def configure(self, project: Project) -> None:
+        """Take over the scan folders and ignore rules of a new configuration."""
+        self._folders = [(os.fsencode(item.path) + b"/", item.recursive) for item in project.scan_folders]
+        self._repositories = Repositories(item.path for item in project.scan_folders)
+        matches = ignore_matcher(project.ignore_regex)
+
+        @lru_cache(maxsize=65_536)
+        def is_ignored(rel: str) -> bool:
+            above = parent(rel)
+            return bool(above and is_ignored(above)) or matches(rel)
+
+        self._is_ignored = is_ignored
+
+    # ------------------------------------------------------------------------------------------------------------- hearing
+
+    def take(self, hint: Hint) -> None:
+        """Take a hint; any thread may call this."""
+        self._hints.put(hint)
+        self._wake()
+
+    def forget(self) -> None:
+        """Forget what was said so far: everything is about to be looked at anyway."""
+        while not self._hints.empty():
+            self._hints.get_nowait()
+
+    def _hear(self) -> None:
+        lost_products: list[bytes] = []
+        while True:
+            try:
+                hint = self._hints.get_nowait()
+            except queue.Empty:
+                break
+            if hint.tag == FENCE_TAG:
+                for fence in self._fences:
+                    fence.is_passed = fence.is_passed or fence.path in hint.paths
+            elif hint.tag.startswith(SOURCES):
+                self._hear_of_sources(hint)
+            elif hint.tag.startswith(PRODUCTS):
+                lost_products.extend(hint.paths)
+                if hint.is_lost and self.engine is not None:
+                    self.engine.look_at_products()
+            elif hint.why != BEGAN and (hint.is_lost or any(map(is_setting, (*hint.paths, *hint.trees)))):
+                self._settings_changed()
+        if lost_products and self.engine is not None:
+            self._products_gone(self.engine, lost_products)
+
+    def _hear_of_sources(self, hint: Hint) -> None:
+        self._paths.update(dict.fromkeys(hint.paths))
+        for tree in hint.trees:
+            self._note_tree(tree)
+        if hint.is_lost:
+            self._is_lost = True
+            if self.engine is not None and hint.why != BEGAN:
+                self.engine.news.say(f"everything is looked at: {hint.why}")
+
+    def _note_tree(self, tree: bytes) -> None:
+        for rel in self._relatives(tree):
+            if not rel:
+                self._is_lost = True
+            elif not self._is_ignored(rel):
+                self._trees[key_of(rel)] = None
+
+    def _relatives(self, path: bytes) -> list[RelPath]:
+        """Return the path as each scan folder calls it; "" for a scan folder itself."""
+        found = []
+        for root, is_recursive in self._folders:
+            if path.startswith(root):
+                rel = path[len(root) :]
+                if is_recursive or b"/" not in rel:
+                    found.append(to_text(rel))
+            elif path == root[:-1]:
+                found.append("")
+        return [RelPath(rel) for rel in found]
+
+    def _products_gone(self, engine: Engine, paths: Iterable[bytes]) -> None:
+        prefix = self._cache + b"/"
+        names = {
+            product_at(to_text(path[len(prefix) :])) for path in paths if path.startswith(prefix) and not os.path.lexists(path)
+        }
+        names.difference_update(engine.cache.deleted)
+        if not names:
+            return
+        owned = engine.archive.owners(sorted(names))
+        folders = names - owned.keys()
+        gone = [*owned, *(name for folder in folders for name in engine.archive.products_below(folder))]
+        deleted = engine.cache.deleted
+        really = [name for name in gone if name not in deleted and not os.path.lexists(prefix + from_text(cache_path(name)))]
+        if really:
+            engine.lose(really)
+
+    # ------------------------------------------------------------------------------------------------------------- looking
+
+    def poll(self, now: float) -> None:
+        """Do what is due; the loop calls this after each turn."""
+        self._hear()
+        self._is_cut_short = False
+        engine = self.engine
+        if engine is None:
+            return
+        if self._written:
+            self._probe_written(engine, now)
+        if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):
+            self._look(engine, now)
+        if self._second_looks and engine.is_idle and not self._is_anything_gathered:
+            self._look_second(engine, now)
+        if engine.metadata.held and not self._is_held(now) and not engine.is_scanning:
+            self._look_at_nameless(engine, now)
+        if self._fences:
+            self._pass_fences(now)
+
+    @property
+    def _is_anything_gathered(self) -> bool:
+        return bool(self._paths or self._placing or self._folders_due or self._trees or self._is_lost)
+
+    @property
+    def is_amid_changes(self) -> bool:
+        """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
+        return bool(self._placing or self._folders_due)
+
+    def _look(self, engine: Engine, now: float) -> None:
+        """Look at what was gathered; for a moment, for clients wait: the rest is looked at the next time."""
+        until = self._clock() + _SLICE_S
+        if not (self._placing or self._folders_due):
+            self._placing, self._paths = deque(self._paths), {}
+        while self._placing and not self._is_lost:
+            self._place(engine, self._placing.popleft(), self._folders_due, now)
+            if self._clock() >= until and self._placing:
+                self._is_cut_short = True
+                return
+        self.looks += bool(self._folders_due or self._trees or self._is_lost)
+        if self._is_lost or len(self._folders_due) + len(self._trees) > _LOOKS_AT_MOST:
+            self._look_everywhere(engine, now)
+        else:
+            self._look_at_folders(engine, now, until)
+
+    def _look_everywhere(self, engine: Engine, now: float) -> None:
+        retries, self._is_lost, self._retries = self._retries, False, False
+        for gathered in (self._placing, self._folders_due, self._trees):
+            gathered.clear()
+        engine.start_scan(retries=retries)
+        self._note_distrusted(engine, now)
+
+    def _look_at_folders(self, engine: Engine, now: float, until: float) -> None:
+        while self._folders_due:
+            folder = next(iter(self._folders_due))
+            engine.look_at(folder, frozenset(self._folders_due.pop(folder)))
+            self._second_looks[folder] = now + _SECOND_LOOK_S
+            self._is_cut_short = bool(self._folders_due) and self._clock() >= until
+            if self._is_cut_short:
+                return
+        self._is_cut_short = bool(self._paths)
+        for tree in [tree for tree in self._trees if any(is_below(tree, other) for other in self._trees)]:
+            del self._trees[tree]
+        if self._trees:
+            tree = next(iter(self._trees))
+            del self._trees[tree]
+            engine.scan_below(tree)
+            self._second_looks[tree] = now + _SECOND_LOOK_S
+
+    def _place(self, engine: Engine, path: bytes, looks: dict[str, set[PathKey]], now: float) -> None:
+        """Find out where one path has to be looked at: its folder, itself, or everything that was below it."""
+        rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
+        if not rels:
+            return
+        seen = _stat(path)
+        if seen is None:
+            for rel in filter(None, rels):
+                looks.setdefault(parent(key_of(rel)), set())
+                if self._was_folder(engine, key_of(rel)):
+                    self._trees[key_of(rel)] = None
+        elif stat.S_ISDIR(seen.st_mode):
+            for rel in rels:
+                looks.setdefault(key_of(rel), set())
+        elif self._is_ready(engine, path, rels, seen, now):
+            for rel in rels:
+                looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
+
+    @staticmethod
+    def _was_folder(engine: Engine, key: PathKey) -> bool:
+        pending = engine.pipeline.memory.folders
+        return engine.archive.has_folder(key) or any(folder == key or is_below(folder, key) for folder in pending)
+
+    # ------------------------------------------------------------------------------------------------------ being written
+
+    def is_being_written(self, path: str) -> bool:
+        """Whether another process holds this source (absolute path in text form) open for writing."""
+        name = from_text(path)
+        return name in self._written or is_open_for_writing(name) is True
+
+    def _is_ready(self, engine: Engine, path: bytes, rels: list[RelPath], seen: os.stat_result, now: float) -> bool:
+        """Whether a file may be looked at now; if not, it is asked again by and by."""
+        key = seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
+        known = self._written.get(path)
+        if known is not None:
+            if not known.delay_s:
+                known.due = min(now + _QUIET_S, known.since + _LONGEST_WAIT_S)
+            return False
+        released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
+        if now - released_at < _QUIET_S:
+            if key == before:
+                return False  # one save is told several times
+            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
+            return False
+        is_open = is_open_for_writing(path)
+        if is_open is True:
+            self._put_off(engine, path, rels, _Written(now + _PROBE_S[0], _PROBE_S[0], now))
+            return False
+        if is_open is None and stat.S_ISREG(seen.st_mode) and before != key:
+            self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
+            return False
+        self._release(path, now)
+        return True
+
+    def _put_off(self, engine: Engine, path: bytes, rels: list[RelPath], written: _Written) -> None:
+        self._written[path] = written
+        for key in map(key_of, rels):
+            pending = engine.pipeline.memory.folders.get(parent(key))
+            self.unfinished[key] = pending.winners.get(key) if pending is not None else None
+
+    def _release(self, path: bytes, now: float) -> None:
+        # Its facts from before the lease may be those of the file half written: its end would be taken for a second save.
+        seen = _stat(path)
+        self._released[path] = now, seen and (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
+        self._released.move_to_end(path)
+        if len(self._released) > _RELEASED_KEPT:
+            self._released.popitem(last=False)
+
+    def _probe_written(self, engine: Engine, now: float) -> None:
+        for path, written in [item for item in self._written.items() if item[1].due <= now]:
+            seen = _stat(path)
+            is_open = is_open_for_writing(path) if seen is not None else False
+            if is_open is True:
+                written.delay_s = min(max(2 * written.delay_s, _PROBE_S[0]), _PROBE_S[1])
+                written.due = now + written.delay_s
+                continue
+            del self._written[path]
+            for rel in self._relatives(path):
+                self.unfinished.pop(key_of(rel), None)
+            self._release(path, now)
+            if engine.is_scanning or self._is_held(now):
+                self._released.pop(path)
+                self._paths[path] = None
+                continue
+            for rel in self._relatives(path):
+                engine.look_at(parent(key_of(rel)), frozenset({key_of(rel)}))
+                self._second_looks[parent(key_of(rel))] = now + _SECOND_LOOK_S
+
+    # -------------------------------------------------------------------------------------------------------- second looks
+
+    def _note_distrusted(self, engine: Engine, now: float) -> None:
+        for folder in engine.archive.distrusted_folders():
+            self._second_looks.setdefault(folder, now + _SECOND_LOOK_S)
+
+    def first_scan_is_done(self) -> None:
+        """Look again, in a while, at what the first scan found too fresh to be trusted."""
+        if self.engine is not None:
+            self._note_distrusted(self.engine, self._clock())
+
+    def _look_second(self, engine: Engine, now: float) -> None:
+        due = [folder for folder, when in self._second_looks.items() if when <= now]
+        until = self._clock() + _SLICE_S
+        for folder in due:
+            del self._second_looks[folder]
+            engine.look_at(folder)
+            if self._clock() >= until:
+                break
+
+    @staticmethod
+    def _look_at_nameless(engine: Engine, now: float) -> None:
+        """Sources that have waited long enough for their identity file: looked at now, they get a new one."""
+        for held in engine.metadata.due(now):
+            key = key_of(held[1])
+            engine.look_at(parent(key), frozenset({key}))
+            engine.metadata.held.pop(held, None)
+
+    # --------------------------------------------------------------------------------------------------------------- holds
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """Who holds changes back."""
+        return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._people))
+
+    def hold(self, client: int, why: str) -> None:
+        """Gather changes and act on none until `release`."""
+        self._people[client, why] = None
+
+    def release(self, client: int) -> None:
+        """End the holds of one client."""
+        for held in [held for held in self._people if held[0] == client]:
+            del self._people[held]
+            self._free_at = self._clock() + _AFTER_HOLD_S
+
+    def _is_held(self, now: float) -> bool:
+        busy = self._repositories.busy()
+        if busy:
+            self._free_at = now + _AFTER_HOLD_S
+        self._held_by = busy
+        return bool(busy or self._people or self.is_draining or now < self._free_at)
+
+    # -------------------------------------------------------------------------------------------------------------- fences
+
+    def rescan(self, *, retries: bool) -> None:
+        """Look at everything, as soon as nobody holds it back."""
+        self._is_lost = True
+        self._retries = self._retries or retries
+
+    def when_all_is_heard(self, done: Callable[[bool], None]) -> None:
+        """Call `done(True)` when every notification of watched roots from before now was heard, `done(False)` if the watcher is silent."""
+        self._fence_count += 1
+        path = os.path.join(fence_folder(self._cache), b"%d-%d" % (os.getpid(), self._fence_count))
+        self._fences.append(_Fence(path, self._clock() + _FENCE_LIMIT_S, done))
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+            os.unlink(path)
+        except OSError:
+            self._fences[-1].deadline = 0.0
+
+    def _pass_fences(self, now: float) -> None:
+        for fence in [fence for fence in self._fences if fence.is_passed or fence.deadline <= now]:
+            self._fences.remove(fence)
+            fence.done(fence.is_passed)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everything that was heard has been looked at."""
+        is_waiting = self.engine is not None and bool(self.engine.metadata.held)
+        return self._hints.empty() and not (self._is_anything_gathered or self._written or is_waiting)
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when `poll` has something to do; None when only events matter."""
+        if self.engine is None:
+            return None
+        times = [*([now] if self._is_cut_short else ()), *(written.due for written in self._written.values())]
+        if self._is_anything_gathered and not self.engine.is_scanning:
+            times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_LOOK_S)
+        if self._people or self.is_draining:
+            times = [due for due in times if due > now + _HOLD_LOOK_S]
+        times.extend(fence.deadline for fence in self._fences)
+        if self.engine.metadata.held and not self.engine.is_scanning:
+            times.append(max(now + (_HOLD_LOOK_S if self.holds else 0.0), min(self.engine.metadata.held.values())))
+        if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:
+            times.append(max(now, min(self._second_looks.values())))
+        return min(times, default=None)
+
+
+def _stat(path: bytes) -> os.stat_result | None:
+    """Return what lies there, links followed; a link that leads nowhere is a file that went."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return None

@@ -1,0 +1,105 @@
+"""The configuration of an engine that stays up: read again in a thread when it may have changed. What follows from that is `live`'s."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aptui.config.model import Config
+from aptui.config.serve import Serve
+from aptui.core.model import Builder
+from aptui.engine import registry
+from aptui.shared.errors import KnownError
+
+_QUIET_S = 0.1
+"""Who saves one file of it often saves the next one in a moment."""
+
+Told = Callable[[str, bool], None]
+"""Called with an error ("" = none) and whether anything changed."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What reading the configuration again came to: a configuration with its builders, or an error; `told` want to know of it."""
+
+    config: Config | None
+    builders: tuple[Builder, ...] = ()
+    error: str = ""
+    told: tuple[Told, ...] = ()
+
+    def is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
+        """Whether it differs, from these, in what an engine is made of."""
+        return self.config is not None and (builders != self.builders or _decisive(self.config) != _decisive(config))
+
+
+class Rereading:
+    """Reads the configuration again, one time after the other.
+
+    Args:
+        load: reads it; called in a thread of its own.
+        wake: ends the loop's sleep.
+    """
+
+    def __init__(self, load: Callable[[], Config], wake: Callable[[], None]) -> None:
+        self._load, self._wake = load, wake
+        self._at: float | None = None
+        self._told: list[Told] = []
+        self._loaded: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def want_soon(self) -> None:
+        """Read it when nothing of it has changed for a moment."""
+        self._at = time.monotonic() + _QUIET_S
+
+    def want_now(self, told: Told | None) -> None:
+        """Read it, and tell `told` what came of it."""
+        if told is not None:
+            self._told.append(told)
+        self._at = time.monotonic()
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it is being read, or will be."""
+        return self._thread is not None or self._at is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When (monotonic) to begin, None when nobody wants it or it is being read."""
+        return self._at if self._thread is None else None
+
+    def begin(self, memory: Path) -> None:
+        """Read it in a thread; `memory` is where descriptions of builders are kept."""
+        self._at = None
+        self._thread = threading.Thread(target=self._read, args=(memory,), name="configuration", daemon=True)
+        self._thread.start()
+
+    def _read(self, memory: Path) -> None:
+        """In a thread of its own: YAML takes its time, and a builder's module may do anything."""
+        try:
+            config = self._load()
+            platforms = tuple(platform.id for platform in config.project.platforms)
+            self._loaded.put(Loaded(config, registry.complete(config.project.builders, config.project_dir, memory, platforms)))
+        except KnownError as error:
+            self._loaded.put(Loaded(None, error=str(error)))
+        except Exception as error:  # noqa: BLE001  # whatever happens here is told; the engine goes on as it is
+            self._loaded.put(Loaded(None, error=f"{type(error).__name__}: {error}"))
+        self._wake()
+
+    def take(self) -> Loaded | None:
+        """Return what was read, once."""
+        try:
+            loaded = self._loaded.get_nowait()
+        except queue.Empty:
+            return None
+        self._thread = None
+        loaded.told, self._told = tuple(self._told), []
+        return loaded
+
+
+def _decisive(config: Config) -> Config:
+    """Return what of a configuration a change of matters for."""
+    return replace(config, layers=(), warnings=(), places={}, serve=Serve())

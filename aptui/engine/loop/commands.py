@@ -1,0 +1,206 @@
+"""Deeds: what the pipeline orders is done here, one command after the other, in the order in which they were given.
+
+A commit takes as long as the disk and the database do, and clients shall not wait for that: it runs in a thread of its own. Until it has
+ended and the pipeline has heard of it nothing else is performed, nothing is looked at and no event is taken: for all that decides, it is as
+if the loop had done it. Only workers are listened to and clients answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import (
+    Command,
+    CommitProducts,
+    DeleteProducts,
+    DiscardStaging,
+    DropLogs,
+    Event,
+    HashFiles,
+    KillRuns,
+    LookAgain,
+    Notice,
+    ProductsCommitted,
+    Rows,
+    SaveRows,
+    StartRuns,
+    WriteLog,
+)
+from aptui.core.paths import from_text
+from aptui.shared.errors import HostError
+from aptui.store.logs import joblog
+
+if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
+
+
+_Committed = tuple[list[int], list[tuple[int, str]]]
+"""Run keys that are in place, and (run key, error text) of the others."""
+
+
+class _Commit:
+    """A commit under way: `perform` runs in a thread, which calls `wake` at its end."""
+
+    def __init__(self, order: CommitProducts, perform: Callable[[], _Committed], wake: Callable[[], None]) -> None:
+        self.order = order
+        self._perform, self._wake = perform, wake
+        self._answer: _Committed = [], []
+        self._error: BaseException | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="commit")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._perform()
+        except BaseException as error:  # noqa: BLE001 (whatever happens here belongs to the loop)
+            self._error = error
+        finally:
+            self._end.set()
+            self._wake()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is an answer."""
+        return self._end.is_set()
+
+    def wait(self) -> None:
+        """Return when the thread has ended: it wakes nobody any more."""
+        self._thread.join()
+
+    def answer(self) -> _Committed:
+        """Return what came of it, or raise what went wrong."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+class Deeds:
+    """Performs the commands of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._owed: deque[Command | tuple[Notice, ...]] = deque()
+        """Commands to be performed, and news to be told after those of the same answer."""
+        self._commit: _Commit | None = None
+        engine.closing.callback(self._close)
+        self.is_dirty = False
+        """Whether anything was done that the last settlement does not know."""
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit is under way: until it has ended, `handle` may not be called."""
+        return self._commit is not None
+
+    def handle(self, event: Event) -> None:
+        """Have the pipeline answer an event, do what it orders, tell its news; all of it, or as far as a commit that takes its time."""
+        self._owe(event)
+        self.go_on()
+
+    def _owe(self, event: Event) -> None:
+        """What the pipeline answers comes before what is owed already: that waits behind the commit which led to it."""
+        commands, notices = self._engine.pipeline.handle(event)
+        self._owed.extendleft(reversed((*commands, tuple(notices))))
+
+    def go_on(self) -> None:
+        """Perform what is owed, up to a commit that takes its time."""
+        try:
+            while self._commit is not None or self._owed:
+                if self._commit is None:
+                    self._do(self._owed.popleft())
+                elif self._commit.is_over:
+                    self._end_commit(self._commit)
+                else:
+                    return
+        except BaseException:
+            self._owed.clear()
+            raise
+
+    def finish(self) -> None:
+        """Wait for the commit under way, and perform what waits behind it."""
+        while self._commit is not None:
+            self._commit.wait()
+            self.go_on()
+
+    def _close(self) -> None:
+        """Leave nobody at work in a cache that is let go of; the next engine finds what was committed."""
+        if self._commit is not None:
+            self._commit.wait()
+
+    def _do(self, owed: Command | tuple[Notice, ...]) -> None:
+        if not isinstance(owed, tuple):
+            self._perform(owed)
+            return
+        for notice in owed:
+            self._engine.news.tell(notice)
+
+    def _perform(self, command: Command) -> None:  # one case for each command, and nothing else
+        engine = self._engine
+        match command:
+            case StartRuns():
+                self.is_dirty = True
+                engine.runs.start(command)
+            case CommitProducts():
+                self._begin_commit(command)
+            case SaveRows():
+                self.is_dirty = True
+                engine.writer.save(command.ticket, self._marked(command.rows, command.cause))
+            case HashFiles():
+                engine.digests.want(command.files)
+            case KillRuns():
+                engine.runs.kill(command.run_keys)
+            case DeleteProducts():
+                for problem in engine.cache.delete(command.names):
+                    engine.news.say(problem)
+            case DiscardStaging():
+                engine.cache.discard(command.run_keys)
+                engine.runs.discarded(command.run_keys)
+            case WriteLog():
+                self._write_log(command)
+            case DropLogs():
+                self._drop_logs(command.files)
+            case LookAgain():
+                engine.scans.want_again(command.keys)
+
+    def _begin_commit(self, command: CommitProducts) -> None:
+        cache, writer, mark = self._engine.cache, self._engine.writer, self._mark(command.cause)
+        self._commit = _Commit(command, lambda: cache.commit(command, writer, mark), self._engine.wake)
+
+    def _end_commit(self, commit: _Commit) -> None:
+        engine, self._commit = self._engine, None
+        committed, failed = commit.answer()
+        engine.runs.committed(commit.order, committed)
+        now_ms = time.time_ns() // 1_000_000
+        self._owe(ProductsCommitted(engine.inbox.next_seq(), tuple(committed), tuple(failed), now_ms))
+
+    # ----------------------------------------------------------------------------------------------------------- rows, logs
+
+    def _mark(self, cause: int) -> Rows:
+        """Return rows that tell readers up to which event the database knows everything; without clients nobody asks."""
+        return {"put_state": [("seq", str(cause))]} if self._engine.live is not None else {}
+
+    def _marked(self, rows: Rows, cause: int) -> Rows:
+        for operation, listed in self._mark(cause).items():
+            rows.setdefault(operation, []).extend(listed)
+        self._engine.scans.distrust(rows)
+        return rows
+
+    def _write_log(self, command: WriteLog) -> None:
+        try:
+            path = self._engine.config.log_dir / os.fsdecode(from_text(command.file))
+            joblog.write(path, command.records, command.warnings, command.errors)
+        except HostError as error:
+            self._engine.news.say_once(str(error))
+
+    def _drop_logs(self, files: Iterable[str]) -> None:
+        for file in files:
+            try:
+                os.unlink(self._engine.config.log_dir / os.fsdecode(from_text(file)))
+            except OSError:
+                continue

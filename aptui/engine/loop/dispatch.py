@@ -1,0 +1,277 @@
+"""Runs as the loop sees them: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import (
+    AnalyseOrder,
+    AnalyseResult,
+    CommitProducts,
+    CopyOrder,
+    HashResult,
+    Outcome,
+    ProcessOrder,
+    RunResult,
+    RunsFinished,
+    SlotsFree,
+    StartRuns,
+)
+from aptui.engine.scan.lfs_files import Pointers
+
+if TYPE_CHECKING:
+    from aptui.engine.cache.shared_cache import SharedCache
+    from aptui.engine.loop.engine import Engine
+    from aptui.engine.pool.pool import Pool
+    from aptui.sharing.account import Account
+
+_GRACE_S = 2.0
+_RESULTS_PER_COMMIT = 256
+_RESULTS_PER_LIVE_COMMIT = 64
+"""Clients wait while the pipeline takes results in: so many take it some milliseconds."""
+_HOLD_S = 0.02
+NOT_SHARED = "its result is not in the shared cache"
+
+
+class Runs:
+    """The runs of one engine.
+
+    Args:
+        engine: whose inbox takes what came of them.
+        runs_builders: whether a job runs whose result nobody has; without that it fails (`NOT_SHARED`).
+    """
+
+    def __init__(self, engine: Engine, *, runs_builders: bool) -> None:
+        self._engine, self._runs_builders = engine, runs_builders
+        self._pointers = Pointers(engine.config.project_dir, engine.roots)
+        self._results: list[RunResult] = []
+        self._results_since = 0.0
+        self._results_per_commit = _RESULTS_PER_COMMIT if engine.live is None else _RESULTS_PER_LIVE_COMMIT
+        self._analyses: list[AnalyseResult] = []
+        self._run_next: deque[int] = deque()
+        self._shared: SharedCache | None = None
+        self.pool_if_any: Pool | None = None
+        self.account: Account | None = None
+        """What was saved by results that were there already; complete when the engine is closed."""
+
+    # --------------------------------------------------------------------------------------------------- workers, and others
+
+    @property
+    def pool(self) -> Pool:
+        """The workers; a run that finds nothing to do never pays for them."""
+        if self.pool_if_any is None:
+            from aptui.engine.pool.pool import Pool
+            from aptui.engine.pool.processes import Settings
+
+            engine = self._engine
+            self.pool_if_any = self._pool_class(Pool)(
+                engine.project.builders,
+                engine.project.platforms,
+                engine.config.workers,
+                engine.selector,
+                self._take_from_pool,
+                settings=Settings(
+                    memory_budget_bytes=engine.config.limits.all_memory_bytes,
+                    scan_folders=tuple(folder.path for folder in engine.project.scan_folders),
+                ),
+                learned_memory=json.loads(engine.archive.state("learned_memory") or "{}"),
+            )
+            engine.closing.callback(self.pool_if_any.close, _GRACE_S)
+        return self.pool_if_any
+
+    def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
+        """Return what makes the pool: `plain`, or one with a cluster beside it."""
+        engine = self._engine
+        if not engine.config.cluster.is_used:
+            return plain
+        from aptui.engine.cluster.pool import cluster_pool
+
+        return cluster_pool(engine.config, engine.pipeline, engine.project, engine.told.append)
+
+    def _open_shared(self) -> SharedCache | None:
+        """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
+        engine, sharing = self._engine, self._engine.config.sharing
+        if self._shared is None and self.account is None and (sharing.local_store or sharing.is_remote):
+            from aptui.engine.cache.shared_cache import SharedCache
+            from aptui.sharing.account import Account
+            from aptui.sharing.service import Service
+
+            try:
+                service = Service(sharing, engine.told.append)
+            except Exception as error:  # noqa: BLE001 - a run goes on without it
+                self.account = Account()
+                engine.news.say_once(f"results are not shared: {error}")
+                return None
+            self.account = service.account
+            self._shared = SharedCache(
+                sharing, service, engine.project.builders, engine.roots, engine.config.cache_dir, engine.wake, engine.told.append,
+                is_patient=not self._runs_builders,
+            )  # fmt: skip
+            engine.closing.callback(self._close_shared)
+        return self._shared
+
+    def _close_shared(self) -> None:
+        if self._shared is not None:
+            self._shared.close(is_stopping=self._engine.is_stopping)
+            self._engine.say_what_threads_told()
+
+    def note_shared(self) -> None:
+        """Write down what sharing saved since the last time."""
+        if self._shared is not None:
+            self._shared.note()
+
+    def learned_state(self) -> list[tuple[str, str]]:
+        """Return what the next engine should know of what builders take."""
+        if self.pool_if_any is None:
+            return []
+        return [("learned_memory", json.dumps(self.pool_if_any.learned_memory(), sort_keys=True))]
+
+    # ----------------------------------------------------------------------------------------------------------------- time
+
+    @property
+    def are_any_due(self) -> bool:
+        """Whether there are results to take now."""
+        is_waiting = self._shared is not None and self._shared.is_waiting
+        return is_waiting or bool(self._analyses) or (bool(self._results) and self.hold_s(time.monotonic()) <= 0)
+
+    @property
+    def are_results_held(self) -> bool:
+        """Whether results wait, be it for others."""
+        return bool(self._results)
+
+    def hold_s(self, now: float) -> float:
+        """Return how long results are held back so that more of them share a commit; 0 when all that runs has reported.
+
+        A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
+        """
+        if len(self._results) >= min(self._results_per_commit, len(self._engine.pipeline.running)):
+            return 0.0
+        return self._results_since + _HOLD_S - now
+
+    def next_deadlines(self) -> list[float]:
+        """Return when (monotonic) workers or lookups have to be seen to."""
+        found = [part.next_deadline() for part in (self.pool_if_any,) if part is not None]
+        found += [part.next_due_s() for part in (self._shared,) if part is not None]
+        return [due for due in found if due is not None]
+
+    def poll(self, now: float) -> None:
+        """See to the workers whose time is over."""
+        if self.pool_if_any:
+            self.pool_if_any.poll(now)
+
+    # --------------------------------------------------------------------------------------------------------------- orders
+
+    def offer_slots(self, *, is_paused: bool) -> SlotsFree | None:
+        """Return how much may start now, None for nothing."""
+        free, critical = self.pool.free, self.pool.free_for_critical
+        if self._shared is not None and self._shared.has_found and free >= 0:
+            free = max(free, self._shared.room)  # to find a result takes no worker
+        inbox = self._engine.inbox
+        if not is_paused and (free > 0 or critical > 0):
+            return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
+        if self._run_next and free > 0:
+            return SlotsFree(inbox.next_seq(), 1, 1, self._run_next.popleft())
+        return None
+
+    def run_next(self, job_id: int) -> None:
+        """While paused: let one job more start, the one with this id if it is owed."""
+        self._run_next.append(job_id)
+
+    def start(self, command: StartRuns) -> None:
+        """Have these orders looked up or run."""
+        shared = self._open_shared() if isinstance(command.orders[0], ProcessOrder) else None
+        orders = shared.take(command.orders, self._engine.pipeline) if shared is not None else command.orders
+        if orders:
+            self._run(orders)
+
+    def _run(self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]) -> None:
+        """Have workers do this, as far as it can be done here."""
+        if not isinstance(orders[0], ProcessOrder):
+            self.pool.send(orders)
+            return
+        problems = {order.run_key: text for order in orders if (text := self._obstacle(order.run_key))}
+        self._take([RunResult(run_key, Outcome.FAILED, text, errors=1) for run_key, text in problems.items()])
+        rest = [order for order in orders if order.run_key not in problems]
+        if rest:
+            self.pool.send(rest)
+
+    def _obstacle(self, run_key: int) -> str:
+        """Say why a job cannot run here, "" when it can."""
+        pipeline = self._engine.pipeline
+        job = pipeline.running.get(run_key)
+        if not self._runs_builders:
+            return NOT_SHARED
+        return self._pointers.among(job, pipeline.memory.file) if job is not None else ""
+
+    def kill(self, run_keys: Sequence[int]) -> None:
+        """Stop these runs."""
+        if self._shared is not None:
+            self._take(self._shared.kill(run_keys))
+        if self.pool_if_any:
+            self.pool_if_any.kill(run_keys)
+
+    def discarded(self, run_keys: Sequence[int]) -> None:
+        """These runs came to nothing."""
+        if self._shared is not None:
+            self._shared.discarded(run_keys)
+
+    def committed(self, command: CommitProducts, done: Iterable[int]) -> None:
+        """These runs of a commit are in the cache."""
+        if self._shared is not None:
+            self._shared.committed(command, done, self._engine.pipeline)
+
+    # -------------------------------------------------------------------------------------------------------------- results
+
+    def _take_from_pool(self, results: Sequence[AnalyseResult | RunResult | HashResult]) -> None:
+        for result in results:
+            if isinstance(result, HashResult):
+                self._engine.digests.take(result)
+            elif isinstance(result, AnalyseResult):
+                self._analyses.append(result)
+            elif self._shared is None or self._shared.ended(result):
+                self._take((result,))
+            else:
+                self._engine.cache.discard((result.run_key,))
+
+    def _take(self, results: Sequence[RunResult]) -> None:
+        if results and not self._results:
+            self._results_since = time.monotonic()
+        self._results += results
+
+    def post_results(self, now: float) -> None:
+        """Put what is due into the inbox."""
+        if self._shared is not None:
+            self._take_shared(self._shared, now)
+        if self._analyses:
+            analyses, self._analyses = self._analyses, []
+            self._post(analyses)
+        if self._results and self.hold_s(now) <= 0:
+            most = self._results_per_commit
+            results, self._results = self._results[:most], self._results[most:]
+            self._post([self._checked(result) for result in results])
+
+    def _post(self, results: Sequence[AnalyseResult | RunResult]) -> None:
+        inbox = self._engine.inbox
+        inbox.post(RunsFinished(inbox.next_seq(), tuple(results), time.time_ns() // 1_000_000))
+
+    def _take_shared(self, shared: SharedCache, now: float) -> None:
+        """Take what was found elsewhere, and run what was not."""
+        turn = shared.turn(now)
+        if turn.beaten:
+            self.pool.kill(turn.beaten)
+        self._take(turn.results)
+        for orders in turn.misses:
+            self._run(orders)
+
+    def _checked(self, result: RunResult) -> RunResult:
+        """A result of a source that somebody is writing just now is worth nothing: it is thrown away and the source looked at again."""
+        engine = self._engine
+        job = engine.pipeline.running.get(result.run_key)
+        if job is None or engine.live is None or result.outcome != Outcome.SUCCEEDED:
+            return result
+        path = f"{engine.roots[job.source.scan_folder]}/{job.source.rel}"
+        return RunResult(result.run_key, Outcome.STALE) if engine.live.is_being_written(path) else result

@@ -1,0 +1,449 @@
+"""The engine: one loop, one inbox, one clock. It lets the pipeline answer what happens, and has its answers performed.
+
+Turning the crank: take events from the inbox, let the pipeline answer, perform the commands, tell the listeners; let the scan go on when
+little is owed; offer free slots; sleep on the selector until a worker or the database writer has something to say. Nothing else in the
+program owns a thread that decides. Its parts: `loop.inbox` (events and their numbers), `loop.scans` (what is looked at), `loop.dispatch` (what
+runs, and what came of it), `loop.commands` (commands performed).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from aptui.config.model import Config
+from aptui.core.messages import Asked, LogLevel, Progress, RowsSaved
+from aptui.core.model import FileFact, Job, PathKey
+from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.undeclared_reads import with_default
+from aptui.engine.cache import preload
+from aptui.engine.cache.catalog import Catalogs, platforms_of
+from aptui.engine.loop.commands import Deeds
+from aptui.engine.loop.dispatch import Runs
+from aptui.engine.loop.events import Listener, News
+from aptui.engine.loop.hashing import Digests
+from aptui.engine.loop.inbox import Inbox
+from aptui.engine.loop.opening import Opening
+from aptui.engine.loop.scans import Scans
+from aptui.engine.scan.metadata import Metadata
+from aptui.shared.errors import InternalError, KnownError
+from aptui.store.changes.catalog_mark import CATALOG_STATE
+from aptui.store.db import schema
+from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.writer import Writer
+from aptui.store.logs import joblog
+
+if TYPE_CHECKING:
+    from aptui.engine.pool.pool import Pool
+    from aptui.sharing.account import Account
+
+_GC_THRESHOLDS = (50_000, 20, 50)
+"""Sources and their jobs point at each other and die by the thousand: looking for them at every 700th object costs a tenth of the time."""
+_PROGRESS_S = 0.1
+_SLICE_S = 0.004
+"""Events are taken for so long before clients have their turn."""
+_LAST = 1 << 30
+"""The order of a scan folder whose row gets the highest number."""
+
+
+class Live(Protocol):
+    """What an engine that stays up asks of the half that watches (`live.changes`)."""
+
+    unfinished: dict[PathKey, FileFact | None]
+    """Files that somebody is writing just now, as they were before."""
+
+    def is_being_written(self, path: str) -> bool:
+        """Whether another process holds this source (absolute path in text form) open for writing."""
+        ...
+
+    @property
+    def is_amid_changes(self) -> bool:
+        """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
+        ...
+
+
+class Engine:
+    """One project's engine.
+
+    Args:
+        config: the checked configuration.
+        listeners: told every notice; they must be quick and may not raise.
+        wants_all_news: also tell what is pending and starting, not only what settled.
+        is_full_scan: read every file's bytes, whatever the times say.
+        opening: the first half, when somebody has done it already.
+        selector: whoever stays up longer than one engine brings its own.
+        live: the other half of an engine that stays up.
+        runs_builders: whether a job runs whose result nobody has; without that it fails (`loop_runs.NOT_SHARED`).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        listeners: Sequence[Listener] = (),
+        *,
+        wants_all_news: bool = False,
+        is_full_scan: bool = False,
+        opening: Opening | None = None,
+        selector: selectors.BaseSelector | None = None,
+        live: Live | None = None,
+        runs_builders: bool = True,
+    ) -> None:
+        self.config = config
+        self.live = live
+        self.news = News(listeners)
+        self.inbox = Inbox()
+        self.selector = selector or selectors.DefaultSelector()
+        self.told: deque[str] = deque()
+        """What threads have to say."""
+        self.closing = contextlib.ExitStack()
+        """What is let go of at the end, the last first."""
+        self.epoch = 0
+        self.is_stopping = False
+        self.is_paused = False
+        self._runs_builders = runs_builders
+        self._wants_all_news = wants_all_news
+        self._is_full_scan = is_full_scan
+        self._opening = opening
+        self._owns_selector = selector is None
+        self._wake = -1
+        self._saved_ticket = 0
+        self._told_ticket = 0
+        self._failure: KnownError | None = None
+        self._failed_before = 0
+
+    # ---------------------------------------------------------------------------------------------------------- open, close
+
+    def open(self) -> None:
+        """Take the cache, settle what a dead engine left, and get ready to scan."""
+        if self._owns_selector:
+            self.closing.callback(self.selector.close)
+        if self._opening is None:
+            self._opening = Opening(self.config, trusts_times=not self._is_full_scan)
+            self._opening.take()
+        self.cache = self._opening.cache
+        self.closing.callback(self._opening.close)
+        try:
+            with schema.told(self._opening.database):
+                self._open(self._opening)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, opening: Opening) -> None:
+        gc.set_threshold(*_GC_THRESHOLDS)
+        self.news.open_log(self.config.log_dir)
+        self.closing.callback(self.news.close)
+        for sentence in opening.sentences:
+            self.news.say_once(sentence)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
+        self.closing.callback(self._close_wake)
+        self.writer = Writer(opening.database, self._rows_saved, self._writer_failed)
+        self.closing.callback(self.writer.close)
+        ids, self._dropped_folders = self.writer.sync_scan_folders(
+            [(item.name, item.path, _LAST if item.is_intermediate else item.order) for item in opening.project.scan_folders]
+        )
+        folders = tuple(replace(folder, id=ids[folder.name]) for folder in opening.project.scan_folders)
+        builders = with_default(opening.builders, opening.project.undeclared_reads)
+        self.project = replace(opening.project, builders=builders, scan_folders=folders, workers=self.config.workers)
+        self.roots = {folder.id: folder.path for folder in folders}
+        types = self.project.metadata_types
+        delay_s = self.config.meta_delay_ms / 1000
+        self.metadata = Metadata(types, self.roots, creates=bool(types) and self.live is not None, delay_s=delay_s)
+        self.digests = Digests(self.roots, self.inbox.next_seq, self.inbox.post, is_live=self.live is not None)
+        ranks = {folder.id: rank for rank, folder in enumerate(folders)}
+        self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
+        self.closing.callback(self.archive.close)
+        mark = self.archive.state(CATALOG_STATE)
+        self.catalogs = Catalogs(self.writer, opening.database, self.config.name, platforms_of(self.project), mark)
+        self.closing.callback(self.catalogs.close)
+        self.cache.recover(self.writer, self.archive)
+        self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
+        self.pipeline.wants_news = self._wants_all_news
+        self.scans, self.runs, self.deeds = Scans(self, opening), Runs(self, runs_builders=self._runs_builders), Deeds(self)
+        if self.live is not None:
+            self._failed_before = self.archive.failed_count()
+            self.epoch = int(self.archive.state("epoch") or 0) + 1
+            self.writer.run({"put_state": [("epoch", str(self.epoch)), ("seq", "0")]}, durable=False)
+
+    def _log_name(self, job: Job, _builder: str) -> str:
+        names = {folder.id: folder.name for folder in self.project.scan_folders}
+        if job.is_analysis:
+            return joblog.analysis_log_name(job.source.rel, job.builder)
+        return joblog.log_name(names[job.source.scan_folder], job.source.rel, job.platform, job.key, job.builder, job.run_key)
+
+    def close(self) -> None:
+        """Stop the workers, save what is owed to the database, let go of the cache."""
+        self.closing.close()
+
+    def _close_wake(self) -> None:
+        self.selector.unregister(self._wake)
+        os.close(self._wake)
+        self._wake = -1
+
+    @property
+    def pool_if_any(self) -> Pool | None:
+        """The workers, if any were needed yet."""
+        return self.runs.pool_if_any
+
+    @property
+    def account(self) -> Account | None:
+        """What was saved by results that were there already; complete when the engine is closed."""
+        return self.runs.account
+
+    @property
+    def ordered_ticket(self) -> int:
+        """The last rows that were ordered saved."""
+        return self.pipeline.ledger.ticket - 1
+
+    @property
+    def saved_ticket(self) -> int:
+        """The last rows that rest in the database."""
+        return self._saved_ticket
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+        return self.inbox.seq
+
+    # --------------------------------------------------------------------------------------------------- what others ask for
+
+    def start_scan(self, *, retries: bool = True, is_full: bool | None = None) -> None:
+        """Begin to look at all scan folders; turning the crank carries it through.
+
+        Args:
+            retries: whether what failed is tried again.
+            is_full: read every file's bytes; None = as the engine was told.
+        """
+        assert self._opening is not None
+        with schema.told(self._opening.database):
+            self.deeds.finish()
+            self.scans.start(retries=retries, is_full=self._is_full_scan if is_full is None else is_full)
+
+    @property
+    def is_scanning(self) -> bool:
+        """Whether a scan is under way."""
+        return self.scans.is_scanning
+
+    def scan_below(self, folder: str) -> None:
+        """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
+        self.scans.start_below(folder)
+
+    def look_at(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
+        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
+        self.scans.look_at(folder, again)
+
+    def look_at_products(self) -> None:
+        """Look into every cache folder that is not as it was recorded."""
+        self.deeds.finish()  # it has put products in place that no row knows yet
+        self.scans.look_at_products()
+
+    def lose(self, names: Sequence[str]) -> None:
+        """Take note that products are not in the cache any more."""
+        self.scans.lose(names)
+
+    def run_next(self, job_id: int = 0) -> None:
+        """While paused: start one job more, the one with this id if it is owed."""
+        self.runs.run_next(job_id)
+
+    def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
+        """Put a person's wish into the inbox."""
+        self.inbox.post(Asked(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
+
+    # ----------------------------------------------------------------------------------------------------------------- loop
+
+    def run_until_idle(self) -> None:
+        """Turn the crank until nothing is owed any more, or somebody asked to stop.
+
+        Raises:
+            HostError: the database or the cache cannot be written any more.
+        """
+        with schema.told(self.config.cache_dir / "assetdb.sqlite"):
+            self._run_until_idle()
+
+    def _run_until_idle(self) -> None:
+        while not self.is_stopping:
+            self.turn(self.patience_s())
+            if self.is_idle:
+                self.refuse_stuck()
+                break
+        self.settle()
+
+    def stop(self) -> None:
+        """Kill what runs and end the loop; what was running is owed again at the next start."""
+        self.is_stopping = True
+        self.wake()
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit is under way: it is no time to look at anything, or to ask what is owed."""
+        return self.deeds.is_committing
+
+    @property
+    def _has_work(self) -> bool:
+        is_anything_told = self._told_ticket < self._saved_ticket
+        return bool(self.inbox) or self.runs.are_any_due or self.scans.can_go_on or is_anything_told
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is owed, in memory or to the database."""
+        is_saved = self._saved_ticket >= self.ordered_ticket
+        is_anything_held = self.runs.are_results_held or bool(self.scans.looks_due)
+        is_at_rest = self.pipeline.is_idle and self.digests.is_idle and not self.scans.is_scanning
+        return is_at_rest and is_saved and not is_anything_held and not self._has_work
+
+    def patience_s(self) -> float:
+        """Return how long the next turn may sleep, in seconds; infinite when only events matter."""
+        if self.is_committing:
+            return _PROGRESS_S
+        if self._has_work:
+            return 0.0
+        now = time.monotonic()
+        if self.runs.are_results_held:
+            return max(0.0, self.runs.hold_s(now))
+        deadlines = [*self.scans.looks_due, *self.runs.next_deadlines()]
+        if not self.is_idle:
+            deadlines.append(now + _PROGRESS_S)
+        return max(0.0, min(deadlines, default=math.inf) - now)
+
+    def turn(self, wait_s: float) -> None:
+        """Sleep until something happens, `wait_s` at most; then deal with all that did."""
+        for key, mask in self.selector.select(None if wait_s == math.inf else wait_s):
+            key.data(mask)
+        now = time.monotonic()
+        self.runs.poll(now)
+        if self._failure is not None:
+            raise self._failure
+        if problem := self.catalogs.take_problem():
+            self.news.say_once(problem)
+        self.say_what_threads_told()
+        self.deeds.go_on()
+        if not self.is_committing:
+            self._decide(now)
+        if self.news.progress_is_due(now):
+            self.news.tell_progress(self._counts(), now)
+
+    def _decide(self, now: float) -> None:
+        """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""
+        if self._told_ticket < self._saved_ticket:
+            self._told_ticket = self._saved_ticket
+            self.inbox.post(RowsSaved(self.inbox.next_seq(), self._told_ticket))
+        self.scans.look_again(now)
+        if not self.inbox:
+            self.runs.post_results(now)
+        until = now + _SLICE_S
+        while self.inbox and not self.is_committing:
+            self.deeds.handle(self.inbox.take())
+            if time.monotonic() >= until:
+                break
+        if self.is_committing:
+            return
+        self.digests.read_few()
+        if self.digests.are_waiting:
+            self.digests.send(self.runs.pool)
+        if self.inbox:
+            return
+        is_amid_changes = self.live is not None and self.live.is_amid_changes and not self.is_scanning
+        if len(self.pipeline.ready) and not is_amid_changes and (slots := self.runs.offer_slots(is_paused=self.is_paused)):
+            self.deeds.handle(slots)
+        if not self.is_committing:
+            self.scans.advance()
+
+    def say_what_threads_told(self) -> None:
+        """Pass on what threads have to say."""
+        while self.told:
+            self.news.say_once(self.told.popleft())
+
+    def _counts(self) -> Progress:
+        counts, pipeline = self.pipeline.counts, self.pipeline
+        analysing = sum(1 for job in pipeline.running.values() if job.is_analysis)
+        waiting = len(pipeline.ready) - pipeline.ready.analysis_count
+        return Progress(
+            self.seq,
+            self.scans.files_seen,
+            pipeline.ready.analysis_count,
+            analysing,
+            waiting,
+            len(pipeline.running) - analysing,
+            counts["done"],
+            counts["failed"],
+            self.is_scanning,
+            failing_count=self._failed_before + pipeline.failing_count if self.live is not None else -1,
+        )
+
+    # ----------------------------------------------------------------------------------------------------------------- rest
+
+    def refuse_stuck(self) -> None:
+        """Raise when jobs wait although nothing moves any more, which is a bug."""
+        jobs = self.pipeline.stuck()
+        if not jobs:
+            return
+        names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
+        raise InternalError(f"{len(jobs)} jobs wait for something that never comes: {names}", hint="please report this")
+
+    def settle(self, *, checkpoints: bool = True) -> None:
+        """Nothing is owed: record what the next start compares with.
+
+        Args:
+            checkpoints: also put the database's log away, which may take the disk a tenth of a second.
+        """
+        self.deeds.finish()
+        if self.is_stopping:
+            self.deeds.handle(Asked(self.inbox.next_seq(), "stop"))
+        else:
+            self._publish(waits=checkpoints)
+        if not (self.scans.is_dirty or self.deeds.is_dirty):
+            return
+        if self.live is not None:
+            self.runs.note_shared()
+        rows = self.cache.folder_rows()
+        state = self.runs.learned_state()
+        if not self.is_stopping:
+            state += [*self.scans.settled_state(), ("host", os.uname().nodename)]
+            for scan_folder in self._dropped_folders:
+                self.writer.drop_scan_folder(scan_folder)
+            self._dropped_folders = []
+        if state:
+            rows["put_state"] = [*state]
+        self.writer.run(rows, durable=True)
+        if checkpoints:
+            self.writer.checkpoint()
+        self.scans.is_dirty = self.deeds.is_dirty = False
+
+    def _publish(self, *, waits: bool) -> None:
+        """Tell a runtime what there is now, and people which products can never be loaded."""
+        assert self._opening is not None
+        for sentence in preload.sentences(self._opening.database, self.writer.take_preloaders()):
+            self.news.say(sentence, LogLevel.ERROR)
+        if waits:
+            self.catalogs.save()
+        else:
+            self.catalogs.begin(self.wake)
+
+    # -------------------------------------------------------------------------------------------- what threads tell the loop
+
+    def _rows_saved(self, ticket: int) -> None:
+        """Called from the writer's thread."""
+        self._saved_ticket = ticket
+        self.wake()
+
+    def _writer_failed(self, error: KnownError) -> None:
+        """Called from the writer's thread."""
+        self._failure = error
+        self.wake()
+
+    def wake(self) -> None:
+        """End the loop's sleep; any thread may call this."""
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
+
+    def _read_wake(self, _mask: int) -> None:
+        os.eventfd_read(self._wake)

@@ -1,0 +1,135 @@
+"""What the engine tells: notices to its listeners, sentences to its own log, progress with its timers. Who listens is not known here."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
+from aptui.shared.errors import HostError
+from aptui.store.logs.joblog import EngineLog
+
+_PROGRESS_S = 0.1
+_RATE_WINDOW_S = 5.0
+
+Listener = Callable[[Notice], None]
+
+
+class News:
+    """The engine's voice.
+
+    Args:
+        listeners: told every notice; they must be quick and may not raise.
+    """
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self.listeners = list(listeners)
+        self._log: EngineLog | None = None
+        self._said: set[str] = set()
+        self._cause = 0
+        self._last: Progress | None = None
+        self._last_s = 0.0
+        self._scan_s = self._analysis_s = self._processing_s = 0.0
+        self._finished: deque[tuple[float, int]] = deque()
+
+    # ------------------------------------------------------------------------------------------------------------ sentences
+
+    def open_log(self, folder: Path) -> None:
+        """Begin a log of the engine's own; a folder that cannot be written costs the log, not the run."""
+        try:
+            self._log = EngineLog(folder, "aptui", time.time_ns() // 1_000_000)
+        except HostError as error:
+            self.say_once(str(error))
+
+    def close(self) -> None:
+        """End the log."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def tell(self, notice: Notice) -> None:
+        """Tell every listener, and the engine's log what somebody may look for tomorrow."""
+        self._cause = notice.cause
+        if isinstance(notice, Said):
+            self._note(notice.level, notice.text)
+        elif isinstance(notice, JobChanged) and notice.status == "failed":
+            self._note(LogLevel.ERROR, f"failed {notice.source} ({notice.platform}, {notice.job_key}): {notice.error}")
+        for listener in self.listeners:
+            listener(notice)
+
+    def say(self, text: str, level: LogLevel = LogLevel.WARNING) -> None:
+        """Say a sentence about the whole engine."""
+        self.tell(Said(self._cause, level, text))
+
+    def say_once(self, text: str) -> None:
+        """Say a sentence unless it was said before."""
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
+
+    def _note(self, level: int, text: str) -> None:
+        if self._log is not None:
+            try:
+                self._log.append(LogRecord(level, "aptui", text, time.time_ns() // 1_000_000))
+            except HostError as error:
+                self._log = None
+                self.say_once(str(error))
+
+    # ------------------------------------------------------------------------------------------------------------- progress
+
+    def progress_is_due(self, now: float) -> bool:
+        """Whether it is time for progress, and anybody listens."""
+        return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
+
+    def tell_progress(self, counts: Progress, now: float) -> None:
+        """Complete `counts` with timers and an estimate, and tell it if it is not as it was."""
+        is_working = _is_working(counts)
+        if is_working and not (self._last and _is_working(self._last)):
+            self._scan_s = self._analysis_s = self._processing_s = 0.0
+            self._finished.clear()
+            self._last_s = now
+        elapsed = min(now - self._last_s, 10 * _PROGRESS_S)
+        self._last_s = now
+        self._scan_s += elapsed * counts.is_scanning
+        self._analysis_s += elapsed * (counts.analyses_running > 0)
+        self._processing_s += elapsed * (counts.jobs_running > 0)
+        news = replace(
+            counts,
+            scan_ms=int(self._scan_s * 1000),
+            analysis_ms=int(self._analysis_s * 1000),
+            processing_ms=int(self._processing_s * 1000),
+            eta_ms=self._eta_ms(counts, now),
+        )
+        if self._last is None or is_working or replace(news, cause=0) != replace(self._last, cause=0):
+            self._last = news
+            self.tell(news)
+
+    @property
+    def latest_progress(self) -> Progress | None:
+        """The last progress that was told."""
+        return self._last
+
+    def _eta_ms(self, counts: Progress, now: float) -> int:
+        """Return how long what is owed takes at the rate of the last seconds, -1 when nobody can say."""
+        done = counts.jobs_done + counts.jobs_failed
+        self._finished.append((now, done))
+        while self._finished[0][0] < now - _RATE_WINDOW_S:
+            self._finished.popleft()
+        (then, before), left = self._finished[0], counts.jobs_waiting + counts.jobs_running
+        if (
+            not left
+            or counts.is_scanning
+            or counts.analyses_waiting + counts.analyses_running
+            or done <= before
+            or now - then < 10 * _PROGRESS_S
+        ):
+            return 0 if not left and not counts.is_scanning else -1
+        return int(left * (now - then) / (done - before) * 1000)
+
+
+def _is_working(counts: Progress) -> bool:
+    owed = counts.analyses_waiting + counts.analyses_running + counts.jobs_waiting + counts.jobs_running
+    return counts.is_scanning or owed > 0

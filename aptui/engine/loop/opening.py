@@ -1,0 +1,122 @@
+"""The cheap first half of every engine: take the cache, look at the database and the builders, glance at the sources.
+
+Where nothing is owed, the second half (`loop`) is never imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aptui.config.model import Config
+from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
+from aptui.engine import registry
+from aptui.engine.cache.cache import Cache
+from aptui.engine.cache.catalog import mark_of, platforms_of
+from aptui.engine.loop.up_to_date import Glance, look, signature
+from aptui.engine.scan.walk import Walk
+from aptui.shared.errors import UserError
+from aptui.store.changes.catalog_mark import CATALOG_STATE
+from aptui.store.db import schema
+from aptui.store.db.archive import DatabaseArchive
+
+if TYPE_CHECKING:
+    from aptui.engine.scan.verification import Verification
+
+
+def with_intermediates(project: Project, cache: str) -> Project:
+    """Return `project` with the platform and the scan folder of intermediates, which every cache has (spec/engine.md §7)."""
+    platforms = tuple(platform.id for platform in project.platforms)
+    folder = ScanFolder(0, INTERMEDIATES, f"{cache}/{INTERMEDIATES}", -1, True, platforms, is_intermediate=True)
+    return replace(project, platforms=(*project.platforms, Platform(COMMON_PLATFORM)), scan_folders=(*project.scan_folders, folder))
+
+
+class Opening:
+    """A project whose cache is held, before there is an engine.
+
+    Args:
+        config: the checked configuration.
+        trusts_times: whether a file with the remembered size and times counts as unchanged; else its bytes are read.
+        never: absolute folders that are no sources, besides cache and logs.
+    """
+
+    def __init__(self, config: Config, *, trusts_times: bool = True, never: tuple[str, ...] = ()) -> None:
+        self.config = config
+        self._never = never
+        self._trusts_times = trusts_times
+        self.project: Project = with_intermediates(config.project, str(config.cache_dir))
+        platforms = [platform.id for platform in self.project.platforms]
+        self.cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
+        self.database = config.cache_dir / "assetdb.sqlite"
+        self.sentences: list[str] = []
+        self.builders: tuple[Builder, ...] = ()
+        self.signature = ""
+        self.walk: Walk | None = None
+        self.glance: Glance | None = None
+        self.is_current = False
+        self._closing = contextlib.ExitStack()
+
+    def take(self) -> None:
+        """Hold the cache and find out what there is to do."""
+        for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
+            if not path.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in path):
+                raise UserError(f"the path {path!r} is not UTF-8, which the asset database needs", hint="rename that folder")
+        with schema.told(self.database):
+            schema.refuse_foreign(self.database)
+        self.cache.take()
+        self._closing.callback(self.cache.close)
+        try:
+            with schema.told(self.database):
+                self._take()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self) -> None:
+        config = self.config
+        self.cache.refuse_full_disk()
+        is_new = not self.database.exists()
+        note = schema.prepare(self.database, self.cache.throw_away_products)
+        if note:
+            self.sentences.append(note)
+        platforms = tuple(platform.id for platform in config.project.platforms)
+        memory = self.cache.own / "builders.json"
+        self.builders = registry.complete(config.project.builders, config.project_dir, memory, platforms, self.sentences.append)
+        self.signature = signature(config.project, self.builders)
+        if not is_new and not note:
+            self._look()
+
+    def _look(self) -> None:
+        archive = DatabaseArchive(self.database, {}, self.project.metadata_types)
+        try:
+            ids = archive.scan_folder_ids()
+            is_known = archive.state("signature") == self.signature
+            folders = tuple(replace(folder, id=ids.get(folder.name.lower(), 0)) for folder in self.project.scan_folders)
+            if not is_known or any(folder.id == 0 for folder in folders):
+                return
+            digests = archive.folder_digests()
+            is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive)
+            is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
+        finally:
+            archive.close()
+        self.walk = Walk(replace(self.project, scan_folders=folders), self.never)
+        self.glance = look(self.walk, digests, contextlib.nullcontext if self._trusts_times else self._verification)
+        self.is_current = is_settled and self.glance is not None and self.glance.is_clean
+
+    def _verification(self) -> Verification:
+        from aptui.engine.scan.verification import Verification
+
+        return Verification(self.database)
+
+    def _has_catalogs(self, mark: str | None) -> bool:
+        return mark == mark_of(self.config.cache_dir, self.config.name, platforms_of(self.config.project))
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """Absolute folders that are no sources, wherever they lie."""
+        return (str(self.config.cache_dir), str(self.config.log_dir), *self._never)
+
+    def close(self) -> None:
+        """Let go of the cache."""
+        self._closing.close()

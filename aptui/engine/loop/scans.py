@@ -1,0 +1,189 @@
+"""Looks at the scan folders and at the cache: the scan under way, single folders beside it, and what of it is trusted the next time.
+
+What lies in a folder is `scanner`'s business; when hints of the watcher lead to a look, `live.changes`'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from aptui.core.messages import FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
+from aptui.core.model import FileFact, PathKey
+from aptui.core.paths import parent
+from aptui.engine.scan.scanner import RACY_NS, Scanner
+from aptui.engine.scan.walk import Walk
+
+if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
+    from aptui.engine.loop.opening import Opening
+
+_BACKLOG = 4096
+"""The scan pauses while more than this is owed: memory stays flat however large the tree."""
+_LOOK_AGAIN_S = 0.05
+_IDENTITIES, _MADE = "identities", "made"
+"""Whether all sources of metadata types have their identity files: an engine that makes none leaves that to the next."""
+
+
+class Scans:
+    """What one engine looks at. One scan at a time.
+
+    Args:
+        engine: whose inbox takes what is seen.
+        opening: what the first half found, which the first scan need not look at again.
+    """
+
+    def __init__(self, engine: Engine, opening: Opening) -> None:
+        self._engine, self._opening = engine, opening
+        self._steps: Iterator[list[FolderSeen | FoldersKept]] | None = None
+        self._scanner: Scanner | None = None
+        self._again: dict[PathKey, float] = {}
+        self._looked_ns: dict[str, int] = {}
+        self._racy_ns = 0
+        self.is_dirty = False
+        """Whether anything was seen that the last settlement does not know."""
+
+    # ---------------------------------------------------------------------------------------------------------------- scans
+
+    @property
+    def is_scanning(self) -> bool:
+        """Whether a scan is under way."""
+        return self._steps is not None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is a scan that need not wait until less is owed."""
+        return self._steps is not None and self._engine.pipeline.backlog < _BACKLOG
+
+    @property
+    def files_seen(self) -> int:
+        """How many files the last scan has met so far."""
+        return self._scanner.files_seen if self._scanner else 0
+
+    def start(self, *, retries: bool, is_full: bool) -> None:
+        """Begin to look at all scan folders; `retries`: what failed is tried again; `is_full`: every file's bytes are read."""
+        engine, opening = self._engine, self._opening
+        is_known = engine.archive.state("signature") == opening.signature
+        engine.inbox.post(ScanStarted(engine.inbox.next_seq(), is_full, retries=retries))
+        self._racy_ns = time.time_ns() - RACY_NS
+        self._looked_ns.clear()
+        glance, opening.glance = opening.glance, None
+        is_known = is_known and (not engine.metadata.creates or engine.archive.state(_IDENTITIES) == _MADE)
+        self._scanner = self._make_scanner(glance=glance, is_full=is_full, reassess=not is_known)
+        self._steps = self._scanner.steps()
+        if not is_known:  # until all is at rest again, the next engine looks at everything too
+            engine.writer.run({"put_state": [("signature", "")]}, durable=True)
+            self.is_dirty = True
+        self.look_at_products()
+
+    def start_below(self, folder: str) -> None:
+        """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
+        inbox = self._engine.inbox
+        inbox.post(ScanStarted(inbox.next_seq(), below=folder, retries=False))
+        self._racy_ns = time.time_ns() - RACY_NS
+        self._steps = self._scanner_at_hand().steps(folder)
+
+    def advance(self) -> None:
+        """Carry the scan one step on, if there is one and little is owed."""
+        if self._steps is None or not self.can_go_on:
+            return
+        inbox = self._engine.inbox
+        events = next(self._steps, None)
+        self._tell_walk()
+        if events is None:
+            self._steps = None
+            inbox.post(ScanFinished(inbox.next_seq()))
+        else:
+            for event in events:
+                self.is_dirty = self.is_dirty or isinstance(event, FolderSeen)
+                inbox.post(event)
+
+    def _scanner_at_hand(self) -> Scanner:
+        """Return a scanner without the first scan's ways: it trusts what is remembered."""
+        self._scanner = self._make_scanner()
+        return self._scanner
+
+    def _make_scanner(self, **how: Any) -> Scanner:
+        engine, opening = self._engine, self._opening
+        self._walk, opening.walk = opening.walk or Walk(engine.project, opening.never), None
+        unfinished: Mapping[PathKey, FileFact | None] = engine.live.unfinished if engine.live is not None else {}
+        return Scanner(
+            engine.project,
+            self._walk,
+            engine.archive,
+            engine.inbox.next_seq,
+            unfinished=unfinished,
+            metadata=engine.metadata,
+            **how,
+        )
+
+    def _tell_walk(self) -> None:
+        engine = self._engine
+        while engine.metadata.said:
+            engine.news.say_once(engine.metadata.said.pop(0))
+        while self._walk.sentences:
+            engine.news.say_once(self._walk.sentences.pop(0))
+
+    # -------------------------------------------------------------------------------------------------------- single folders
+
+    def look_at(self, folder: str, again: frozenset[PathKey]) -> None:
+        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
+        self._looked_ns[folder] = time.time_ns() - RACY_NS
+        event = self._scanner_at_hand().look_at(folder, again)
+        self._tell_walk()
+        if event is not None:
+            self.is_dirty = True
+            self._engine.inbox.post(event)
+
+    @property
+    def looks_due(self) -> Collection[float]:
+        """When (monotonic) files have to be looked at again."""
+        return self._again.values()
+
+    def want_again(self, keys: Iterable[PathKey]) -> None:
+        """Look at these files, which changed while they were read, again soon."""
+        soon = time.monotonic() + _LOOK_AGAIN_S
+        self._again.update((key, soon) for key in keys)
+
+    def look_again(self, now: float) -> None:
+        """Look at the folders of files that changed while they were read, as the scan does."""
+        due = [key for key, when in self._again.items() if when <= now]
+        for key in due:
+            del self._again[key]
+        for folder in sorted({parent(key) for key in due}):
+            self._engine.look_at(folder, frozenset(key for key in due if parent(key) == folder))
+
+    # ------------------------------------------------------------------------------------------------------------- products
+
+    def look_at_products(self) -> None:
+        """Look into every cache folder that is not as it was recorded."""
+        lost = self._engine.cache.lost(self._engine.archive, self._engine.news.say_once)
+        if lost:
+            self.is_dirty = True
+            self.lose(lost)
+
+    def lose(self, names: Sequence[str]) -> None:
+        """Take note that products are not in the cache any more."""
+        inbox = self._engine.inbox
+        inbox.post(ProductsLost(inbox.next_seq(), tuple(names)))
+
+    # ----------------------------------------------------------------------------------------------------------------- rows
+
+    def settled_state(self) -> list[tuple[str, str]]:
+        """Return what the next engine finds in the database when this one has come to rest."""
+        return [("signature", self._opening.signature), (_IDENTITIES, _MADE if self._engine.metadata.creates else "")]
+
+    def distrust(self, rows: Rows) -> None:
+        """Change rows of folders so that a file too fresh to be trusted is read again by the next scan."""
+        folders = rows.get("put_folder")
+        if folders:
+            rows["put_folder"] = [self._distrusted(*row) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
+
+    def _distrusted(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[object, ...]:
+        racy_ns = self._looked_ns.get(folder, self._racy_ns)
+        if any(max(fact.mtime_ns, fact.ctime_ns) >= racy_ns for fact in facts):
+            facts = [replace(fact, mtime_ns=0) if max(fact.mtime_ns, fact.ctime_ns) >= racy_ns else fact for fact in facts]
+            digest = b""
+        return scan_folder, folder, digest, tuple(facts)

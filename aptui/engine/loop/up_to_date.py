@@ -1,0 +1,221 @@
+"""A glance at a project: is anything owed at all? The answer for a tree where nothing changed, without an engine.
+
+It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with what the last
+run recorded. A tree with many folders is walked by two processes, for most of the time goes into one `stat` a file. Where bytes have to be
+compared as well, as many processes read as there are cores.
+
+This module is imported by runs that find nothing to do: it must stay light.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Protocol
+
+from aptui.core.fingerprint import short
+from aptui.core.model import Builder, Project
+from aptui.engine.scan.walk import Below, Digests, Entry, Part, Walk, digests_of
+
+_FOLDERS_FOR_TWO = 300
+"""Fewer folders are walked before a second process has started."""
+_FOLDERS_FOR_READERS = 16
+_MOST_READERS = 16
+"""More processes than these wait for the disk and for one another."""
+_MOST_DIFFERING = 256
+"""When more differs than this, the scan walks anew: it is not the walk that costs then."""
+
+
+@dataclass(slots=True)
+class Glance:
+    """What was seen: folders as remembered, and those that are not, with their parts; `vanished` were remembered and are not there.
+
+    `is_of_bytes`: the files of the folders that are as remembered were read.
+    """
+
+    kept: list[str] = field(default_factory=list)
+    differing: list[tuple[str, list[Part]]] = field(default_factory=list)
+    vanished: frozenset[str] = frozenset()
+    is_of_bytes: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every folder is as it was."""
+        return not self.differing and not self.vanished
+
+
+Met = tuple[str, list[tuple[Part, list[Entry]]]]
+"""(relative folder, its parts with their files)."""
+
+
+class Verifies(Protocol):
+    """What compares bytes (`verification`)."""
+
+    def is_same(self, folder: str, entries: list[tuple[Part, list[Entry]]]) -> bool:
+        """Whether the files of a folder have the remembered bytes."""
+        ...
+
+
+Opens = Callable[[], AbstractContextManager[Verifies | None]]
+"""Makes what compares bytes, in the process that will use it; `nullcontext` makes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What sources are compared with."""
+
+    digests: Digests
+    opens: Opens
+
+    @property
+    def reads(self) -> bool:
+        return self.opens is not nullcontext
+
+    @property
+    def process_count(self) -> int:
+        """How many processes to look with."""
+        if len(self.digests) < (_FOLDERS_FOR_READERS if self.reads else _FOLDERS_FOR_TWO):
+            return 1
+        return min(os.cpu_count() or 1, _MOST_READERS if self.reads else 2)
+
+
+def signature(project: Project, builders: Iterable[Builder]) -> str:
+    """Return one digest over everything in the configuration that decides about jobs, code included."""
+    said = [
+        (
+            item.uuid.hex(),
+            item.name,
+            item.version,
+            item.analysis_fingerprint,
+            item.code_digest.hex(),
+            [pattern.text for pattern in item.patterns],
+        )
+        for item in builders
+    ]
+    return short(repr((project.signature, project.scan_signature, said, project.debug_output)).encode())
+
+
+def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> Glance | None:
+    """Walk the sources and compare them with `loop.hashing`; None when so much differs that it is not worth telling what.
+
+    Args:
+        walk: the way through the scan folders.
+        digests: what is remembered.
+        opens: has the bytes of files compared as well, where nothing else differs.
+    """
+    frontier = [("", walk.roots())]
+    known = _Known(digests, opens)
+    glance = Glance(is_of_bytes=known.reads)
+    count = known.process_count
+    if count == 1:
+        _compare(walk.folders(frontier), known, glance)
+    else:
+        _walk_by_many(walk, frontier, known, glance, count)
+    if len(glance.differing) > _MOST_DIFFERING:
+        return None
+    glance.vanished = frozenset(digests.keys() - set(glance.kept) - {folder for folder, _parts in glance.differing})
+    return glance
+
+
+def _compare(met: Iterable[Met], known: _Known, glance: Glance) -> None:
+    with known.opens() as content:
+        for folder, entries in met:
+            is_same = dict(known.digests.get(folder, ())) == digests_of(entries)
+            if is_same and (content is None or content.is_same(folder, entries)):
+                glance.kept.append(folder)
+            else:
+                glance.differing.append((folder, [part for part, _files in entries]))
+
+
+def _walk_by_many(walk: Walk, frontier: list[tuple[str, list[Part]]], known: _Known, glance: Glance, count: int) -> None:
+    """Look at the top of the tree here, then give shares of what lies below to children."""
+    top: list[Met] = []
+    while frontier and len(frontier) < 4 * count:
+        folder, parts = frontier.pop(0)
+        entries, below = walk.look(parts)
+        top.append((folder, entries))
+        frontier.extend(sorted(below.items()))
+    mine, *others = _shares(dict(frontier), known.digests, count)
+    others = [share for share in others if share]
+    children = [_Child(partial(_told, walk, share, known)) for share in others]
+    _compare(chain(top, walk.folders(mine)), known, glance)
+    for child, share in zip(children, others, strict=True):
+        _add(glance, walk, child.answer(), share, known)
+
+
+def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, list[Part]]]]:
+    """Split subtrees into `count` lists of about equally many remembered folders."""
+    weights = dict.fromkeys(below, 1)
+    for folder in digests:
+        top = folder
+        while top and top not in weights:
+            top = top.rpartition("/")[0]
+        if top:
+            weights[top] += 1
+    shares: list[list[tuple[str, list[Part]]]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for folder in sorted(below, key=lambda name: (-weights[name], name)):
+        lightest = sizes.index(min(sizes))
+        shares[lightest].append((folder, below[folder]))
+        sizes[lightest] += weights[folder]
+    return shares
+
+
+def _told(walk: Walk, share: Sequence[tuple[str, list[Part]]], known: _Known, parent: int) -> bytes:
+    if known.reads:  # to read everything may take long, and nobody needs it when the parent is gone
+        from aptui.worker.processes import die_with_parent
+
+        die_with_parent(parent)
+    before, said = walk.files_seen, len(walk.sentences)
+    glance = Glance()
+    _compare(walk.folders(share), known, glance)
+    differing = [
+        (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in glance.differing
+    ]
+    return marshal.dumps((glance.kept, differing, walk.files_seen - before, walk.sentences[said:]))
+
+
+def _add(glance: Glance, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[Part]]], known: _Known) -> None:
+    if not answer:  # the child died: do its share here
+        _compare(walk.folders(share), known, glance)
+        return
+    kept, differing, files_seen, sentences = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
+    glance.kept.extend(kept)
+    folders = {folder.id: folder for folder in walk.scan_folders}
+    for folder, parts in differing:
+        glance.differing.append(
+            (folder, [Part(folders[scan_folder], rel, path, is_bare) for scan_folder, rel, path, is_bare in parts])
+        )
+    walk.files_seen += files_seen
+    walk.sentences.extend(sentences)
+
+
+class _Child:
+    """A forked process that computes one answer. It is forked before any thread is started, and touches nothing but files."""
+
+    def __init__(self, work: Callable[[int], bytes]) -> None:
+        self._read, write = os.pipe()
+        parent = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            status = 1
+            try:
+                os.close(self._read)
+                with os.fdopen(write, "wb") as pipe:
+                    pipe.write(work(parent))
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(write)
+
+    def answer(self) -> bytes:
+        """Return what the child wrote; b"" when it did not come to an end."""
+        with os.fdopen(self._read, "rb") as pipe:
+            data = pipe.read()
+        _pid, status = os.waitpid(self._pid, 0)
+        return data if status == 0 else b""

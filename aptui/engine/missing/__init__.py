@@ -1,0 +1,1 @@
+"""Products searched for assets that they name and do not declare."""

@@ -1,0 +1,259 @@
+"""The search for missing product dependencies: what files name, and their makers did not declare. Who asks for it is elsewhere.
+
+A product's bytes are read once: the names in them are kept with the SHA-256 of what was read, and for another scan they are only looked up
+again, because the assets there are may be others. They are read again when the bytes, the limit, or the extensions that assets have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from aptui.core.messages import Rows
+from aptui.core.paths import cache_path, from_text, to_text
+from aptui.engine.missing.meaning import Subject, hits_of, learn
+from aptui.engine.missing.readers import Readers, Reading
+from aptui.engine.missing.rules import Rules, read_rules
+from aptui.shared.missing import LINE_LIMIT, VERSION, Names
+from aptui.store.queries import missing as store
+from aptui.store.queries.missing import Hit, Known, Scanned
+from aptui.store.queries.reader import Reader, open_reader
+
+READERS = 2
+"""Processes that read; they are CPU-bound, and the engine has work too."""
+_PAGE = 128
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to search: the database, the cache, the scan folders in order."""
+
+    database: Path
+    cache_dir: Path
+    roots: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a scan came to, so far: `read` does not count what was remembered; `flawed` are files with missing dependencies, `hits` those."""
+
+    files: int = 0
+    done: int = 0
+    read: int = 0
+    flawed: int = 0
+    hits: int = 0
+    failed: int = 0
+    partial: int = 0
+    ignored: int = 0
+    seconds: float = 0.0
+    began_s: float = field(default_factory=time.monotonic)
+    is_given_up: bool = False
+    complaints: list[str] = field(default_factory=list)
+
+
+class FileFound(NamedTuple):
+    """A file that is no product, and what it names; `says` = how its scan ended, "" = as it should."""
+
+    path: str
+    hits: tuple[Hit, ...]
+    says: str
+
+
+Told = Callable[[Tally], object]
+_Begun = dict[int, Names | Future[Reading]]
+"""{product id: its names as remembered, or what reads them}."""
+
+
+class Search:
+    """A search, in one thread.
+
+    Args:
+        place: where.
+        line_limit: so many names are followed in one line, 0 = all.
+        is_given_up: asked between pages of files.
+    """
+
+    def __init__(self, place: Place, line_limit: int = LINE_LIMIT, is_given_up: Callable[[], bool] = lambda: False) -> None:
+        self._place, self._line_limit, self._is_given_up = place, line_limit, is_given_up
+
+    def products(self, wanted: Sequence[Scanned], save: Callable[[Rows], object], told: Told = lambda _: None) -> Tally:
+        """Scan products; `save` takes the rows of some of them at a time.
+
+        Raises:
+            KnownError: the database cannot be read, or `save` says so.
+        """
+        tally = Tally(files=len(wanted))
+        with self._work(tally) as work:
+            pages = [wanted[at : at + _PAGE] for at in range(0, len(wanted), _PAGE)]
+            begun = work.begin(pages[0]) if pages else {}
+            for at, page in enumerate(pages):
+                # The next page is being read while this one is looked up.
+                following = work.begin(pages[at + 1]) if at + 1 < len(pages) else {}
+                save(work.rows_of(page, begun))
+                begun = following
+                self._tell(tally, told)
+                if tally.is_given_up:
+                    break
+        return tally
+
+    def files(self, paths: Iterable[str], told: Told = lambda _: None) -> tuple[list[FileFound], Tally]:
+        """Scan files that are no products (absolute, as Python's file functions want them); return those with something to say."""
+        listed = list(paths)
+        tally, found = Tally(files=len(listed)), []
+        with self._work(tally) as work:
+            for at in range(0, len(listed), _PAGE):
+                found += work.found_in(listed[at : at + _PAGE])
+                self._tell(tally, told)
+                if tally.is_given_up:
+                    break
+        return found, tally
+
+    def _tell(self, tally: Tally, told: Told) -> None:
+        tally.seconds = time.monotonic() - tally.began_s
+        tally.is_given_up = self._is_given_up()
+        told(tally)
+
+    @contextmanager
+    def _work(self, tally: Tally) -> Iterator[_Work]:
+        rules = read_rules(self._place.roots)
+        tally.complaints += rules.complaints
+        with closing(open_reader(self._place.database)) as reader:
+            known = Known(reader)
+            with Readers(READERS, known.extensions, self._line_limit) as readers:
+                yield _Work(self._place, reader, known, readers, rules, self._terms(known), tally, self._is_given_up)
+        tally.seconds = time.monotonic() - tally.began_s
+
+    def _terms(self, known: Known) -> str:
+        """Return what, beside its bytes, decides which names are taken of a file."""
+        extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
+        return f"{VERSION} {self._line_limit} {extensions}"
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a search works with."""
+
+    place: Place
+    reader: Reader
+    known: Known
+    readers: Readers
+    rules: Rules
+    terms: str
+    tally: Tally
+    is_given_up: Callable[[], bool]
+
+    # ----------------------------------------------------------------------------------------------------------- products
+
+    def begin(self, page: Sequence[Scanned]) -> _Begun:
+        """Return the names of some products as remembered, or about to be read; those that are to be skipped are not in it."""
+        remembered = store.remembered(self.reader, [each.product_id for each in page], self.terms)
+        begun: _Begun = {}
+        for each in page:
+            if self.rules.tags_of(each.inner, is_product=True):
+                continue
+            digest, names = remembered.get(each.product_id, (b"", None))
+            if names is not None and digest == each.digest:
+                begun[each.product_id] = names
+            else:
+                path = os.path.join(self.place.cache_dir, os.fsdecode(from_text(cache_path(each.name))))
+                begun[each.product_id] = self.readers.read(path)
+        return begun
+
+    def rows_of(self, page: Sequence[Scanned], begun: _Begun) -> Rows:
+        """Return the rows of some products: what is missing of them, or why nobody knows."""
+        moment = int(time.time())
+        stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # on people's clocks, as O3DE writes it
+        rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}
+        named: list[tuple[Scanned, Subject, Names]] = []
+        for each in page:
+            reading = self._reading(begun.get(each.product_id))
+            if reading.names is None:
+                says = reading.error or f"Ignored by its file tags: {', '.join(self.rules.tags_of(each.inner, is_product=True))}"
+                rows["put_missing"] += store.result_rows(each, (), says, stamp)
+                continue
+            named.append((each, Subject(each.uuid, each.sub_id, each.inner, (each.platform,)), reading.names))
+            if reading.digest:
+                rows["put_missing_scan"].append(
+                    (each.product_id, reading.digest, self.terms, store.packed(reading.names), each.name)
+                )
+        learn(self.known, [(subject, names) for _, subject, names in named])
+        declared = store.declared(self.reader, [each.product_id for each, _, _ in named])
+        for each, subject, names in named:
+            hits = list(hits_of(self.known, subject, names, declared[each.product_id], self.rules))
+            self._count(hits, names)
+            says = store.PARTIAL if names.is_partial else "" if hits else store.NOTHING
+            rows["put_missing"] += store.result_rows(each, hits, says, stamp)
+        self.tally.done += len(page)
+        return rows
+
+    def _reading(self, begun: Names | Future[Reading] | None) -> Reading:
+        """Return what came of a file: with a digest if it was read now; without names and error if it was to be skipped."""
+        if begun is None:
+            self.tally.ignored += 1
+            return Reading()
+        if isinstance(begun, Names):
+            return Reading(names=begun)
+        reading = self._await(begun)
+        if reading.names is None:
+            self.tally.failed += 1
+            self.tally.complaints += [reading.error] if reading.is_broken else []
+            return replace(reading, error=store.BROKEN if reading.is_broken else store.UNREADABLE)
+        self.tally.read += 1
+        return reading
+
+    def _await(self, begun: Future[Reading]) -> Reading:
+        """Return what came of a file; nobody waits for a disk that hangs once the search is given up."""
+        while True:
+            try:
+                return begun.result(_LOOK_S)
+            except TimeoutError:
+                if self.is_given_up():
+                    return Reading(error="the search was given up", is_broken=True)
+
+    # -------------------------------------------------------------------------------------------------------------- files
+
+    def found_in(self, paths: Sequence[str]) -> list[FileFound]:
+        """Return of some files those that name what nobody declared, and those that cannot be read."""
+        begun: dict[str, Future[Reading] | None] = {}
+        for path in paths:
+            is_skipped = bool(self.rules.tags_of(self._inner(path), is_product=False))
+            begun[path] = None if is_skipped else self.readers.read(path)
+        named: list[tuple[str, Subject, Names]] = []
+        found: list[FileFound] = []
+        for path, future in begun.items():
+            reading = self._reading(future)
+            if reading.names is not None:
+                named.append((path, Subject(b"", 0, self._inner(path), self.known.platforms), reading.names))
+            elif reading.error:
+                found.append(FileFound(path, (), reading.error))
+        learn(self.known, [(subject, names) for _, subject, names in named])
+        declared = store.declared_by_sources(self.reader, [subject.inner for _, subject, _ in named])
+        for path, subject, names in named:
+            own = {target.uuid for target in self.known.of_source(subject.inner)}
+            hits = tuple(
+                hit for hit in hits_of(self.known, subject, names, declared[subject.inner], self.rules) if hit.uuid not in own
+            )
+            self._count(hits, names)
+            if hits or names.is_partial:
+                found.append(FileFound(path, hits, store.PARTIAL if names.is_partial else ""))
+        self.tally.done += len(paths)
+        return found
+
+    def _inner(self, path: str) -> str:
+        """Return the path below its scan folder, in lower case; the whole one for a file elsewhere."""
+        roots = [root for root in self.place.roots if path.startswith(f"{root}/")]
+        return to_text(os.fsencode(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/"))).lower()
+
+    def _count(self, hits: Sequence[Hit], names: Names) -> None:
+        self.tally.hits += len(hits)
+        self.tally.flawed += bool(hits)
+        self.tally.partial += names.is_partial

@@ -1,0 +1,185 @@
+"""Messages to workers and what becomes of their orders: the bookkeeping of the pool, without processes or clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from aptui.core.messages import (
+    AnalyseOrder,
+    AnalyseResult,
+    CopyOrder,
+    HashOrder,
+    HashResult,
+    LogLevel,
+    LogRecord,
+    Outcome,
+    ProcessOrder,
+    RunResult,
+)
+from aptui.worker import wire
+from aptui.worker.output import BoundedText, count_levels, records_of
+
+Order = AnalyseOrder | ProcessOrder | CopyOrder
+Result = AnalyseResult | RunResult | HashResult
+Identity = tuple[str, str, str, str, str]
+
+
+@dataclass(slots=True)
+class Message:
+    """Orders of one kind that travel together. `done` of them are answered; the next one is what the worker is at.
+
+    `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order. `is_alone`: no other
+    job may run beside it. `held_since_s` and `passed` are of a message for which there is no room in memory: since when, and how many others
+    went before it.
+    """
+
+    kind: wire.Kind
+    orders: list[Order]
+    hash_order: HashOrder | None = None
+    done: int = 0
+    began_s: float = 0.0
+    cancelled: set[int] = field(default_factory=set)
+    tries: int = 0
+    is_alone: bool = False
+    held_since_s: float | None = None
+    passed: int = 0
+
+    @property
+    def is_job(self) -> bool:
+        """Whether builders process sources: what takes memory."""
+        return self.kind is wire.Kind.PROCESS
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether somebody waits for it: critical orders travel without others, so the first one tells."""
+        return bool(self.orders) and is_critical(self.orders[0])
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether it makes nothing: files are read, or analysed."""
+        return self.kind in (wire.Kind.HASH, wire.Kind.ANALYSE)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no builder is involved: a worker answers for all of it together."""
+        return self.kind in (wire.Kind.COPY, wire.Kind.HASH)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a worker is not kept long: several orders travel together when each takes milliseconds."""
+        return self.is_plain or (len(self.orders) > 1 and not self.is_alone)
+
+    def may_wait_behind(self, other: Message) -> bool:
+        """Whether this may wait behind `other` with a worker: nobody has to be asked again for memory when its turn comes."""
+        if not (self.is_short and other.is_short):
+            return False
+        return not self.is_job or (other.is_job and builder_of(self.orders[0]) == builder_of(other.orders[0]))
+
+    @property
+    def current(self) -> AnalyseOrder | ProcessOrder | None:
+        """The order whose builder is at work, None for copies, hashes and when all is done."""
+        if self.is_plain or self.done >= len(self.orders):
+            return None
+        order = self.orders[self.done]
+        return None if isinstance(order, CopyOrder) else order
+
+    @property
+    def rest(self) -> list[Order]:
+        """The orders that are not answered yet."""
+        return self.orders[self.done :]
+
+    def frame(self) -> bytes:
+        """Return the frame for the worker."""
+        return wire.encode(self.kind, self.hash_order or self.rest)
+
+
+def messages_of(orders: Sequence[Order], needs_alone: Container[Identity] = ()) -> list[Message]:
+    """Return the messages for orders, which must be of one kind: critical ones first and by themselves, lonely ones each by itself."""
+    together: dict[tuple[bool, Identity | None], list[Order]] = {}
+    for order in orders:
+        lonely = identity_of(order) if needs_alone else None
+        together.setdefault((not is_critical(order), lonely if lonely in needs_alone else None), []).append(order)
+    parts = sorted(together.items(), key=lambda part: part[0][0])
+    return [Message(_kind_of(part[0]), part, is_alone=lonely is not None) for (_, lonely), part in parts]
+
+
+def _kind_of(order: Order) -> wire.Kind:
+    match order:
+        case AnalyseOrder():
+            return wire.Kind.ANALYSE
+        case ProcessOrder():
+            return wire.Kind.PROCESS
+        case CopyOrder():
+            return wire.Kind.COPY
+
+
+def is_critical(order: Order) -> bool:
+    """Whether somebody waits for this very job."""
+    return isinstance(order, ProcessOrder) and order.is_critical
+
+
+def identity_of(order: Order) -> Identity | None:
+    """Return what stays the same of a job from run to run; None for what is not a job of a builder."""
+    return (order.builder, order.root, order.rel, order.platform, order.job_key) if isinstance(order, ProcessOrder) else None
+
+
+def builder_of(order: Order) -> str:
+    """Return the name of an order's builder; copy orders have none."""
+    return "" if isinstance(order, CopyOrder) else order.builder
+
+
+def describe(message: Message) -> str:
+    """Return what a worker is at, for people: `images: textures/a.png (linux, image)`."""
+    order = message.current
+    if message.hash_order is not None:
+        return f"reading {_count(len(message.hash_order.paths), 'file')}"
+    if order is None:
+        return f"copying {_count(len(message.orders), 'file')}"
+    detail = "analysis" if isinstance(order, AnalyseOrder) else f"{order.platform}, {order.job_key}"
+    return f"{order.builder}: {order.rel} ({detail})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# ------------------------------------------------------------------------------------------------------------------- results
+
+
+def ended(order: Order, outcome: Outcome, error: str = "", log: Iterable[LogRecord] = ()) -> AnalyseResult | RunResult:
+    """Return the result of a run that its worker cannot answer for."""
+    records = tuple(log)
+    if isinstance(order, AnalyseOrder):
+        return AnalyseResult(order.run_key, outcome, error, log=records)
+    warnings, errors = count_levels(records)
+    return RunResult(order.run_key, outcome, error, log=records, warnings=warnings, errors=errors)
+
+
+def broken_off(
+    order: AnalyseOrder | ProcessOrder, outcome: Outcome, error: str, text: BoundedText, duration_s: float
+) -> AnalyseResult | RunResult:
+    """Return the result of the run that a worker was at when it ended, with what it had written."""
+    now_ms = time.time_ns() // 1_000_000
+    records = records_of(text, order.builder, now_ms)
+    if error:
+        records.append(LogRecord(LogLevel.ERROR, order.builder, error, now_ms))
+    return replace(ended(order, outcome, error, records), duration_ms=int(duration_s * 1000))
+
+
+def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, window: str) -> AnalyseResult | RunResult:
+    """Return the result with the builder's output in its log, before what it logged itself."""
+    if not text:
+        return result
+    records = records_of(text, window, time.time_ns() // 1_000_000)
+    if isinstance(result, AnalyseResult):
+        return replace(result, log=(*records, *result.log))
+    warnings, errors = count_levels(records)
+    return replace(result, log=(*records, *result.log), warnings=result.warnings + warnings, errors=result.errors + errors)
+
+
+def unhashed(order: HashOrder, error: str) -> HashResult:
+    """Return the answer to a hash order over which two workers died."""
+    files = tuple((b"", 0, -1, 0, 0, 0) for _ in order.paths)
+    return HashResult(order.order, files, tuple((index, error) for index in range(len(files))))

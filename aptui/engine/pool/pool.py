@@ -1,0 +1,495 @@
+"""The pool of workers: starts them, gives each its orders, watches the clock, and says what became of every order, whatever happens.
+
+The engine's loop owns the selector and the thread; nothing here waits. Each order that is sent gets exactly one result, also when its worker
+crashes, hangs, floods its output or talks nonsense:
+
+* the run that a dying worker was at is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
+* a run that overruns its limit is FAILED, after its worker and every process of its family are gone;
+* of a message of several copies nobody knows which one was to blame: all of it is RETURNED (a single one is LOST);
+* a builder whose workers die three times before it ever answered is broken: its orders fail at once, until `reconfigure`;
+* a run that was killed by SIGKILL is LOST as well, and when the same job is ordered again, no other job runs beside it.
+
+Memory: a job starts only when what builders are known to take fits (`pool.memory_budget`); one always may. What does not fit waits, others pass it,
+but not for ever. Critical orders: `size` workers are for everybody, and one more is there for critical orders alone, so that these need not
+wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing while there are none. While all the
+others are at jobs, files are read and analysed there too: what changed is known however long jobs take.
+
+Workers that have nothing to do are ended after a while, all but one; that one too, later.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from aptui.core.messages import AnalyseResult, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, Platform
+from aptui.engine.pool.failures import MAX_DEATHS, Deaths
+from aptui.engine.pool.memory_budget import SAMPLE_S, Memory
+from aptui.engine.pool.messages import (
+    Message,
+    Order,
+    Result,
+    broken_off,
+    builder_of,
+    ended,
+    identity_of,
+    messages_of,
+    unhashed,
+    with_output,
+)
+from aptui.engine.pool.process import Member, Start
+from aptui.engine.pool.processes import Crew, Settings
+from aptui.engine.pool.slots import Slot, Waiting
+from aptui.shared.health import WorkerInfo
+from aptui.worker import wire
+from aptui.worker.processes import KILLED
+
+_LEAST_HELD = 8
+"""So many jobs may wait here for memory before no more messages are asked for, so that others behind them get a chance to fit."""
+
+
+class Pool:
+    """Workers of one engine.
+
+    Args:
+        builders, platforms: what the workers are told at their start.
+        size: how many workers at most, and one more for critical orders; they are started when there is work.
+        selector: registered keys carry a callable: the loop calls `key.data()` for each ready key
+            (a mask may be passed and is not needed).
+        on_results: called with one or more results, from those callables and from `poll`; never from within `send` or `kill`.
+        clock: seconds of a monotonic clock, the one that `poll` is given.
+        learned_memory: {builder: bytes} that `learned_memory()` of an earlier session returned.
+        memory: instead of what the machine says.
+    """
+
+    def __init__(
+        self,
+        builders: Sequence[Builder],
+        platforms: Sequence[Platform],
+        size: int,
+        selector: selectors.BaseSelector,
+        on_results: Callable[[list[Result]], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        settings: Settings | None = None,
+        learned_memory: Mapping[str, int] | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self._size, self._report, self._clock = size, on_results, clock
+        self._settings = settings or Settings()
+        self._memory = memory or Memory(self._settings.memory_budget_bytes, clock, learned_memory)
+        self._crew = Crew(selector, self, clock, self._settings)
+        self._waiting = Waiting()
+        self._results: list[Result] = []
+        self._deaths = Deaths()
+        self._failed_starts = 0
+        self.fault = ""
+        self._start = self._make_start(builders, platforms)
+
+    def _make_start(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Start:
+        chosen = self._settings
+        setup = wire.Setup(
+            tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice, chosen.scan_folders
+        )
+        return Start(setup, chosen.environment)
+
+    # -------------------------------------------------------------------------------------------------------------- orders
+
+    @property
+    def free(self) -> int:
+        """How many messages may be sent now. A worker has room for one more behind a short one, so that it never waits for the engine."""
+        return self._free(self._size)
+
+    @property
+    def free_for_critical(self) -> int:
+        """How many messages may be sent now when their orders are critical; never less than `free`."""
+        return self._free(self._size + 1)
+
+    @property
+    def free_for_looks(self) -> int:
+        """How many messages may be sent now that only look; one, where jobs have all workers."""
+        is_one_free = self._crew.busy <= self._size and self._are_all_at_jobs and not any(each.only_looks for each in self._waiting)
+        return max(self.free, int(is_one_free))
+
+    @property
+    def _are_all_at_jobs(self) -> bool:
+        return all(slot.job is not None for slot in self._crew.slots if slot.is_busy)
+
+    def _free(self, size: int) -> int:
+        held = self._waiting.held_count
+        behind = sum(slot.has_room_behind for slot in self._crew.slots)
+        return min(size - self._crew.busy + behind - (len(self._waiting) - held), max(_LEAST_HELD, 2 * self._size) - held)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every order has been answered."""
+        return not self._waiting and not self._results and not any(slot.messages for slot in self._crew.slots)
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The processes that are alive now."""
+        return tuple(slot.member.pid for slot in self._crew.slots)
+
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """Return what people want to know of each worker."""
+        return tuple(slot.info(self._clock()) for slot in self._crew.slots)
+
+    def learned_memory(self) -> dict[str, int]:
+        """Return what builders were seen to take, {name: bytes}, for the next session."""
+        return dict(self._memory.learned)
+
+    def send(self, orders: Sequence[Order]) -> None:
+        """Give orders of one kind to one worker, as one message. More than `free` says wait in the pool.
+
+        Critical orders, and those that have to run alone, travel by themselves: nobody waits behind what came along with it.
+        """
+        fine = [order for order in orders if not self._refuse(order)]
+        for message in messages_of(fine, self._deaths.lonely):
+            self._waiting.add(message)
+        self._dispatch()
+
+    def send_hash(self, order: HashOrder) -> None:
+        """Have files hashed."""
+        self._waiting.add(Message(wire.Kind.HASH, [], order))
+        self._dispatch()
+
+    def warm(self, count: int) -> None:
+        """Start workers before there is work, so that their start overlaps with something else."""
+        while len(self._crew.slots) < min(count, self._size) and not self.fault:
+            self._add_worker()
+
+    def kill(self, run_keys: Iterable[int]) -> None:
+        """Stop runs: those that are running with their worker, others quietly. Each is answered CANCELLED."""
+        wanted = set(run_keys)
+        for message in self._waiting:
+            unwanted = [order for order in message.orders if order.run_key in wanted]
+            self._results += [ended(order, Outcome.CANCELLED, "cancelled") for order in unwanted]
+            if unwanted and len(unwanted) == len(message.orders):
+                self._waiting.remove(message)
+            message.orders = [order for order in message.orders if order not in unwanted]
+        for slot in self._crew.slots:
+            for message in slot.messages:
+                message.cancelled |= wanted & {order.run_key for order in message.rest}
+            self._crew.end_if_cancelled(slot)
+
+    def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
+        """Take over a new configuration: workers finish what they are at, new ones know the new builders, what waits is RETURNED.
+
+        New processes import the builders' code anew: that is how a changed file of a builder comes into effect.
+        """
+        self._start = self._make_start(builders, platforms)
+        self._deaths.let_off()
+        self._failed_starts, self.fault = 0, ""
+        for message in self._waiting.clear():
+            self._return_or_keep(message)
+        for slot in self._crew.slots:
+            self._outdate(slot)
+        self._dispatch()
+
+    def _outdate(self, slot: Slot) -> None:
+        if slot.is_ready:
+            self._crew.retire(slot)
+            return
+        for message in slot.messages:
+            self._return_or_keep(message)
+        slot.messages.clear()
+        slot.is_retiring = True
+        slot.member.break_off("was outdated before it was ready")
+
+    def _return_or_keep(self, message: Message) -> None:
+        """Give orders of the former configuration back: whoever made them decides anew. To hash files is right in any configuration."""
+        if message.hash_order is not None:
+            self._waiting.add(message)
+        self._results += [self._returned(message, order, "the configuration changed") for order in message.rest]
+
+    def restart_worker(self, number: int) -> bool:
+        """End a worker in good order: what it is at is finished first. When it is asked for again, that run is LOST.
+
+        Returns:
+            Whether there is such a worker.
+        """
+        slot = next((slot for slot in self._crew.slots if slot.number == number), None)
+        if slot is None:
+            return False
+        order = slot.messages[0].current if slot.messages else None
+        if slot.is_ready and not slot.is_retiring:
+            self._crew.retire(slot)
+        elif slot.is_ready and order is not None:
+            self._crew.end(slot, order.run_key, Outcome.LOST, "its worker was ended by hand")
+        else:
+            slot.is_retiring = True
+            slot.member.break_off("was ended by hand")
+        return True
+
+    def broken_builders(self) -> dict[str, str]:
+        """Return {name: why} of the builders whose circuit breaker is open."""
+        return self._deaths.broken()
+
+    def _refuse(self, order: Order) -> bool:
+        """Answer an order at once when no worker could do it; return whether that was so."""
+        error = self.fault or self._deaths.refusal(builder_of(order))
+        if error:
+            self._results.append(ended(order, Outcome.FAILED, error))
+        return bool(error)
+
+    # ----------------------------------------------------------------------------------------------------------- dispatch
+
+    def _dispatch(self) -> None:
+        """Give what waits to whoever has room. A job that does not fit into memory is passed by others, up to a point."""
+        if not self._waiting:
+            return
+        now_s = self._clock()
+        is_barred = is_full = False
+        for message in self._waiting:
+            if is_full and not message.only_looks:
+                continue
+            if message.is_job and (is_barred or not self._may_run(message)):
+                is_barred = self._waiting.hold(message, now_s) or is_barred
+                continue
+            slot = self._choose(message)
+            if self.fault:
+                return
+            if slot is None:
+                is_full = True
+                continue
+            self._waiting.take(message)
+            if not slot.messages:
+                message.began_s = now_s
+            slot.messages.append(message)
+            slot.member.send(message.frame())
+
+    def _may_run(self, message: Message) -> bool:
+        """Whether a job's memory fits beside the jobs at work. Any job may run when no other does, so that all come to an end."""
+        others = [(slot.member.pid, job) for slot in self._crew.slots if (job := slot.job) is not None]
+        if not others:
+            return True
+        if message.is_alone or any(job.is_alone for _, job in others):
+            return False
+        return self._memory.fits(self._need_bytes(message), [(pid, self._need_bytes(job)) for pid, job in others])
+
+    def _need_bytes(self, message: Message) -> int:
+        wanted = {(order.builder, order.memory_limit_bytes) for order in message.orders if isinstance(order, ProcessOrder)}
+        return max((self._memory.expected(*one) for one in wanted), default=0)
+
+    def _choose(self, message: Message) -> Slot | None:
+        """Return a worker for a message: one at rest, the one that rested least; else a new one; else one that it can wait behind."""
+        if self._crew.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
+            free = [slot for slot in self._crew.slots if slot.is_usable and not slot.messages]
+            if free:
+                return max(free, key=lambda slot: (slot.is_ready, slot.idle_since_s))
+            if slot := self._add_worker():
+                return slot
+        return next((slot for slot in self._crew.slots if slot.takes_behind(message)), None)
+
+    def _add_worker(self) -> Slot | None:
+        try:
+            return self._crew.add(self._start)
+        except OSError as error:
+            self._note_failed_start(f"cannot start a process: {error.strerror}")
+            return None
+
+    # ------------------------------------------------------------------------------------------------- what workers tell us
+
+    def on_frame(self, member: Member, kind: wire.Kind, payload: bytes) -> None:
+        """Take in a frame (`Listener`)."""
+        slot = self._crew.slot_of(member)
+        record = wire.decode(kind, payload)
+        match kind, record:
+            case wire.Kind.ANALYSED | wire.Kind.RAN, AnalyseResult() | RunResult():
+                self._on_run(slot, kind, record)
+            case wire.Kind.COPIED, list():
+                self._on_copies(slot, record)
+            case wire.Kind.HASHED, HashResult():
+                self._take_message(slot, wire.Kind.HASH)
+                slot.runs += 1
+                self._results.append(record)
+            case wire.Kind.READY, _:
+                slot.is_ready = True
+                self._failed_starts = 0
+                self._begin_next(slot)
+            case wire.Kind.RETIRE, _:
+                slot.is_retiring = True
+                self._take_back(slot)
+            case _:
+                raise wire.WireError(f"a worker does not send frames of kind {kind.name}")
+
+    def _on_run(self, slot: Slot, kind: wire.Kind, result: AnalyseResult | RunResult) -> None:
+        message = slot.messages[0] if slot.messages else None
+        order = message.current if message else None
+        if (
+            message is None
+            or order is None
+            or order.run_key != result.run_key
+            or (kind is wire.Kind.RAN) != isinstance(result, RunResult)
+        ):
+            raise wire.WireError(f"an answer for the run {result.run_key}, which was not due")
+        text = slot.member.take_output(result.run_key)
+        slot.runs += 1
+        self._deaths.note_answer(order.builder)
+        if result.run_key in slot.verdicts:
+            outcome, error = slot.verdicts[result.run_key]
+            self._results.append(ended(order, outcome, error))
+        elif result.run_key in message.cancelled:
+            self._results.append(ended(order, Outcome.CANCELLED, "cancelled"))
+        else:
+            self._results.append(with_output(self._judged(order, result), text, order.builder))
+        message.done += 1
+        message.began_s = self._clock()
+        if message.done == len(message.orders):
+            slot.messages.popleft()
+            self._begin_next(slot)
+        else:
+            self._crew.end_if_cancelled(slot)
+
+    def _judged(self, order: Order, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
+        """Take note of what a run took; one whose command was killed for want of memory is LOST, and comes back to run alone."""
+        if not isinstance(result, RunResult):
+            return result
+        self._memory.learn(builder_of(order), result.peak_rss_bytes)
+        if result.outcome == Outcome.FAILED and result.error.startswith(KILLED):
+            return replace(result, outcome=Outcome.LOST) if self._isolate(order) else result
+        self._deaths.release(identity_of(order))
+        return result
+
+    def _isolate(self, order: Order) -> bool:
+        """A job was killed by a signal that nobody of us sent; return whether it is the first time: it gets another try, alone."""
+        is_new = self._deaths.isolate(identity_of(order))
+        if is_new:
+            self._memory.learn_death(builder_of(order))
+        return is_new
+
+    def _on_copies(self, slot: Slot, results: Sequence[object]) -> None:
+        message = self._take_message(slot, wire.Kind.COPY)
+        answers = [result for result in results if isinstance(result, RunResult)]
+        if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
+            slot.messages.appendleft(message)
+            raise wire.WireError("an answer for other copies than were ordered")
+        for order, result in zip(message.orders, answers, strict=True):
+            is_unwanted = order.run_key in message.cancelled
+            self._results.append(ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
+        slot.runs += len(answers)
+
+    def _take_message(self, slot: Slot, kind: wire.Kind) -> Message:
+        if not slot.messages or slot.messages[0].kind is not kind:
+            raise wire.WireError(f"an answer of kind {kind.name} that was not due")
+        message = slot.messages.popleft()
+        self._begin_next(slot)
+        return message
+
+    def _begin_next(self, slot: Slot) -> None:
+        if slot.messages:
+            slot.messages[0].began_s = self._clock()
+            self._crew.end_if_cancelled(slot)
+        elif slot.is_retiring:
+            slot.member.hang_up()
+        else:
+            slot.idle_since_s = self._clock()
+
+    def on_wake(self) -> None:
+        """Hand over the results of one wake-up together (`Listener`)."""
+        self._dispatch()
+        self._deliver()
+
+    def _deliver(self) -> None:
+        if self._results:
+            results, self._results = self._results, []
+            self._report(results)
+
+    # --------------------------------------------------------------------------------------------------------------- ends
+
+    def on_exit(self, member: Member) -> None:
+        """Account for every order of a worker that is dead (`Listener`)."""
+        slot = self._crew.remove(member)
+        if not slot.is_ready:
+            self._give_up_start(slot)
+            return
+        for message in slot.messages:
+            if message.hash_order is not None:
+                self._return_hash(message, member.exit_text)
+            elif message is slot.messages[0]:
+                self._account(slot, message)
+            else:
+                self._results += [self._returned(message, order) for order in message.rest]
+
+    def _account(self, slot: Slot, message: Message) -> None:
+        reason = slot.member.exit_text
+        order = message.current
+        rest = message.rest
+        if order is not None and (order.run_key in slot.verdicts or not slot.verdicts):
+            outcome, error = slot.verdicts.get(order.run_key, (Outcome.LOST, reason))
+            is_first_kill = not slot.verdicts and slot.member.is_killed_by_others and self._isolate(order)
+            if not slot.verdicts and not is_first_kill:
+                self._deaths.note_death(order.builder, reason)
+            text, duration_s = slot.member.take_unfinished(), self._clock() - message.began_s
+            self._results.append(broken_off(order, outcome, error, text, duration_s))
+            rest = rest[1:]
+        elif order is None and len(rest) == 1 and not slot.verdicts:
+            self._results.append(ended(rest[0], Outcome.LOST, reason))
+            rest = []
+        self._results += [self._returned(message, order) for order in rest]
+
+    @staticmethod
+    def _returned(message: Message, order: Order, reason: str = "its worker died") -> Result:
+        is_unwanted = order.run_key in message.cancelled
+        return ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else ended(order, Outcome.RETURNED, reason)
+
+    def _return_hash(self, message: Message, reason: str) -> None:
+        message.tries += 1
+        if message.tries < 2:
+            self._waiting.put_back(message)
+        elif message.hash_order is not None:
+            self._results.append(unhashed(message.hash_order, f"the worker that read it {reason}"))
+
+    def _take_back(self, slot: Slot) -> None:
+        """Give the orders of a worker that leaves in good order to others, unless they are of a configuration that is no more."""
+        for message in reversed(slot.messages):
+            unwanted = [order for order in message.rest if order.run_key in message.cancelled]
+            self._results += [ended(order, Outcome.CANCELLED, "cancelled") for order in unwanted]
+            message.orders, message.done = [order for order in message.rest if order not in unwanted], 0
+            if slot.start is not self._start:
+                self._return_or_keep(message)
+            elif message.orders or message.hash_order is not None:
+                self._waiting.put_back(message)
+        slot.messages.clear()
+
+    def _give_up_start(self, slot: Slot) -> None:
+        lines = [line for line in slot.member.take_unfinished().lines() if line.strip()]
+        self._take_back(slot)
+        if not slot.is_retiring and not slot.verdicts:
+            self._note_failed_start(slot.member.exit_text + (f": {lines[-1]}" if lines else ""))
+
+    def _note_failed_start(self, reason: str) -> None:
+        self._failed_starts += 1
+        if self._failed_starts < MAX_DEATHS:
+            return
+        self.fault = f"worker processes do not start: {reason}"
+        for message in self._waiting.clear():
+            self._results += [ended(order, Outcome.FAILED, self.fault) for order in message.orders]
+            if message.hash_order is not None:
+                self._results.append(unhashed(message.hash_order, self.fault))
+
+    # --------------------------------------------------------------------------------------------------------------- clock
+
+    def next_deadline(self) -> float | None:
+        """Return when `poll` has something to do, in the clock's seconds; None when only events matter."""
+        if self._results:
+            return self._clock()
+        times = self._crew.deadlines()
+        if self._waiting.held_count or (self._waiting and not self._crew.slots):
+            times.append(self._clock() + SAMPLE_S)  # memory, or room for a process, may come free that is not ours
+        return min(times, default=None)
+
+    def poll(self, now_s: float) -> None:
+        """Enforce limits and hand over what is due. Call it at `next_deadline`, and whenever convenient."""
+        self._crew.enforce(now_s)
+        self._dispatch()
+        self._deliver()
+
+    def close(self, grace_s: float = 1.0) -> None:
+        """End all workers, those at work too; returns when every process is gone. Results are not delivered any more."""
+        self._waiting.clear()
+        self._report = lambda _results: None
+        self._crew.close(grace_s)

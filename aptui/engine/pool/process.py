@@ -1,0 +1,297 @@
+"""One worker process as the engine sees it: started, spoken to, listened to, ended. Which orders it gets is the pool's business.
+
+Three descriptors wake the loop: the channel (frames), the output pipe (whatever builders print), and a pidfd (its death, which no
+grandchild that holds a pipe open can hide). None of them is ever waited for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import aptui
+from aptui.worker import processes, wire
+from aptui.worker.output import BoundedText, MarkedStream
+
+_RECEIVE_BYTES = 1 << 18
+_PIPE_BYTES = 1 << 20
+_DRAIN_READS = 64
+"""Reads of one go at most; a process that floods the pipe must not keep the loop."""
+_ALLOWED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
+_ALLOWED_PREFIXES = ("LC_", "PYTHON", "XDG_")
+MARK_VARIABLE = "APTUI_WORKER"
+
+
+class Listener(Protocol):
+    """What a member tells its pool."""
+
+    def on_frame(self, member: Member, kind: wire.Kind, payload: bytes) -> None:
+        """A frame came."""
+
+    def on_exit(self, member: Member) -> None:
+        """The process is dead; what it sent and wrote before was taken in."""
+
+    def on_wake(self) -> None:
+        """All frames that came with one wake-up were handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How to start a worker: the setup frame without its nonce, and variables beyond the allowed ones."""
+
+    setup: wire.Setup
+    environment: Mapping[str, str]
+
+
+def python_command(*arguments: str) -> list[str]:
+    """Return the command of a worker. `-P`: a `json.py` in the current folder must not shadow the library's."""
+    return [sys.executable, "-P", "-X", "utf8", "-m", "aptui.worker.main", *arguments]
+
+
+def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a worker: an allow-list, so that no secret of the engine's reaches builders (SEC-19)."""
+    kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
+    root = str(Path(aptui.__file__).parent.parent)
+    if "site-packages" not in root and "dist-packages" not in root:
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (root, kept.get("PYTHONPATH", ""))))
+    return {**kept, **(extra or {})}
+
+
+def mark_prefix() -> str:
+    """Return the beginning of what all processes of this engine's workers have in their environment."""
+    return f"{MARK_VARIABLE}={os.getpid()}-"
+
+
+class Member:
+    """A worker process and its three descriptors."""
+
+    def __init__(self, start: Start, selector: selectors.BaseSelector, listener: Listener) -> None:
+        self._selector, self._listener = selector, listener
+        self.mark = f"{mark_prefix()}{os.urandom(8).hex()}"
+        self._nonce = os.urandom(8).hex()
+        self._reader = wire.FrameReader()
+        self._stream = MarkedStream(self._nonce)
+        self._outbox = bytearray()
+        self.fault = ""
+        self.is_gone = False
+        self.orphans: set[int] = set()
+        self._spawn(start)
+        self._register()
+        self.send(wire.encode(wire.Kind.SETUP, replace(start.setup, nonce=self._nonce)))
+
+    def _spawn(self, start: Start) -> None:
+        import subprocess
+
+        self._channel, theirs = socket.socketpair()
+        self._output, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            pass  # the user's share of pipe memory is spent; the usual 64 KiB do as well
+        name, _, value = self.mark.partition("=")
+        try:
+            self._process = subprocess.Popen(
+                python_command(str(theirs.fileno()), str(os.getpid())),
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=writer,
+                pass_fds=(theirs.fileno(),),
+                env={**python_environment(start.environment), name: value},
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError:
+            self._channel.close()
+            os.close(self._output)
+            raise
+        finally:
+            theirs.close()
+            os.close(writer)
+        self.pid = self._process.pid
+        self.exit_descriptor = os.pidfd_open(self.pid)
+
+    def _register(self) -> None:
+        self._channel.setblocking(False)
+        os.set_blocking(self._output, False)
+        self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
+        self._selector.register(self._output, selectors.EVENT_READ, self._on_output)
+        self._selector.register(self.exit_descriptor, selectors.EVENT_READ, self._on_exit)
+        self._is_listening = self._hears_output = True
+
+    # ----------------------------------------------------------------------------------------------------------- speaking
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame now, or as soon as the worker takes it."""
+        if not self._is_listening:
+            return
+        if not self._outbox:
+            frame = self._send_some(frame)
+        if frame:
+            self._outbox += frame
+            self._selector.modify(self._channel, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_channel)
+
+    def _send_some(self, data: bytes | bytearray) -> bytes:
+        try:
+            sent = self._channel.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return b""  # it is dying; its exit tells the rest
+        return bytes(data[sent:])
+
+    def _flush(self) -> None:
+        self._outbox = bytearray(self._send_some(self._outbox))
+        if not self._outbox and self._is_listening:
+            self._selector.modify(self._channel, selectors.EVENT_READ, self._on_channel)
+
+    # ---------------------------------------------------------------------------------------------------------- listening
+
+    def _on_channel(self, _mask: int = 0) -> None:
+        if self._outbox:
+            self._flush()
+        self._receive()
+        self._listener.on_wake()
+
+    def _receive(self) -> bool:
+        """Take in what came; return whether there may be more."""
+        if not self._is_listening:
+            return False
+        try:
+            data = self._channel.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_channel()
+            return False
+        try:
+            for kind, payload in self._reader.feed(data):
+                self._listener.on_frame(self, kind, payload)
+        except wire.WireError as error:
+            self.break_off(f"sent nonsense to the engine ({error})")
+        return self._is_listening
+
+    def break_off(self, fault: str) -> None:
+        """Stop listening and kill the worker, because of `fault`."""
+        self._close_channel()
+        if self._process.poll() is None:
+            self.fault = self.fault or fault
+            self.kill()
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether the channel is closed: the worker is just ending, or a builder closed a file that is not its own."""
+        return not self._is_listening
+
+    def _close_channel(self) -> None:
+        if self._is_listening:
+            self._is_listening = False
+            self._selector.unregister(self._channel)
+            self._channel.close()
+
+    def _on_output(self, _mask: int = 0) -> None:
+        self._read_output()
+
+    def _read_output(self) -> bool:
+        """Read once; return whether there may be more."""
+        if not self._hears_output:
+            return False
+        try:
+            data = os.read(self._output, _RECEIVE_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._hears_output = False
+            self._selector.unregister(self._output)
+            return False
+        self._stream.feed(data)
+        return True
+
+    def take_output(self, run_key: int) -> BoundedText | None:
+        """Return the output of a run whose result has come. Its marker was written before that, so it is in the pipe at the latest."""
+        for _ in range(_DRAIN_READS):
+            if self._stream.finished and self._stream.finished[-1][0] == run_key:
+                break
+            if not self._read_output():
+                break
+        return self._stream.take(run_key)
+
+    def drain(self) -> None:
+        """Take in output, so that nobody waits for room in the pipe."""
+        for _ in range(_DRAIN_READS):
+            if not self._read_output():
+                break
+
+    def take_unfinished(self) -> BoundedText:
+        """Return what the worker wrote since its last marker."""
+        return self._stream.take_unfinished()
+
+    # ------------------------------------------------------------------------------------------------------------- ending
+
+    def hang_up(self) -> None:
+        """Let the worker end by itself when it has done what it was sent."""
+        if self._is_listening:
+            self._channel.shutdown(socket.SHUT_WR)
+
+    def terminate(self) -> None:
+        """Ask the worker's process group to end."""
+        processes.kill_group(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the worker and every process of its family."""
+        if self._process.returncode is None:
+            self.orphans |= processes.kill_family(self.pid, self.mark) - {self.pid}
+            self._process.kill()
+
+    def _on_exit(self, _mask: int = 0) -> None:
+        self.check_exit()
+        self._listener.on_wake()
+
+    def check_exit(self) -> None:
+        """Notice the death of the process, take in what it left, tell the pool."""
+        if self.is_gone or self._process.poll() is None:
+            return
+        self.is_gone = True
+        self.orphans |= processes.kill_family(self.pid, self.mark)
+        while self._receive():
+            pass
+        self.drain()
+        self._listener.on_exit(self)
+        self.close()
+
+    @property
+    def is_killed_by_others(self) -> bool:
+        """Whether it ended by a SIGKILL that was not ours: most likely, memory ran out."""
+        return self._process.returncode == -signal.SIGKILL and not self.fault
+
+    @property
+    def exit_text(self) -> str:
+        """How the process ended, for people."""
+        code = self._process.returncode
+        if self.fault:
+            return self.fault
+        if code is None or code >= 0:
+            return f"exited with status {code}"
+        hint = ": likely out of memory" if -code == signal.SIGKILL else ""
+        return f"killed by {processes.signal_name(-code)}{hint}"
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        self._close_channel()
+        if self._hears_output:
+            self._hears_output = False
+            self._selector.unregister(self._output)
+        if self.exit_descriptor >= 0:
+            self._selector.unregister(self.exit_descriptor)
+            os.close(self.exit_descriptor)
+            os.close(self._output)
+            self.exit_descriptor = -1

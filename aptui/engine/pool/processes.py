@@ -1,0 +1,194 @@
+"""The crew of a pool: worker processes are started, retired, ended and outlived here, by the clock. What they are given is `pool`'s business."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aptui.core.messages import Outcome
+from aptui.engine.pool.process import Listener, Member, Start, mark_prefix
+from aptui.engine.pool.reaper import Warden
+from aptui.engine.pool.slots import Slot
+from aptui.worker import processes
+
+START_LIMIT_S = 60.0
+"""A worker that is not ready by then is stuck in its imports (a network file system that hangs)."""
+DEAF_LIMIT_S = 0.5
+"""A worker whose channel is closed and that has not ended by then did not mean to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How workers are kept.
+
+    Args:
+        nice: added to a worker's niceness: the person at this machine comes first.
+        recycle_runs, recycle_rss_bytes: after so many runs, or above so much memory, a worker is replaced.
+        term_grace_s: lies between SIGTERM and SIGKILL.
+        environment: is added to the allow-list's variables.
+        scan_folders: absolute paths; workers say which files below them a call opened.
+        memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
+        idle_s: workers that had nothing to do for so long are ended, all but one; the last one after `rest_s`.
+    """
+
+    nice: int = 5
+    recycle_runs: int = 500
+    recycle_rss_bytes: int = 1 << 30
+    term_grace_s: float = 0.5
+    environment: Mapping[str, str] = field(default_factory=dict)
+    scan_folders: tuple[str, ...] = ()
+    memory_budget_bytes: int = 0
+    idle_s: float = 300.0
+    rest_s: float = 1800.0
+
+
+class Crew:
+    """The workers of a pool.
+
+    Args:
+        selector: the loop's.
+        listener: told what workers say, and that they are dead.
+        clock: seconds of a monotonic clock.
+        settings: how they are kept.
+    """
+
+    def __init__(
+        self, selector: selectors.BaseSelector, listener: Listener, clock: Callable[[], float], settings: Settings
+    ) -> None:
+        self._selector, self._listener, self._clock, self._settings = selector, listener, clock, settings
+        self._slots: dict[Member, Slot] = {}
+        self._orphans: set[int] = set()
+        self._warden: Warden | None = None
+        self._started_count = 0
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        """The workers whose processes are not known to be dead."""
+        return tuple(self._slots.values())
+
+    @property
+    def busy(self) -> int:
+        """How many places are taken."""
+        return sum(slot.is_busy for slot in self._slots.values())
+
+    def slot_of(self, member: Member) -> Slot:
+        """Return what is known of a member."""
+        return self._slots[member]
+
+    def add(self, start: Start) -> Slot:
+        """Start a worker.
+
+        Raises:
+            OSError: no process can be started.
+        """
+        processes.adopt_orphans()
+        member = Member(start, self._selector, self._listener)
+        self._warden = self._warden or Warden(mark_prefix())
+        self._started_count += 1
+        now_s = self._clock()
+        slot = self._slots[member] = Slot(self._started_count, member, start, now_s, now_s)
+        return slot
+
+    def remove(self, member: Member) -> Slot:
+        """Forget a member whose process is dead; return what it was given."""
+        self._orphans |= processes.reap(member.orphans)
+        return self._slots.pop(member)
+
+    # ------------------------------------------------------------------------------------------------------------- ending
+
+    @staticmethod
+    def retire(slot: Slot) -> None:
+        """Give a worker nothing new; it ends when it has done what it has."""
+        slot.is_retiring = True
+        if not slot.messages:
+            slot.member.hang_up()
+
+    def end(self, slot: Slot, run_key: int, outcome: Outcome, error: str) -> None:
+        """End a worker because of the run it is at: SIGTERM now, SIGKILL for it and its family a little later."""
+        slot.verdicts.setdefault(run_key, (outcome, error))
+        if slot.kill_at_s is None:
+            slot.kill_at_s = self._clock() + self._settings.term_grace_s
+            slot.member.terminate()
+
+    def end_if_cancelled(self, slot: Slot) -> None:
+        """End a worker that is at a run which nobody wants any more."""
+        order = slot.messages[0].current if slot.messages else None
+        if order is not None and order.run_key in slot.messages[0].cancelled:
+            self.end(slot, order.run_key, Outcome.CANCELLED, "cancelled")
+
+    # -------------------------------------------------------------------------------------------------------------- clock
+
+    def deadlines(self) -> list[float]:
+        """Return when `enforce` has something to do, in the clock's seconds."""
+        times = [due_s for slot in self._slots.values() if (due_s := self._due(slot)) is not None]
+        if self._orphans:
+            times.append(self._clock() + 0.1)
+        return times
+
+    def _due(self, slot: Slot) -> float | None:
+        if slot.kill_at_s is not None:
+            return slot.kill_at_s
+        if slot.member.is_deaf:
+            return slot.started_s
+        if not slot.is_ready:
+            return slot.started_s + START_LIMIT_S
+        if slot.is_at_rest:
+            is_last = sum(other.is_usable for other in self._slots.values()) == 1
+            return slot.idle_since_s + (self._settings.rest_s if is_last else self._settings.idle_s)
+        order = slot.messages[0].current if slot.messages else None
+        return None if order is None else slot.messages[0].began_s + order.limit_s
+
+    def enforce(self, now_s: float) -> None:
+        """End what overruns its limit, what is stuck, and what has had nothing to do for long."""
+        self._orphans = processes.reap(self._orphans) if self._orphans else self._orphans
+        for slot in sorted(self._slots.values(), key=lambda slot: slot.idle_since_s):
+            if slot.member.is_deaf and slot.kill_at_s is None:
+                slot.kill_at_s = now_s + DEAF_LIMIT_S
+            due_s = self._due(slot)
+            if due_s is not None and now_s >= due_s:
+                self._overdue(slot, now_s)
+
+    def _overdue(self, slot: Slot, now_s: float) -> None:
+        order = slot.messages[0].current if slot.messages else None
+        if slot.kill_at_s is not None:
+            if slot.member.is_deaf and not slot.verdicts and not slot.member.fault:
+                slot.member.fault = "closed its channel to the engine"
+            slot.member.kill()
+            slot.member.check_exit()
+            slot.kill_at_s = now_s + 0.05  # dead processes may take a moment to be so, above all with much memory
+        elif not slot.is_ready:
+            slot.member.break_off(f"was not ready within {START_LIMIT_S:.0f} s")
+        elif slot.is_at_rest:
+            self.retire(slot)
+        elif order is not None:
+            self.end(slot, order.run_key, Outcome.FAILED, f"time limit of {order.limit_s:g} s exceeded")
+
+    def close(self, grace_s: float) -> None:
+        """End all workers, those at work too; returns when every process is gone."""
+        for slot in self.slots:
+            slot.is_retiring = True
+            slot.member.hang_up()
+            if slot.messages:
+                slot.member.terminate()
+        self._await_exits(time.monotonic() + grace_s)
+        for slot in self.slots:
+            slot.member.kill()
+        deadline_s = time.monotonic() + 2.0
+        self._await_exits(deadline_s)
+        while self._orphans and time.monotonic() < deadline_s:
+            self._orphans = processes.reap(self._orphans)
+        if self._warden:
+            self._warden.close()
+            self._warden = None
+
+    def _await_exits(self, deadline_s: float) -> None:
+        while self._slots and (left_s := deadline_s - time.monotonic()) > 0:
+            with selectors.DefaultSelector() as exits:
+                for member in self._slots:
+                    exits.register(member.exit_descriptor, selectors.EVENT_READ)
+                exits.select(left_s)
+            for member in list(self._slots):
+                member.drain()
+                member.check_exit()

@@ -1,0 +1,141 @@
+"""Workers and what each was given, and the messages that wait for one: who has room, who goes first. Nothing here speaks to processes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from aptui.core.messages import Outcome
+from aptui.engine.pool.memory_budget import resident_bytes
+from aptui.engine.pool.messages import Message, describe
+from aptui.engine.pool.process import Member, Start
+from aptui.shared.health import WorkerInfo
+
+SHORT_IN_FLIGHT = 2
+PATIENT_PASSES = 16
+PATIENT_S = 10.0
+"""A job for which there is no room in memory lets so many others pass, or for so long; then no job starts before it."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A member and what it was given.
+
+    `verdicts` say why it is being ended: {run key: (outcome, error)} for those that are to blame. `start` is the configuration it knows.
+    """
+
+    number: int
+    member: Member
+    start: Start
+    started_s: float
+    idle_since_s: float
+    messages: deque[Message] = field(default_factory=deque)
+    runs: int = 0
+    is_ready: bool = False
+    is_retiring: bool = False
+    verdicts: dict[int, tuple[Outcome, str]] = field(default_factory=dict)
+    kill_at_s: float | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may be given anything at all."""
+        return not self.is_retiring and self.kill_at_s is None and not self.member.is_deaf
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it keeps a place that others cannot have."""
+        return bool(self.messages) and self.kill_at_s is None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it waits for orders."""
+        return self.is_usable and self.is_ready and not self.messages
+
+    @property
+    def has_room_behind(self) -> bool:
+        """Whether one more short message may wait behind what it has."""
+        return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
+
+    def takes_behind(self, message: Message) -> bool:
+        """Whether this message may wait behind what it has."""
+        return self.has_room_behind and message.may_wait_behind(self.messages[-1])
+
+    @property
+    def job(self) -> Message | None:
+        """The message whose builders are at work here, if they process sources."""
+        return self.messages[0] if self.messages and self.messages[0].is_job else None
+
+    @property
+    def state(self) -> str:
+        """Return starting, idle, working or ending."""
+        if not self.is_usable:
+            return "ending"
+        return "starting" if not self.is_ready else "working" if self.messages else "idle"
+
+    def info(self, now_s: float) -> WorkerInfo:
+        """Return what people want to know of it."""
+        message = self.messages[0] if self.messages and self.is_ready else None
+        age_ms = int((now_s - message.began_s) * 1000) if message else 0
+        rss_bytes = resident_bytes(self.member.pid)
+        return WorkerInfo(
+            self.number, self.member.pid, self.state, describe(message) if message else "", age_ms, rss_bytes, self.runs
+        )
+
+
+class Waiting:
+    """Messages that no worker has yet: critical ones first, else in the order they came."""
+
+    def __init__(self) -> None:
+        self._critical: deque[Message] = deque()
+        self._others: deque[Message] = deque()
+
+    def __len__(self) -> int:
+        return len(self._critical) + len(self._others)
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from [*self._critical, *self._others]
+
+    @property
+    def held_count(self) -> int:
+        """How many wait for room in memory."""
+        return sum(message.held_since_s is not None for message in self)
+
+    def add(self, message: Message) -> None:
+        """Let a message wait behind those of its kind."""
+        self._lane(message).append(message)
+
+    def put_back(self, message: Message) -> None:
+        """Let a message wait before all others of its kind; a worker had it before."""
+        self._lane(message).appendleft(message)
+
+    def take(self, message: Message) -> None:
+        """A worker gets this message. Jobs that are held and stood before it have been passed."""
+        if message.is_job:
+            for other in self:
+                if other is message:
+                    break
+                other.passed += other.held_since_s is not None
+        message.held_since_s, message.passed = None, 0
+        self.remove(message)
+
+    def remove(self, message: Message) -> None:
+        """Forget a message."""
+        lane = self._lane(message)
+        del lane[next(index for index, other in enumerate(lane) if other is message)]
+
+    def hold(self, message: Message, now_s: float) -> bool:
+        """A job does not fit now; return whether it has waited long enough for others to wait as well."""
+        if message.held_since_s is None:
+            message.held_since_s = now_s
+        return message.passed >= PATIENT_PASSES or now_s - message.held_since_s >= PATIENT_S
+
+    def clear(self) -> list[Message]:
+        """Forget all; return what waited."""
+        left = list(self)
+        self._critical.clear()
+        self._others.clear()
+        return left
+
+    def _lane(self, message: Message) -> deque[Message]:
+        return self._critical if message.is_critical else self._others

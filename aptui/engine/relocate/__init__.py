@@ -1,0 +1,1 @@
+"""Moving and deleting sources with their metadata and what names them."""

@@ -1,0 +1,316 @@
+"""What a move or a deletion comes to before anything is done: its files with their metadata, who depends on them, what stands against it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from aptui.config.model import Config
+from aptui.core.model import Companion, ScanFolder
+from aptui.core.paths import parent, path_uuid
+from aptui.core.patterns import PatternSet
+from aptui.engine.relocate import mentions as relocate_mentions
+from aptui.engine.relocate import paths as relocate_paths
+from aptui.engine.relocate import references
+from aptui.engine.relocate.files import DiskTree, native
+from aptui.engine.relocate.mentions import Mention
+from aptui.engine.relocate.paths import Destination, Found, RelocationError
+from aptui.engine.relocate.references import UnreadableError
+from aptui.engine.relocate.version_control import Git
+from aptui.shared.relocation import Fate, Item, Relocate, Report, Skipped, Update, counted
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.dependants import Known, sources_in
+from aptui.store.queries.reader import Reader
+
+META = "meta"
+"""Suffix of the file that holds a source's UUID."""
+_ROOTED = "/"
+
+
+@dataclass(slots=True)
+class Plan:
+    """A report to be, and what performing it needs besides."""
+
+    order: Relocate
+    tree: DiskTree
+    config: Config
+    items: list[Item] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    products: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    """{index of an item: (old, new) paths of its products, without platform}."""
+    own: dict[str, list[str]] = field(default_factory=dict)
+    """{file that moves: paths of what it depends on and what stays}."""
+    git: Git | None = None
+    tracked: set[str] = field(default_factory=set)
+
+    def report(self) -> Report:
+        """Return it as people see it."""
+        return counted(
+            Report(
+                self.order, tuple(self.items), tuple(self.updates), tuple(self.skipped), tuple(self.refusals), tuple(self.warnings)
+            )
+        )
+
+
+def make(order: Relocate, config: Config, reader: Reader) -> Plan:
+    """Check everything.
+
+    Raises:
+        RelocationError: the source or the destination does not say what to do.
+    """
+    plan = Plan(order, DiskTree(config), config)
+    source, destination = (_with_slashes(text, plan.tree) for text in (order.source, order.destination))
+    found = relocate_paths.find(source, plan.tree)
+    known = sources_in(reader, found.folder.name, found.folder.path, found.files)
+    _gather(plan, found, known)
+    target = None if order.is_delete else relocate_paths.read_destination(found, destination, plan.tree)
+    if order.uses_scm:
+        plan.git = Git(found.folder.path)
+        plan.tracked = plan.git.tracked()
+    if target is not None:
+        _send(plan, found, target)
+        _name_anew(plan, known)
+    relocate_mentions.add(plan, reader, known)
+    _object(plan)
+    return plan
+
+
+def _with_slashes(text: str, tree: DiskTree) -> str:
+    r"""Return a path with `/` for `\`, unless a file is really called so; without `./` in front."""
+    if "\\" in text and not any(tree.exists(os.path.join(folder.path, text)) for folder in tree.folders):
+        text = text.replace("\\", "/")
+    while text.startswith("./"):
+        text = text[2:].lstrip("/")
+    return re.sub("//+", "/", text)
+
+
+# ------------------------------------------------------------------------------------------------------------------- files
+
+
+def _gather(plan: Plan, found: Found, known: Mapping[str, Known]) -> None:
+    """Note the sources that were found, each followed by its metadata; what is neither is skipped."""
+    companions = _Companions(plan, found.folder)
+    owned = {name: rel for rel in known for name in companions.of(rel)}
+    for rel in found.files:
+        if rel in known:
+            row = known[rel].source
+            plan.items.append(_item(found.folder, rel, source_id=row.source_id, uuid=uuid_text(row.uuid)))
+            plan.items += [
+                _item(found.folder, name, is_metadata=True, owner=rel)
+                for name in companions.of(rel)
+                if name not in known and owned[name] == rel
+            ]
+        elif rel in owned and not plan.order.excludes_metadata:
+            continue
+        elif not companions.is_metadata(rel):
+            plan.skipped.append(Skipped(rel, "it is not a source"))
+        elif plan.order.excludes_metadata:
+            plan.skipped.append(Skipped(rel, "metadata files are left out"))
+        else:
+            plan.items.append(_item(found.folder, rel, is_metadata=True))
+    if plan.items:
+        return
+    if found.is_plain:
+        raise RelocationError(
+            f"'{found.pattern}' is not a source of this project",
+            "Search matched an existing file but it is not a source asset.  This utility only handles source assets.",
+            hint="only files that have jobs are moved",
+        )
+    raise RelocationError(
+        f"'{found.pattern}' matches files, and none of them is a source",
+        "Wildcard search matched one or more files but none are source assets.  This utility only handles source assets.",
+        hint="only files that have jobs are moved",
+    )
+
+
+def _item(folder: ScanFolder, rel: str, *, is_metadata: bool = False, owner: str = "", source_id: int = 0, uuid: str = "") -> Item:
+    return Item(rel, f"{folder.path}/{rel}", folder.name, is_metadata=is_metadata, owner=owner, source_id=source_id, uuid=uuid)
+
+
+class _Companions:
+    """The metadata files that belong to sources: those of the configuration, and `.meta`."""
+
+    def __init__(self, plan: Plan, folder: ScanFolder) -> None:
+        self._tree, self._folder, self._is_excluded = plan.tree, folder, plan.order.excludes_metadata
+        self._rules = [(rule, re.compile(rule.source.regex, re.IGNORECASE)) for rule in plan.config.project.companions]
+        self._suffixes = tuple({f".{META}", *(f".{rule.suffix.lower()}" for rule, _ in self._rules)})
+        self._names: dict[str, dict[str, list[str]]] = {}
+
+    def is_metadata(self, rel: str) -> bool:
+        """Whether a file is called like metadata."""
+        return rel.lower().endswith(self._suffixes)
+
+    def of(self, rel: str) -> list[str]:
+        """Return the metadata files of a source that are there, whatever their case."""
+        if self._is_excluded:
+            return []
+        wanted = [f"{rel}.{META}"]
+        wanted += [companion_path(rule, rel) for rule, regex in self._rules if regex.fullmatch(rel)]
+        found = [name for path in wanted for name in self._in(parent(rel)).get(path.lower(), []) if name != rel]
+        return list(dict.fromkeys(found))
+
+    def _in(self, folder: str) -> dict[str, list[str]]:
+        known = self._names.get(folder)
+        if known is None:
+            known = self._names[folder] = {}
+            prefix = f"{folder}/" if folder else ""
+            for name in self._tree.names(self._folder, folder)[1]:
+                known.setdefault(f"{prefix}{name}".lower(), []).append(f"{prefix}{name}")
+        return known
+
+
+def companion_path(rule: Companion, rel: str) -> str:
+    """Return the path of the companion that `rel`, which matches, may have (spec/engine.md §4)."""
+    stem, dot, extension = rel.rpartition(".")
+    is_replaced = rule.replaces and dot and extension.lower() == rule.replaces.lower()
+    return f"{stem if is_replaced else rel}.{rule.suffix}"
+
+
+# ------------------------------------------------------------------------------------------------------------- destinations
+
+
+def _send(plan: Plan, found: Found, target: Destination) -> None:
+    """Say of each file where it goes; one that is there already is skipped."""
+    sent: dict[str, Item] = {}
+    kept: list[Item] = []
+    for item in plan.items:
+        owner = sent.get(item.owner) if item.owner else None
+        if item.owner and owner is None:
+            continue  # its source is there already
+        new = _beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
+        place = plan.tree.owner(new)
+        if new == item.old_file:
+            plan.skipped.append(Skipped(item.old, "it is there already"))
+            continue
+        moved = replace(item, new_file=new, new=place[1] if place else "", new_folder=place[0].name if place else "")
+        sent[item.old] = moved
+        kept.append(moved)
+    plan.items = kept
+
+
+def _absolute(folder: ScanFolder, path: str) -> str:
+    return path if path.startswith(_ROOTED) else f"{folder.path}/{path}"
+
+
+def _beside(item: Item, owner: Item) -> str:
+    """Return where metadata goes: beside its source, called after it."""
+    old_name = owner.old.rpartition("/")[2]
+    folder, _, new_name = owner.new_file.rpartition("/")
+    name = item.old.rpartition("/")[2]
+    if name.lower().startswith(f"{old_name.lower()}."):
+        return f"{folder}/{new_name}{name[len(old_name) :]}"
+    return f"{folder}/{new_name.rpartition('.')[0] or new_name}{name[len(old_name.rpartition('.')[0]) :]}"
+
+
+def _name_anew(plan: Plan, known: Mapping[str, Known]) -> None:
+    """Say which UUIDs the sources will have, and what their products will be called."""
+    travelling = {item.owner: item.old_file for item in plan.items if item.is_metadata and item.old.lower().endswith(f".{META}")}
+    for at, item in enumerate(plan.items):
+        if item.is_metadata:
+            continue
+        uuid = known[item.old].source.uuid
+        is_kept = item.old in travelling and _says(travelling[item.old], uuid)
+        plan.items[at] = replace(item, new_uuid=item.uuid if is_kept else uuid_text(path_uuid(item.new)))
+        plan.products[at] = list(_product_names(item, known[item.old]))
+
+
+def _says(meta_file: str, uuid: bytes) -> bool:
+    """Whether a `.meta` file says that its source has this UUID."""
+    try:
+        text = references.read(native(meta_file))
+    except UnreadableError:
+        return False
+    return uuid.hex().encode() in text.lower().replace(b"-", b"")
+
+
+def _product_names(item: Item, known: Known) -> Iterator[tuple[str, str]]:
+    """Yield (old, new) paths of products as others name them: without platform, in lower case; none whose new name nobody can know."""
+    old_name, new_name = (path.rpartition("/")[2].lower() for path in (item.old, item.new))
+    old_stem, new_stem = (name.rpartition(".")[0] or name for name in (old_name, new_name))
+    for product in known.products:
+        path = product.name.partition("/")[2].lower()
+        name = path.rpartition("/")[2]
+        if old_name == new_name:
+            renamed = name
+        elif name.startswith(old_stem):
+            renamed = new_stem + name[len(old_stem) :]
+        else:
+            continue
+        folder = parent(item.new).lower()
+        yield path, f"{folder}/{renamed}" if folder else renamed
+
+
+# --------------------------------------------------------------------------------------------------------------- objections
+
+
+def _object(plan: Plan) -> None:
+    """Note everything that stands against it."""
+    order = plan.order
+    seen: dict[str, Item] = {}
+    for at, item in enumerate(plan.items):
+        problem = _problem(plan, item)
+        twin = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
+        if not problem and twin is not item:
+            problem = f"'{twin.old}' goes to the same place"
+        if problem:
+            plan.items[at] = replace(item, problem=problem)
+            plan.refusals.append(f"'{item.old}': {problem}")
+    if not order.is_delete:
+        _warn(plan, [item for item in plan.items if not item.problem and not item.is_metadata])
+    breaking = {edge.path for item in plan.items for edge in item.dependants if edge.fate is Fate.BREAKS}
+    if breaking and not order.allows_broken and not order.updates_references:
+        deed = "deleted" if order.is_delete else "moved"
+        plan.refusals.append(f"{_files(len(breaking), 'depends', 'depend')} on what would be {deed}, and would break")
+    if not order.allows_broken:
+        plan.refusals += [f"'{update.path}': {update.problem}" for update in plan.updates if update.problem and update.count]
+
+
+def _files(count: int, one: str, many: str) -> str:
+    return f"one file {one}" if count == 1 else f"{count:,} files {many}"
+
+
+def _problem(plan: Plan, item: Item) -> str:
+    tree = plan.tree
+    why = tree.why_not_from(item.old_file, ignores_mode=item.old_file in plan.tracked)
+    if why or plan.order.is_delete:
+        return why
+    if relocate_paths.differ_in_case_only(item.old_file, item.new_file):
+        return "a change of case alone is not supported: other systems would not see it"
+    if not item.new:
+        return "the destination lies outside of the scan folders"
+    return tree.why_not_to(item.old_file, item.new_file)
+
+
+def _warn(plan: Plan, items: Iterable[Item]) -> None:
+    """Say what would become of sources at places that mean something else to the project."""
+    folders = {folder.name: folder for folder in plan.tree.folders}
+    builders = PatternSet([builder.patterns for builder in plan.config.project.builders])
+    doubts: dict[str, list[str]] = {}
+    for item in items:
+        if plan.tree.is_ignored_at(item.new):
+            doubts.setdefault("ignored there, and no source any more", []).append(item.new)
+        elif (other := plan.tree.overridden_by(folders[item.new_folder], item.new)) != "":
+            doubts.setdefault(f"overridden by '{other}'", []).append(item.new)
+        elif builders.builders_for(item.old) and not builders.builders_for(item.new):
+            doubts.setdefault("not taken by any builder there, and no source any more", []).append(item.new)
+    for why, paths in doubts.items():
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        plan.warnings.append(f"'{paths[0]}'{more}: {why}")
+
+
+def groups(items: Sequence[Item]) -> Iterator[list[int]]:
+    """Yield the indices of what belongs together: a source and its metadata."""
+    group: list[int] = []
+    for at, item in enumerate(items):
+        if group and not item.owner:
+            yield group
+            group = []
+        group.append(at)
+    if group:
+        yield group

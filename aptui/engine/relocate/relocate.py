@@ -1,0 +1,179 @@
+"""Moving and deleting sources (spec/engine.md §12): the preview, and the deeds in their order; nothing is done before all was checked.
+
+A source moves after its metadata, so that wherever it is seen its `.meta` is there already; where one of the two fails, the other goes back.
+The first failure ends it: what is done is done, what is not is left, and the report says which. References are mended last, and only to
+what really moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from aptui.config.model import Config
+from aptui.engine.cache.cache import Cache
+from aptui.engine.relocate import files, references
+from aptui.engine.relocate import mentions as relocate_mentions
+from aptui.engine.relocate import plan as relocate_plan
+from aptui.engine.relocate.files import native
+from aptui.engine.relocate.mentions import Mention
+from aptui.engine.relocate.plan import Plan
+from aptui.engine.relocate.references import UnreadableError
+from aptui.shared.errors import UserError
+from aptui.shared.relocation import Deed, Item, Relocate, Report, Update, counted
+from aptui.store.queries.reader import open_reader
+
+DATABASE = "assetdb.sqlite"
+
+
+def preview(order: Relocate, config: Config) -> Report:
+    """Say what would happen.
+
+    Raises:
+        RelocationError: the source or the destination does not say what to do. UserError: nothing was processed yet.
+    """
+    return _plan(order, config).report()
+
+
+def relocate(order: Relocate, config: Config) -> Report:
+    """Move or delete, if it is confirmed and nothing stands against it; else say what would happen.
+
+    Raises:
+        RelocationError: the source or the destination does not say what to do. UserError: nothing was processed yet.
+    """
+    plan = _plan(order, config)
+    if plan.refusals or not order.is_confirmed:
+        return plan.report()
+    return _Deeds(plan).perform()
+
+
+def touched(report: Report) -> list[str]:
+    """Return the absolute paths that are not what they were, in text form."""
+    moved = [path for item in report.items if item.deed is Deed.DONE for path in (item.old_file, item.new_file) if path]
+    return [*moved, *(update.file for update in report.updates if update.deed is Deed.DONE), *report.removed]
+
+
+def _plan(order: Relocate, config: Config) -> Plan:
+    path = Path(config.cache_dir, DATABASE)
+    if not path.is_file():
+        raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+    with closing(open_reader(path)) as reader, reader.snapshot():
+        return relocate_plan.make(order, config, reader)
+
+
+class _Deeds:
+    """One operation that is under way."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._items = plan, plan.items
+        self._is_over = False
+        self._places = {item.old_file: at for at, item in enumerate(self._items)}
+
+    def perform(self) -> Report:
+        """Do it all, as far as it goes."""
+        for group in relocate_plan.groups(self._items):
+            # Metadata leaves first and goes last: no source is ever without it.
+            order = group[::-1] if not self._plan.order.is_delete else group
+            if self._is_over:
+                self._mark(order, Deed.LEFT)
+            else:
+                self._perform_group(order)
+        removed = [] if self._plan.order.leaves_empty_folders else list(self._remove_empty())
+        updates = tuple(self._updates())
+        report = replace(self._plan.report(), updates=updates, removed=tuple(removed), is_performed=True)
+        return counted(report)
+
+    def _perform_group(self, order: list[int]) -> None:
+        for place, at in enumerate(order):
+            try:
+                self._perform(self._items[at])
+            except OSError as error:
+                self._is_over = True
+                self._items[at] = replace(self._items[at], deed=Deed.FAILED, problem=error.strerror or str(error))
+                self._mark(order[place + 1 :], Deed.LEFT)
+                if not self._plan.order.is_delete:
+                    self._take_back(order[:place])
+                return
+            self._items[at] = replace(self._items[at], deed=Deed.DONE)
+
+    def _perform(self, item: Item) -> None:
+        git = self._plan.git if item.old_file in self._plan.tracked else None
+        if self._plan.order.is_delete:
+            (git.delete if git else files.delete)(item.old_file)
+        elif git:
+            git.move(item.old_file, item.new_file)
+        else:
+            files.move(item.old_file, item.new_file)
+
+    def _take_back(self, moved: list[int]) -> None:
+        for at in reversed(moved):
+            item = self._items[at]
+            try:
+                self._perform(replace(item, old_file=item.new_file, new_file=item.old_file))
+                self._items[at] = replace(item, deed=Deed.LEFT)
+            except OSError as error:
+                self._items[at] = replace(item, problem=f"it moved alone, and does not come back: {error.strerror}")
+
+    def _mark(self, indices: list[int], deed: Deed) -> None:
+        for at in indices:
+            self._items[at] = replace(self._items[at], deed=deed)
+
+    def _remove_empty(self) -> Iterator[str]:
+        roots = {folder.name: folder.path for folder in self._plan.tree.folders}
+        kept = list(roots.values())
+        left = {(item.old_file.rpartition("/")[0], roots[item.folder]) for item in self._items if item.deed is Deed.DONE}
+        for folder, root in sorted(left, key=lambda pair: -len(pair[0])):
+            yield from files.remove_empty(folder, root, kept)
+
+    # ------------------------------------------------------------------------------------------------------------ references
+
+    def _updates(self) -> Iterator[Update]:
+        mentions = {mention.new_file: mention for mention in self._plan.mentions}
+        for update in self._plan.updates:
+            yield self._update(update, mentions[update.file])
+
+    def _update(self, update: Update, mention: Mention) -> Update:
+        """Mend one dependant, wherever it is now."""
+        moved = [at for at in mention.targets if self._items[at].deed is Deed.DONE]
+        place = self._where(mention)
+        if not moved and place.new_file == mention.file:
+            return replace(update, deed=Deed.LEFT, problem="what it names did not move")
+        if not update.count:
+            return replace(update, deed=Deed.FAILED, problem=update.problem or "the old name is not in its text")
+        path = native(place.new_file)
+        try:
+            mended = references.mend(
+                references.read(path),
+                relocate_mentions.renames(self._plan, place, moved),
+                relocate_mentions.prefixes(self._plan),
+            )
+            if mended.count:
+                references.rewrite(path, mended.data)
+        except UnreadableError as error:
+            return replace(update, deed=Deed.FAILED, problem=str(error))
+        return replace(update, file=place.new_file, path=place.new_path, count=mended.count, deed=Deed.DONE)
+
+    def _where(self, mention: Mention) -> Mention:
+        """Return a mention as it really is: a dependant that was to move too may have stayed."""
+        mover = self._places.get(mention.file)
+        if mover is None or self._items[mover].deed is Deed.DONE:
+            return mention
+        return replace(mention, new_file=mention.file, new_path=mention.path)
+
+
+@contextmanager
+def held(config: Config) -> Iterator[None]:
+    """Keep engines away while files move: whoever starts now would see half of it.
+
+    Raises:
+        BusyError: an engine runs already, and is to be asked.
+    """
+    platforms = [platform.id for platform in config.project.platforms]
+    cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
+    cache.take()
+    try:
+        yield
+    finally:
+        cache.close()

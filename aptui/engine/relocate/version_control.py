@@ -1,0 +1,66 @@
+"""Moving and deleting files that Git tracks, so that it knows: `git mv`, `git rm`. Only where people ask for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from aptui.core.paths import to_text
+from aptui.engine.relocate.files import native
+from aptui.shared.errors import UserError
+
+_LIMIT_S = 120.0
+
+
+class Git:
+    """The work tree that holds a folder; where there is none, nothing is tracked.
+
+    Raises:
+        UserError: there is no program `git`.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = native(folder)
+        code, said = self._run("rev-parse", "--show-toplevel")
+        self.top = "" if code else said.rstrip("\n")
+
+    def tracked(self) -> set[str]:
+        """Return the absolute paths of all files in the folder that Git tracks."""
+        code, said = self._run("ls-files", "-z") if self.top else (1, "")
+        folder = to_text(os.fsencode(self._folder))
+        return set() if code else {f"{folder}/{to_text(os.fsencode(name))}" for name in said.split("\0") if name}
+
+    def move(self, old: str, new: str) -> None:
+        """Move a tracked file.
+
+        Raises:
+            OSError: Git refuses; it is where it was.
+        """
+        os.makedirs(os.path.dirname(native(new)), exist_ok=True)
+        self._do("mv", "--", native(old), native(new))
+
+    def delete(self, path: str) -> None:
+        """Delete a tracked file.
+
+        Raises:
+            OSError: Git refuses; it is still there.
+        """
+        self._do("rm", "--quiet", "--", native(path))
+
+    def _do(self, *words: str) -> None:
+        code, said = self._run(*words)
+        if code:
+            raise OSError(code, f"git says: {' '.join(said.split())}")
+
+    def _run(self, *words: str) -> tuple[int, str]:
+        environ = {**os.environ, "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
+        try:
+            done = subprocess.run(  # git, with words of ours and paths
+                ["git", "-C", self._folder, *words],
+                capture_output=True, timeout=_LIMIT_S, check=False, env=environ,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise UserError("there is no program 'git'", hint="leave '--scm' out") from None
+        except subprocess.TimeoutExpired:
+            return 1, "it takes too long"
+        return done.returncode, os.fsdecode(done.stdout if not done.returncode else done.stderr)

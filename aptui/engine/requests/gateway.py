@@ -1,0 +1,219 @@
+"""What the gateway asks of an engine (`port.Fence`, `Readiness`, `SaveCatalog`, `Show`): answered now, or when it has come true."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import ShowAsked
+from aptui.core.model import SETTLED, RelPath
+from aptui.link import port
+from aptui.shared.errors import KnownError, UserError
+
+if TYPE_CHECKING:
+    from aptui.engine.live.supervisor import Live
+    from aptui.engine.loop.engine import Engine
+    from aptui.link.port import Request
+
+_LOOK_S = 0.01
+_FENCE_LIMIT_S = 60.0
+_FENCE_URGENCY = 200
+"""As of what somebody waits for (spec/engine.md §5)."""
+_COUNT_S = 0.5
+_COUNT_SHARE = 50
+"""Jobs are not counted again before this many times as long as it took has gone by: two hundredths of the engine's time at most."""
+_COUNT_MOST_S = 5.0
+"""… but no answer is older than this."""
+
+
+@dataclass(slots=True)
+class _Fenced:
+    """Somebody waits until what changed before is known; `ticket` -1 = not all of it is looked at yet."""
+
+    request: Request
+    deadline: float
+    is_heard: bool = False
+    is_whole: bool = True
+    has_hurried: bool = False
+    ticket: int = -1
+    epoch: int = 0
+
+
+@dataclass(slots=True)
+class _Owed:
+    """What is owed, as it was counted at `at`; `cost_s` is time of this thread, not of others that kept it from the processor."""
+
+    at: float = 0.0
+    cost_s: float = 0.0
+    epoch: int = -1
+    pending: Counter[str] | None = None
+    critical: Counter[str] | None = None
+    analyses: int = 0
+
+
+class Serving:
+    """Answers the gateway.
+
+    Args:
+        live: the engine that stays up.
+        state: what the engine does, in one word.
+    """
+
+    def __init__(self, live: Live, state: Callable[[], str]) -> None:
+        self._live, self._state = live, state
+        self._fenced: list[_Fenced] = []
+        self._saving: list[Request] = []
+        self._is_saved = False
+        self._owed = _Owed()
+        self._ready_epoch = -1
+        live.turns.append(self.poll)
+
+    def take(self, request: Request, verb: port.Fence | port.Readiness | port.SaveCatalog | port.Show) -> None:
+        """Take a verb; answer it now or later.
+
+        Raises:
+            KnownError: there is no engine just now.
+        """
+        match verb:
+            case port.Fence():
+                self._fence(request, verb)
+            case port.Readiness():
+                self._tell_readiness(request)
+            case port.SaveCatalog():
+                self._engine()
+                self._saving.append(request)
+            case port.Show():
+                live, engine = self._live, self._engine()
+                if not verb.source:
+                    raise UserError("the source to be shown is missing")
+                engine.news.tell(ShowAsked(engine.seq, RelPath(verb.source), verb.product))
+                live.wake()
+                request.answer()
+
+    def left(self, client: int) -> None:
+        """A client is gone, and what it waited for."""
+        self._fenced = [item for item in self._fenced if item.request.client != client]
+        self._saving = [request for request in self._saving if request.client != client]
+
+    def _engine(self) -> Engine:
+        engine = self._live.engine
+        if engine is None:
+            raise KnownError("the engine is not working", hint="look at its health")
+        return engine
+
+    # --------------------------------------------------------------------------------------------------------------- fence
+
+    def _fence(self, request: Request, verb: port.Fence) -> None:
+        engine = self._engine()
+        fenced = _Fenced(request, time.monotonic() + max(0.0, min(verb.limit_s, _FENCE_LIMIT_S)), epoch=engine.epoch)
+        self._fenced.append(fenced)
+
+        def heard(is_whole: bool) -> None:
+            fenced.is_heard = True
+            fenced.is_whole = is_whole and self._live.are_all_watched
+
+        self._live.watching.when_all_is_heard(heard)
+
+    def _pass_fences(self, now: float) -> None:
+        engine = self._live.engine
+        for fenced in list(self._fenced):
+            is_over = now >= fenced.deadline or engine is None or engine.epoch != fenced.epoch
+            if not is_over and engine is not None and fenced.is_heard and fenced.ticket < 0 and self._is_all_known(engine):
+                fenced.ticket = engine.ordered_ticket
+            elif not is_over and engine is not None and fenced.is_heard and not fenced.has_hurried:
+                fenced.has_hurried = self._hurry(engine)
+            is_passed = engine is not None and 0 <= fenced.ticket <= engine.saved_ticket
+            if is_over or is_passed:
+                self._fenced.remove(fenced)
+                epoch, seq = (engine.epoch, engine.seq) if engine is not None else (0, 0)
+                fenced.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and fenced.is_whole)
+
+    def _hurry(self, engine: Engine) -> bool:
+        """Have what is to be analysed go before jobs; return whether that was said, once all that must be is there."""
+        if self._is_looking(engine) or not engine.pipeline.ready.analysis_count:
+            return False
+        engine.ask("analyse", value=_FENCE_URGENCY)
+        return True
+
+    def _is_looking(self, engine: Engine) -> bool:
+        """Whether anything that was heard is still to be looked at or read."""
+        is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
+        return is_busy or engine.patience_s() <= 0 or bool(engine.pipeline.memory.hashing)
+
+    def _is_all_known(self, engine: Engine) -> bool:
+        """Whether nothing that was heard is still to be looked at, read or analysed."""
+        pipeline = engine.pipeline
+        is_analysing = bool(pipeline.ready.analysis_count) or any(job.is_analysis for job in pipeline.running.values())
+        return not (is_analysing or self._is_looking(engine))
+
+    # ----------------------------------------------------------------------------------------------------------- readiness
+
+    def _tell_readiness(self, request: Request) -> None:
+        live, engine = self._live, self._live.engine
+        if engine is None:
+            request.answer(state=self._state(), is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
+            return
+        owed = self._counted(engine)
+        is_scanned = engine.pipeline.memory.scan_is_done and not engine.is_scanning
+        if is_scanned and not owed.analyses:
+            self._ready_epoch = engine.epoch
+        progress = live.latest_progress
+        request.answer(
+            state=self._state(),
+            is_scanning=engine.is_scanning,
+            is_ready=self._ready_epoch == engine.epoch,
+            pending=dict(owed.pending or {}),
+            critical=dict(owed.critical or {}),
+            analyses=owed.analyses,
+            failed=max(0, progress.failing_count) if progress is not None else 0,
+        )
+
+    def _counted(self, engine: Engine) -> _Owed:
+        if engine.is_idle:
+            self._owed = _Owed()
+            return self._owed
+        owed, now, busy_s = self._owed, time.monotonic(), time.thread_time()
+        if owed.epoch == engine.epoch and now < owed.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * owed.cost_s)):
+            return owed
+        pending: Counter[str] = Counter()
+        critical: Counter[str] = Counter()
+        analyses = 0
+        for source in engine.pipeline.memory.sources.values():
+            for job in source.jobs.values():
+                if job.state in SETTLED or job.state is None:
+                    continue
+                if job.is_analysis:
+                    analyses += 1
+                    continue
+                pending[job.platform] += 1
+                critical[job.platform] += job.is_critical
+        self._owed = _Owed(now, time.thread_time() - busy_s, engine.epoch, pending, critical, analyses)
+        return self._owed
+
+    # ---------------------------------------------------------------------------------------------------------------- time
+
+    def poll(self, now: float) -> float | None:
+        """Answer what has come true; return when to ask again at the latest."""
+        if self._fenced:
+            self._pass_fences(now)
+        if self._saving:
+            self._save()
+        return now + _LOOK_S if self._fenced or self._saving else None
+
+    def _save(self) -> None:
+        engine = self._live.engine
+        if engine is None or self._is_saved:
+            saving, self._saving, self._is_saved = self._saving, [], False
+            for request in saving:
+                request.answer()
+        else:
+            # One that writes already goes round once more, and does not tell us: asked again, the next one finds nothing to do.
+            engine.catalogs.begin(self._saved)
+
+    def _saved(self) -> None:
+        """Called in the thread of the catalogs."""
+        self._is_saved = bool(self._saving)
+        self._live.wake()

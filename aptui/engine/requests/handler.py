@@ -1,0 +1,385 @@
+"""The engine's desk: answers what clients ask over the local wire (`link.port`), now or when it has come true. It decides nothing itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from aptui import __version__
+from aptui.core.messages import ConnectionsChanged
+from aptui.core.model import PathKey
+from aptui.engine.requests.gateway import Serving
+from aptui.engine.requests.missing import MissingScans
+from aptui.engine.requests.peers import Peering
+from aptui.engine.requests.relocation import Relocating
+from aptui.link import port
+from aptui.link.port import Request
+from aptui.shared.errors import KnownError
+from aptui.shared.relocation import Relocate
+from aptui.sharing.account import Sum
+
+if TYPE_CHECKING:
+    from aptui.engine.live.supervisor import Live
+    from aptui.engine.loop.engine import Engine
+
+
+@dataclass(slots=True)
+class _Settling:
+    """Somebody waits until what was changed before is processed."""
+
+    request: Request
+    began_s: float
+    epoch: int
+    run_before: int
+    failed_before: int
+    shared_before: Sum
+    is_heard: bool = False
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Somebody waits for a condition."""
+
+    request: Request
+    is_true: Callable[[], bool]
+    then: Callable[[], None]
+
+
+class Desk:
+    """Answerer of an engine that stays up (`link.port.Answerer`)."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._everything: set[int] = set()
+        self._settling: list[_Settling] = []
+        self._asked: dict[int, tuple[int, int, int]] = {}
+        """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
+        self._waiting: list[_Waiting] = []
+        self._relocating = Relocating(live)
+        self._missing = MissingScans(live)
+        self._serving = Serving(live, self._state)
+        self._peering = Peering(live)
+        live.turns.append(self.poll)
+
+    # ------------------------------------------------------------------------------------------------------------ requests
+
+    def take(self, request: Request) -> None:
+        """Take a verb; answer it now or later."""
+        try:
+            self._take(request)
+        except KnownError as error:
+            request.refuse(error.what, error.hint, error.exit_code)
+
+    def left(self, client: int) -> None:
+        """A client is gone: its holds end, and what it waited for."""
+        self._live.watching.release(client)
+        self._missing.left(client)
+        self._serving.left(client)
+        self._peering.left(client)
+        self._settling = [item for item in self._settling if item.request.client != client]
+        self._waiting = [item for item in self._waiting if item.request.client != client]
+        self._asked.pop(client, None)
+        if client in self._everything:
+            self._everything.discard(client)
+            self._live.hear_all(bool(self._everything))
+        self._tell_connections()
+
+    def _take(self, request: Request) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each verb, and nothing else
+        live, verb = self._live, request.verb
+        match verb:
+            case port.Hello():
+                request.answer(**self._identity())
+                self._tell_connections()
+            case port.Ping() | port.Release():
+                if isinstance(verb, port.Release):
+                    live.watching.release(request.client)
+                request.answer()
+            case port.Subscribe():
+                self._subscribe(request, verb)
+            case port.Reprocess() | port.Cancel() | port.Escalate():
+                self._ask_jobs(request, verb)
+            case port.Rescan():
+                self._rescan(request, verb)
+            case port.SetOption():
+                self._set_option(request, verb)
+            case port.ReloadConfig():
+                live.reload(lambda error, is_changed: self._reloaded(request, error, is_changed))
+            case port.Connections():
+                request.answer(connections=self._connections(), workers=self._workers(), gateway=self._peering.report)
+            case port.Disconnect():
+                if live.server is not None and live.server.disconnect(verb.number):
+                    request.answer()
+                else:
+                    request.refuse(f"there is no connection {verb.number}")
+            case port.RestartWorker():
+                pool = live.engine.pool_if_any if live.engine else None
+                if pool is not None and pool.restart_worker(verb.number):
+                    request.answer()
+                else:
+                    request.refuse(f"there is no worker {verb.number}")
+            case port.Status():
+                request.answer(**self._status())
+            case port.Settle():
+                self._settle(request, verb)
+            case port.Pause() | port.Resume():
+                self._pause(request, isinstance(verb, port.Pause))
+            case port.RunNext():
+                self._run_next(request, verb)
+            case port.Drain():
+                self._drain(request, verb)
+            case port.Hold():
+                live.watching.hold(request.client, verb.why)
+                request.answer()
+            case Relocate():
+                self._engine()
+                self._relocating.take(request, verb)
+            case port.ScanMissing():
+                self._missing.scan(request, verb)
+            case port.ClearMissing():
+                self._missing.clear(request, verb)
+            case port.Fence() | port.Readiness() | port.SaveCatalog() | port.Show():
+                self._serving.take(request, verb)
+            case port.ReportPeers():
+                self._peering.take_report(request.client, verb.report)
+                request.answer()
+                self._tell_connections()
+            case port.OrderPeers():
+                self._peering.pass_on(verb.order)
+                request.answer()
+            case port.Shutdown():
+                live.stops_when_idle = live.stops_when_idle or verb.is_when_idle
+                request.answer()
+                if not verb.is_when_idle:
+                    live.stop()
+            case _:
+                assert_never(verb)
+
+    def _engine(self) -> Engine:
+        if self._live.engine is None:
+            raise KnownError(
+                f"the engine is not working: {self._live.health.disk or 'it is being opened'}", hint="look at its health"
+            )
+        return self._live.engine
+
+    # ------------------------------------------------------------------------------------------------------------- answers
+
+    def _identity(self) -> dict[str, object]:
+        live = self._live
+        return {
+            "protocol": port.PROTOCOL,
+            "version": __version__,
+            "pid": os.getpid(),
+            "epoch": live.engine.epoch if live.engine else 0,
+            "project": str(live.config.project_dir),
+            "cache": str(live.config.cache_dir),
+            "started_ms": live.started_ms,
+        }
+
+    def _status(self) -> dict[str, object]:
+        live, engine = self._live, self._live.engine
+        with open("/proc/self/statm", "rb") as file:
+            pages = int(file.read().split()[1])
+        return {
+            **self._identity(),
+            "seq": engine.seq if engine else 0,
+            "uptime_s": round((time.time_ns() // 1_000_000 - live.started_ms) / 1000, 1),
+            "rss_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
+            "state": self._state(),
+            "progress": live.latest_progress,
+            "health": live.health,
+            "options": {"debug_output": live.config.project.debug_output},
+            "connection_count": len(self._connections()),
+        }
+
+    def _state(self) -> str:
+        live, engine = self._live, self._live.engine
+        if engine is None:
+            return "in trouble"
+        if live.is_paused:
+            return "paused"
+        if live.health.holds:
+            return "held"
+        return "idle" if engine.is_idle and live.watching.is_quiet else "working"
+
+    def _subscribe(self, request: Request, verb: port.Subscribe) -> None:
+        live = self._live
+        if live.server is None:
+            return
+        live.server.subscribe(request.client, verb.wants_all)
+        if verb.wants_all:
+            self._everything.add(request.client)
+            live.hear_all(True)
+        self._tell_connections()
+        engine = live.engine
+        if engine is None:
+            request.answer(epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[])
+            return
+        seq, ticket = engine.seq, engine.ordered_ticket
+
+        def answer() -> None:
+            running = [job.id for job in engine.pipeline.running.values() if not job.is_analysis]
+            request.answer(epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health, running=running)
+
+        # Whoever reads the database after the answer has everything that he did not hear of.
+        self._waiting.append(_Waiting(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
+
+    def _connections(self) -> tuple[object, ...]:
+        return self._live.server.connections() if self._live.server is not None else ()
+
+    def _workers(self) -> tuple[object, ...]:
+        pool = self._live.engine.pool_if_any if self._live.engine else None
+        return pool.workers() if pool is not None else ()
+
+    def _tell_connections(self) -> None:
+        server = self._live.server
+        if server is not None:
+            engine = self._live.engine
+            notice = ConnectionsChanged(engine.seq if engine else 0, server.connections(), self._peering.report)
+            server.publish(notice, engine.epoch if engine else 0, notice.cause)
+
+    # ---------------------------------------------------------------------------------------------------------------- jobs
+
+    def _ask_jobs(self, request: Request, verb: port.Reprocess | port.Cancel | port.Escalate) -> None:
+        engine = self._engine()
+        keys = [] if isinstance(verb, port.Cancel) else [PathKey(key) for key in verb.keys]
+        keys = [found for key in keys for found in (engine.archive.keys_like(key) if "*" in key else [key])]
+        name = {port.Reprocess: "reprocess", port.Cancel: "cancel", port.Escalate: "escalate"}[type(verb)]
+        counts = engine.pipeline.counts
+        self._asked.setdefault(request.client, (engine.epoch, counts["run"], counts["failed"]))
+        engine.ask(name, keys=keys, job_ids=verb.job_ids, value=verb.amount if isinstance(verb, port.Escalate) else 0)
+        request.answer(count=len(keys) + len(verb.job_ids))
+
+    def _rescan(self, request: Request, verb: port.Rescan) -> None:
+        engine = self._engine()
+        if not verb.is_full:
+            self._live.watching.rescan(retries=True)
+        elif engine.is_scanning:
+            request.refuse("a scan is under way already", hint="ask again when it has ended")
+            return
+        else:
+            engine.start_scan(is_full=True)
+        request.answer()
+
+    def _set_option(self, request: Request, verb: port.SetOption) -> None:
+        from dataclasses import replace
+
+        live = self._live
+        if verb.name != "debug_output":
+            request.refuse(f"there is no option '{verb.name}'", hint="there is: debug_output")
+            return
+        if live.config.project.debug_output != verb.value:
+            live.adopt(replace(live.config, project=replace(live.config.project, debug_output=verb.value)))
+        request.answer(name=verb.name, value=verb.value)
+
+    def _reloaded(self, request: Request, error: str, is_changed: bool) -> None:
+        if error:
+            request.refuse(f"the configuration is not taken over: {error}")
+        else:
+            request.answer(is_changed=is_changed)
+
+    # --------------------------------------------------------------------------------------------------------- the queue
+
+    def _pause(self, request: Request, is_paused: bool) -> None:
+        self._live.pause(is_paused)
+        if not is_paused and self._live.watching.is_draining:
+            self._live.watching.is_draining = False
+        request.answer(is_paused=is_paused)
+
+    def _run_next(self, request: Request, verb: port.RunNext) -> None:
+        engine = self._engine()
+        if not self._live.is_paused:
+            request.refuse("the queue is not paused", hint="'aptui pause' pauses it")
+            return
+        ready = engine.pipeline.ready
+        job = next((job for job in ready if job.id == verb.job_id), None) if verb.job_id else ready.peek()
+        if job is None:
+            request.answer(job_id=0)
+            return
+        engine.run_next(job.id)
+        request.answer(job_id=job.id, source=job.source.rel)
+
+    def _drain(self, request: Request, verb: port.Drain) -> None:
+        live = self._live
+        if live.is_paused:
+            request.refuse("the queue is paused: nothing would end", hint="'aptui resume' lets it go on")
+            return
+        live.watching.is_draining = True
+
+        def drained() -> None:
+            request.answer()
+            if verb.stops:
+                live.stop()
+
+        self._waiting.append(_Waiting(request, lambda: live.engine is None or live.engine.is_idle, drained))
+
+    def _settle(self, request: Request, verb: port.Settle) -> None:
+        live, engine = self._live, self._engine()
+        if live.is_paused:
+            request.refuse("the queue is paused: nothing would end", hint="'aptui resume' lets it go on", code=4)
+            return
+        problem = self._other_options(verb)
+        if problem:
+            request.refuse(f"the engine that runs (process {os.getpid()}) {problem}", hint="stop it, or leave that option out")
+            return
+        counts = engine.pipeline.counts
+        before = self._asked.pop(request.client, (engine.epoch, counts["run"], counts["failed"]))
+        settling = _Settling(request, time.monotonic(), *before, _shared(engine))
+        self._settling.append(settling)
+
+        def heard(is_whole: bool) -> None:
+            settling.is_heard = True
+            if not (is_whole and live.are_all_watched):
+                live.watching.rescan(retries=False)
+
+        if verb.is_full_scan and not engine.is_scanning:
+            engine.start_scan(is_full=True)
+        live.watching.when_all_is_heard(heard)
+
+    def _other_options(self, verb: port.Settle) -> str:
+        project = self._live.config.project
+        if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
+            return f"works for the platforms {', '.join(platform.id for platform in project.platforms)}"
+        if verb.sets:
+            return f"does not run with --set {verb.sets[0]}"
+        if verb.debug_output is not None and verb.debug_output != project.debug_output:
+            return "runs with debug output" if project.debug_output else "runs without debug output"
+        return ""
+
+    # ---------------------------------------------------------------------------------------------------------------- time
+
+    def poll(self, now: float) -> float | None:
+        """Answer what has come true; return when to ask again at the latest."""
+        live = self._live
+        for waiting in [item for item in self._waiting if item.is_true()]:
+            self._waiting.remove(waiting)
+            waiting.then()
+        if self._settling and live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening:
+            for settling in [item for item in self._settling if item.is_heard]:
+                self._settling.remove(settling)
+                self._settled(settling, live.engine, now)
+        server = live.server
+        if server is None:
+            return None
+        server.poll(now)
+        server.flush()
+        return server.next_deadline()
+
+    def _settled(self, settling: _Settling, engine: Engine, now: float) -> None:
+        counts, is_same = engine.pipeline.counts, engine.epoch == settling.epoch
+        shared = _shared(engine).since(settling.shared_before if is_same else Sum())
+        settling.request.answer(
+            epoch=engine.epoch,
+            seq=engine.seq,
+            run=counts["run"] - (settling.run_before if is_same else 0),
+            failed=counts["failed"] - (settling.failed_before if is_same else 0),
+            seconds=round(now - settling.began_s, 3),
+            shared=asdict(shared) if shared != Sum() else {},
+        )
+
+
+def _shared(engine: Engine) -> Sum:
+    """Return the account so far of what results somebody had already."""
+    return engine.account.total() if engine.account is not None else Sum()

@@ -1,0 +1,183 @@
+"""The search for missing dependencies beside an engine that stays up: a thread searches, the engine's writer writes, clients hear how far it is.
+
+One search at a time, and none while anything is owed: products would be others while they are read. The thread asks nothing of the engine but
+to save rows, and whatever it has to say is taken up by the engine's own thread, once a turn.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import LogLevel, MissingScan, ProductsChanged, Rows
+from aptui.engine.missing.scanner import Place, Search, Tally
+from aptui.link import port
+from aptui.link.port import Request
+from aptui.shared.errors import InternalError, KnownError, UserError
+from aptui.store.queries.missing import Scanned, chosen
+from aptui.store.queries.reader import open_reader
+
+if TYPE_CHECKING:
+    from aptui.engine.live.supervisor import Live
+
+_BUSY = 4
+_LOOK_S = 0.1
+
+
+@dataclass(slots=True)
+class _Running:
+    """The search that is under way; a new epoch of the engine ends it."""
+
+    request: Request
+    name: str
+    epoch: int
+    thread: threading.Thread | None = None
+    is_given_up: bool = False
+
+
+class MissingScans:
+    """Answers `ScanMissing` and `ClearMissing`; all but what `_run` does is for the engine's thread."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._running: _Running | None = None
+        self._heard: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        live.turns.append(self.poll)
+        live.endings.append(self.close)
+
+    def scan(self, request: Request, verb: port.ScanMissing) -> None:
+        """Begin a search; it is answered at its end.
+
+        Raises:
+            KnownError: it cannot begin now.
+        """
+        engine = self._live.engine
+        if engine is None or not (engine.is_idle and self._live.watching.is_quiet):
+            refused = UserError("products are not searched while the engine works", hint="wait until nothing is owed")
+            refused.exit_code = _BUSY
+            raise refused
+        if self._running is not None:
+            refused = UserError(f"a search for missing dependencies is under way: {self._running.name}", hint="wait for its end")
+            refused.exit_code = _BUSY
+            raise refused
+        running = self._running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)
+        place = Place(
+            self._database, self._live.config.cache_dir, tuple(folder.path for folder in self._live.config.project.scan_folders)
+        )
+        running.thread = threading.Thread(target=self._run, args=(running, place, verb), name="aptui-missing-scan", daemon=True)
+        running.thread.start()
+
+    def clear(self, request: Request, verb: port.ClearMissing) -> None:
+        """Forget what was found in some products."""
+        engine = self._live.engine
+        if engine is None:
+            raise UserError("the engine is not working", hint="look at its health")
+        products = _chosen(self._database, verb.patterns, verb.product_ids)
+        engine.writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
+        engine.news.tell(ProductsChanged(engine.seq, ()))
+        request.answer(count=len(products))
+
+    def left(self, client: int) -> None:
+        """A client is gone: what it asked for is given up; what was found until then stays."""
+        running = self._running
+        if running is not None and running.request.client == client:
+            running.is_given_up = True
+
+    def poll(self, _now: float) -> None:
+        """Say what the thread had to say."""
+        running, engine = self._running, self._live.engine
+        if running is not None and (engine is None or engine.epoch != running.epoch):
+            running.is_given_up = True
+        while not self._heard.empty():
+            self._heard.get()()
+
+    def close(self) -> None:
+        """Give up what is under way, and wait for its end."""
+        running = self._running
+        if running is not None and running.thread is not None:
+            running.is_given_up = True
+            running.thread.join()
+
+    @property
+    def _database(self) -> Path:
+        return self._live.config.cache_dir / "assetdb.sqlite"
+
+    # -------------------------------------------------------------------------------------------------------- the thread
+
+    def _run(self, running: _Running, place: Place, verb: port.ScanMissing) -> None:
+        def told(tally: Tally) -> None:
+            self._say(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
+
+        try:
+            wanted = _chosen(place.database, verb.patterns, verb.product_ids)
+            told(Tally(files=len(wanted)))
+            search = Search(place, verb.max_matches, lambda: running.is_given_up)
+            tally = search.products(wanted, lambda rows: self._save(running, rows), told)
+            self._later(lambda: self._ended(running, tally, None))
+        except KnownError as error:
+            failure = error
+            self._later(lambda: self._ended(running, Tally(), failure))
+        except Exception as error:  # noqa: BLE001  # a bug of ours costs the search, not the engine
+            bug = InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this")
+            self._later(lambda: self._ended(running, Tally(), bug))
+
+    def _save(self, running: _Running, rows: Rows) -> None:
+        """Have the engine's thread save rows, and wait until they are; an engine that is being closed saves none."""
+        done, failures = threading.Event(), list[KnownError]()
+
+        def save() -> None:
+            engine = self._live.engine
+            try:
+                if engine is not None and not running.is_given_up:
+                    engine.writer.run(rows, durable=False)
+            except KnownError as error:
+                failures.append(error)
+            done.set()
+
+        self._later(save)
+        while not done.wait(_LOOK_S):
+            if running.is_given_up:
+                return
+        if failures:
+            raise failures[0]
+
+    def _say(self, notice: MissingScan) -> None:
+        self._later(lambda: self._tell(notice))
+
+    def _later(self, do: Callable[[], object]) -> None:
+        self._heard.put(do)
+        self._live.wake()
+
+    # ---------------------------------------------------------------------------------------------------------- its end
+
+    def _tell(self, notice: MissingScan) -> None:
+        engine = self._live.engine
+        if engine is not None:
+            engine.news.tell(replace(notice, cause=engine.seq))
+
+    def _ended(self, running: _Running, tally: Tally, error: KnownError | None) -> None:
+        if self._running is running:
+            self._running = None
+        engine = self._live.engine
+        if engine is not None:
+            for complaint in dict.fromkeys(tally.complaints):
+                engine.news.say(complaint, LogLevel.WARNING)
+        why = str(error) if error else "given up" if tally.is_given_up and tally.done < tally.files else ""
+        counts = tally.files, tally.done, tally.hits, round(tally.seconds, 1)
+        self._tell(MissingScan(0, running.name, *counts, is_over=True, error=why))
+        if error is not None:
+            running.request.refuse(error.what, error.hint, error.exit_code)
+            return
+        fields = asdict(tally)
+        del fields["began_s"]
+        running.request.answer(**fields)
+
+
+def _chosen(database: Path, patterns: Sequence[str], product_ids: Sequence[int]) -> list[Scanned]:
+    with closing(open_reader(database)) as reader:
+        return chosen(reader, patterns, product_ids)

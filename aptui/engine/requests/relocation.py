@@ -1,0 +1,100 @@
+"""Relocations that clients ask a running engine for: one at a time, in a thread, under a hold, so that what moves is one batch of changes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from aptui.core.paths import from_text
+from aptui.engine.live.roots import SOURCES
+from aptui.engine.relocate import relocate
+from aptui.engine.watch.notifications import Hint
+from aptui.shared.errors import BusyError, KnownError
+from aptui.shared.relocation import Relocate, Report, shortened
+
+if TYPE_CHECKING:
+    from aptui.engine.live.supervisor import Live
+    from aptui.link.port import Request
+
+HOLDER = -1
+"""Who holds changes back while files move: no client has this number."""
+_LISTED = 1_000
+"""Files, dependants, … of an answer: what waits for a client has its limit."""
+_LOOK_S = 0.02
+_SCAN_LIMIT_S = 30.0
+"""A scan that takes longer, or waits itself while the queue is paused, is no reason to let anybody wait."""
+
+
+class Relocating:
+    """The orders that wait, and the one that is under way. All but the thread is the engine's."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._waiting: deque[tuple[Request, Relocate]] = deque()
+        self._thread: threading.Thread | None = None
+        self._report: Report | Exception | None = None
+        self._give_up_at = 0.0
+        live.turns.append(self.poll)
+
+    def take(self, request: Request, order: Relocate) -> None:
+        """Take an order; it is answered when it is done."""
+        self._waiting.append((request, order))
+        if len(self._waiting) == 1:
+            self._begin(order)
+        self._live.wake()
+
+    def _begin(self, order: Relocate) -> None:
+        self._give_up_at = time.monotonic() + _SCAN_LIMIT_S
+        if order.is_confirmed:
+            self._live.watching.hold(HOLDER, f"{'deleting' if order.is_delete else 'moving'} '{order.source}'")
+
+    def poll(self, now: float) -> float | None:
+        """Go on with the order that is first; return when to ask again at the latest."""
+        if self._thread is not None and not self._thread.is_alive():
+            self._finish()
+        if self._thread is None and self._waiting:
+            order, engine = self._waiting[0][1], self._live.engine
+            if order.is_confirmed and engine is not None and engine.is_scanning:
+                if now < self._give_up_at:
+                    return now + _LOOK_S  # a scan would see half of it
+                self._report = BusyError("a scan is under way that does not end", hint="try again when the engine is idle")
+                self._finish()
+                return now
+            self._thread = threading.Thread(target=self._run, args=(order,), name="relocation")
+            self._thread.start()
+        return now + _LOOK_S if self._thread is not None else None
+
+    def _run(self, order: Relocate) -> None:
+        try:
+            self._report = relocate.relocate(order, self._live.config)
+        except Exception as error:  # noqa: BLE001  # told to who asked; a bug of ours does not end the engine
+            self._report = error
+        self._live.wake()
+
+    def _finish(self) -> None:
+        report, self._report, self._thread = self._report, None, None
+        request, order = self._waiting.popleft()
+        if order.is_confirmed:
+            if isinstance(report, Report):
+                self._tell_watching(report)
+            self._live.watching.release(HOLDER)
+        match report:
+            case Report():
+                answer = shortened(report, _LISTED)
+                request.answer(**{field.name: getattr(answer, field.name) for field in fields(answer)})
+            case KnownError():
+                request.refuse(report.what, report.hint, report.exit_code)
+            case _:
+                request.refuse(f"internal error: {type(report).__name__}: {report}", "please report this", 2)
+        if self._waiting:
+            self._begin(self._waiting[0][1])
+
+    def _tell_watching(self, report: Report) -> None:
+        """Say what changed, so that nothing depends on whether the kernel says it too."""
+        paths = [from_text(path) for path in relocate.touched(report)]
+        if paths:
+            self._live.watching.take(Hint(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))

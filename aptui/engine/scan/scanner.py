@@ -1,0 +1,342 @@
+"""The scan: says what differs from what is remembered, folder by folder, and who wins each path. It decides nothing about jobs.
+
+When a file is met it is known which scan folder wins its path and whether another file differs from it only in case, for `walk` looks at one
+relative folder over all scan folders at a time. A folder whose entries all have the size, times and inode that are remembered costs one
+comparison and no object per file. What `loop.up_to_date` has walked already is not walked again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol
+
+from aptui.core.identity import META_SUFFIX, meta_key
+from aptui.core.messages import FolderSeen, FoldersKept
+from aptui.core.model import FileFact, Identity, PathKey, Project, RelPath
+from aptui.core.paths import from_text, is_below, key_of, merge_folder
+from aptui.core.settings import file_key
+from aptui.engine.loop.up_to_date import Glance
+from aptui.engine.scan.metadata import Metadata
+from aptui.engine.scan.walk import Digests, Entry, Part, Walk, digests_of, text_of
+
+_FOLDERS_PER_STEP = 64
+_FILES_PER_STEP = 512
+RACY_NS = 2_000_000_000
+"""A file changed this recently may change again within the same tick of a coarse clock: it is read again next time
+(design/reliability.md §2.5)."""
+
+
+class Remembered(Protocol):
+    """What the scanner asks of the folder table."""
+
+    def folder_digests(self) -> Digests:
+        """Return what each relative folder looked like."""
+        ...
+
+    def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Sequence[FileFact]]]:
+        """Return {scan folder id: (digest, its files)} of this relative folder."""
+        ...
+
+
+class Scanner:
+    """One scan. Iterate over `steps`; each answers with the events of a slice of work.
+
+    Args:
+        project: its scan folders.
+        walk: the way through them.
+        remembered: what the last scan left.
+        next_seq: gives each event its number.
+        glance: what was walked already, if anything was.
+        is_full: trust no remembered digest.
+        reassess: report every file, changed or not (the configuration changed).
+        unfinished: files that somebody is writing just now, as they were before; so they count until they are not in here any more.
+        metadata: reads identity files, and may make missing ones.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        walk: Walk,
+        remembered: Remembered,
+        next_seq: Callable[[], int],
+        *,
+        glance: Glance | None = None,
+        is_full: bool = False,
+        reassess: bool = False,
+        unfinished: Mapping[PathKey, FileFact | None] = MappingProxyType({}),
+        metadata: Metadata | None = None,
+    ) -> None:
+        self._metadata = metadata or Metadata(project.metadata_types, {folder.id: folder.path for folder in project.scan_folders})
+        self._metadata_types = project.metadata_types
+        self._rank = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
+        self._roots = {folder.id: folder.path for folder in project.scan_folders}
+        self._walk = walk
+        self._remembered = remembered
+        self._next_seq = next_seq
+        is_enough = glance is not None and (glance.is_of_bytes or not is_full)
+        self._glance = glance if is_enough and not reassess else None
+        self._walked_before = walk.files_seen
+        self._glanced_at = walk.files_seen if self._glance is not None else 0
+        self._is_full = is_full
+        self._reassess = reassess
+        self._unfinished = unfinished
+
+    @property
+    def files_seen(self) -> int:
+        """How many files were met."""
+        return self._glanced_at or self._walk.files_seen - self._walked_before
+
+    def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersKept]]:
+        """Walk; yield the events of one slice after the other, and at the end those of folders that are no more.
+
+        Args:
+            below: the relative folder (lower case) to walk with everything under it; "" = all.
+        """
+        digests = self._remembered.folder_digests()
+        if below:
+            digests = {folder: known for folder, known in digests.items() if folder == below or is_below(folder, below)}
+        seen: set[str] = set()
+        events: list[FolderSeen | FoldersKept] = []
+        kept: list[str] = []
+        changed_count = 0
+        if self._glance is not None:
+            seen.update(self._glance.kept)
+        for folder, entries in self._met(below):
+            seen.add(folder)
+            event = self._compare(folder, entries, digests.get(folder, ()))
+            if event is None:
+                kept.append(folder)
+            else:
+                events.append(event)
+                changed_count += len(event.facts) + 1
+            if len(kept) >= _FOLDERS_PER_STEP or changed_count >= _FILES_PER_STEP:
+                yield self._slice(events, kept)
+                events, kept, changed_count = [], [], 0
+        for folder in sorted(digests.keys() - seen):
+            events.append(self._vanished(folder))
+        if self._glance is not None:
+            kept.extend(self._glance.kept)
+        yield self._slice(events, kept)
+
+    def _met(self, below: str) -> Iterator[tuple[str, list[tuple[Part, list[Entry]]]]]:
+        if self._glance is None or below:
+            parts = self._parts_of(below)
+            yield from self._walk.folders([(below, parts)] if parts else [])
+            return
+        for folder, parts in self._glance.differing:
+            yield folder, self._walk.look(parts)[0]
+
+    def _slice(self, events: list[FolderSeen | FoldersKept], kept: list[str]) -> list[FolderSeen | FoldersKept]:
+        """Return what changed first: settings are known before anything below them is tried again."""
+        return [*events, FoldersKept(self._next_seq(), tuple(kept))] if kept else events
+
+    # ------------------------------------------------------------------------------------------------------------- compare
+
+    def _compare(
+        self, folder: str, entries: list[tuple[Part, list[Entry]]], known: Sequence[tuple[int, bytes]]
+    ) -> FolderSeen | None:
+        digests = digests_of(entries)
+        if not (self._is_full or self._reassess) and dict(known) == digests:
+            return None
+        return self._report(folder, entries, digests)
+
+    def _report(
+        self,
+        folder: str,
+        entries: list[tuple[Part, list[Entry]]],
+        digests: dict[int, bytes],
+        again: frozenset[PathKey] | None = None,
+    ) -> FolderSeen | None:
+        """Say how the folder differs from what is remembered; with `again`, these files must be read anew and the answer is never None."""
+        before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
+        old = {
+            (scan_folder, fact.rel): fact
+            for scan_folder, facts in before.items()
+            for fact in facts
+            if not again or key_of(fact.rel) not in again
+        }
+        if self._metadata.creates and self._make_identities(entries):
+            entries, _below = self._walk.look([part for part, _files in entries])
+            digests = digests_of(entries)
+        facts_of: dict[int, list[FileFact]] = {}
+        for part, files in entries:
+            facts_of.setdefault(part.scan_folder.id, []).extend(self._facts(part, files, old))
+            if self._unfinished and any(self._key(part, name) in self._unfinished for name, *_stat in files):
+                digests = {**digests, part.scan_folder.id: b""}
+        if self._metadata.held:
+            digests = self._hold_back(facts_of, before, digests)
+        if again is None and not before and not digests:
+            return None
+        was, was_clashing = self._merge(before)
+        now, clashing = self._merge(facts_of)
+        named = self._named(was, now)
+        changed = tuple(fact for key, fact in now.items() if key in named or self._is_reported(was.get(key), fact, again, key))
+        gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in was_clashing)}
+        if self._reassess:  # another configuration may have told other files apart, or had them in another order
+            gone.update(replace(fact, is_shadow=True).key for facts in before.values() for fact in facts)
+        gone -= {*now.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
+        gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
+        rows = tuple((scan_folder, digests.get(scan_folder, b""), tuple(facts)) for scan_folder, facts in facts_of.items())
+        settings = self._settings(folder, now, clashing)
+        identities = tuple(self._identities(changed, facts_of))
+        return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows, settings, identities)
+
+    # ---------------------------------------------------------------------------------------------------------- identities
+
+    def _named(self, was: Mapping[PathKey, FileFact], now: Mapping[PathKey, FileFact]) -> set[PathKey]:
+        """Return the keys of sources whose identity file is not as it was; that of a shadow lies in its own scan folder."""
+        changed = {key for key in was.keys() | now.keys() if META_SUFFIX in key and _differs(was.get(key), now.get(key))}
+        return {key for key in now if meta_key(key) in changed} if changed else set()
+
+    def _identities(
+        self, facts: Iterable[FileFact], facts_of: Mapping[int, Sequence[FileFact]]
+    ) -> Iterator[tuple[PathKey, Identity]]:
+        """Yield what the identity files beside these files say."""
+        metas = {
+            (part, fact.rel.lower()): fact
+            for part, found in facts_of.items()
+            for fact in found
+            if fact.rel.lower().endswith(META_SUFFIX)
+        }
+        for fact in facts if metas else ():
+            meta = metas.get((fact.scan_folder, fact.rel.lower() + META_SUFFIX))
+            identity = self._metadata.read(meta, fact) if meta is not None else None
+            if identity is not None:
+                yield fact.key, identity
+
+    def _make_identities(self, entries: list[tuple[Part, list[Entry]]]) -> bool:
+        """Make the identity files that are missing here and waited for no longer; return whether any was made."""
+        is_any_new = False
+        for part, files in entries:
+            names = {name.lower(): size for name, size, *_stat in files}
+            for name, *_stat in files:
+                key = self._key(part, name)
+                if part.scan_folder.is_intermediate or not self._metadata.wants(key) or key in self._unfinished:
+                    continue
+                rel = RelPath(f"{part.rel}/{text_of(name)}" if part.rel else text_of(name))
+                source = FileFact(part.scan_folder.id, rel, 0, 0, 0, 0)
+                if self._walk.is_ignored(rel):
+                    continue
+                if names.get(name.lower() + META_SUFFIX):
+                    self._metadata.release(source)
+                elif not self._metadata.is_held(source):
+                    is_any_new = self._metadata.make(source) or is_any_new
+        return is_any_new
+
+    def _hold_back(
+        self, facts_of: dict[int, list[FileFact]], before: Mapping[int, Sequence[FileFact]], digests: dict[int, bytes]
+    ) -> dict[int, bytes]:
+        """Files that wait for their identity count as they were, and so does an identity file that went."""
+        held = self._metadata.held
+        for part, facts in facts_of.items():
+            if not any((part, fact.rel) in held for fact in facts):
+                continue
+            old = {fact.rel: fact for fact in before.get(part, ())}
+            present = {fact.rel for fact in facts}
+            metas = [RelPath(fact.rel + META_SUFFIX) for fact in facts if (part, fact.rel) in held]
+            facts[:] = [
+                old[fact.rel] if (part, fact.rel) in held else fact
+                for fact in facts
+                if (part, fact.rel) not in held or fact.rel in old
+            ]
+            facts += [old[meta] for meta in metas if meta in old and meta not in present]
+            digests = {**digests, part: b""}
+        return digests
+
+    def _settings(
+        self, folder: str, winners: Mapping[PathKey, FileFact], clashes: Sequence[tuple[FileFact, tuple[RelPath, ...]]]
+    ) -> str | None:
+        """Return what the folder's own settings file says (`core.settings`)."""
+        key = file_key(folder)
+        if key in self._unfinished:
+            return None
+        fact = winners.get(key)
+        if fact is None:
+            names = sorted(item.rel for item, _others in clashes if key_of(item.rel) == key)
+            if names:
+                self._walk.sentences.append(f"{', '.join(map(repr, names))} differ only in case: none of them counts")
+            return ""
+        from aptui.config import folder as config_folder  # YAML is paid for only by those who have such files
+
+        path = f"{self._roots[fact.scan_folder]}/{fact.rel}"
+        return config_folder.read(os.fsdecode(from_text(path)), fact.rel)
+
+    def _merge(
+        self, parts: Mapping[int, Sequence[FileFact]]
+    ) -> tuple[dict[PathKey, FileFact], list[tuple[FileFact, tuple[RelPath, ...]]]]:
+        last = len(self._rank)
+        ranked = sorted(parts, key=lambda item: self._rank.get(item, last))
+        return merge_folder([parts[scan_folder] for scan_folder in ranked], self._metadata_types)
+
+    def _facts(self, part: Part, files: list[Entry], old: Mapping[tuple[int, RelPath], FileFact]) -> Iterator[FileFact]:
+        prefix, scan_folder = (f"{part.rel}/" if part.rel else ""), part.scan_folder.id
+        for name, size, mtime_ns, ctime_ns, inode in files:
+            rel = RelPath(prefix + text_of(name))
+            if self._walk.is_ignored(rel):
+                continue
+            known = old.get((scan_folder, rel))
+            if self._unfinished and key_of(rel) in self._unfinished:
+                known = self._unfinished[key_of(rel)] or known
+                if known is not None:
+                    yield known
+                continue
+            is_same = known is not None and (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
+                size,
+                mtime_ns,
+                ctime_ns,
+                inode,
+            )
+            if is_same and known is not None and not (self._is_full and known.digest):
+                yield known
+            else:
+                yield FileFact(scan_folder, rel, size, mtime_ns, ctime_ns, inode)
+
+    @staticmethod
+    def _key(part: Part, name: str) -> PathKey:
+        return key_of(f"{part.rel}/{text_of(name)}" if part.rel else text_of(name))
+
+    def _is_reported(self, old: FileFact | None, new: FileFact, again: frozenset[PathKey] | None, key: PathKey) -> bool:
+        return self._reassess or self._is_full or _differs(old, new) or (again is not None and key in again)
+
+    def look_at(self, folder: str, again: frozenset[PathKey]) -> FolderSeen | None:
+        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them.
+
+        Return None when it is as it was remembered.
+        """
+        entries, _below = self._walk.look(self._parts_of(folder))
+        digests = digests_of(entries)
+        if not again and {part: digest for part, (digest, _facts) in self._remembered.folder_parts(folder).items()} == digests:
+            return None
+        return self._report(folder, entries, digests, again)
+
+    def _parts_of(self, folder: str) -> list[Part]:
+        """Return the real folders that make up a relative one (lower case)."""
+        parts = self._walk.roots()
+        for name in folder.split("/") if folder else ():
+            parts = [part for part in self._below(parts) if part.rel.rpartition("/")[2].lower() == name]
+        return parts
+
+    def _below(self, parts: Iterable[Part]) -> list[Part]:
+        return [part for found in self._walk.folders_in(parts).values() for part in found]
+
+    def _vanished(self, folder: str) -> FolderSeen:
+        before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
+        was, clashing = self._merge(before)
+        gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
+        return FolderSeen(self._next_seq(), folder, (), tuple(sorted(gone)), (), (), "")
+
+
+def _differs(old: FileFact | None, new: FileFact | None) -> bool:
+    if old is None or new is None:
+        return old is not new
+    return (old.scan_folder, old.rel, old.size, old.mtime_ns, old.ctime_ns, old.inode) != (
+        new.scan_folder,
+        new.rel,
+        new.size,
+        new.mtime_ns,
+        new.ctime_ns,
+        new.inode,
+    )

@@ -1,0 +1,78 @@
+"""Whether sources still have the bytes that are remembered of them: what a full scan asks where no time and no size differs.
+
+Each process of a glance has a reader of its own. It says no more than yes or no of a folder: what exactly differs, and what then, is found
+out by the scan. Neither `stat` nor XXH64 is needed: bytes with the remembered SHA-256 are the remembered bytes, whenever they were read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Self
+
+from aptui.core.model import Digest
+from aptui.engine.scan.walk import Entry, Part, text_of
+from aptui.shared import lfs
+from aptui.store.db.archive import DatabaseArchive
+
+_CHUNK_BYTES = 1 << 20
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Verification:
+    """Compares files with the digests of the folder table. A connection must not cross a fork: make one after it.
+
+    Args:
+        database: the asset database.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._archive = DatabaseArchive(database, {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_ending: object) -> None:
+        self._archive.close()
+
+    def is_same(self, folder: str, entries: list[tuple[Part, list[Entry]]]) -> bool:
+        """Return whether every file of a relative folder that was ever digested has those bytes."""
+        digests: dict[tuple[int, str], Digest] = {
+            (scan_folder, fact.rel): fact.digest
+            for scan_folder, (_digest, facts) in self._archive.folder_parts(folder).items()
+            for fact in facts
+            if fact.digest
+        }
+        for part, files in entries:
+            prefix, scan_folder = (f"{part.rel}/" if part.rel else ""), part.scan_folder.id
+            for name, size, *_stat in files:
+                digest = digests.get((scan_folder, prefix + text_of(name)))
+                if digest and not has_digest(f"{part.path}/{name}", size, digest):
+                    return False
+        return True
+
+
+def has_digest(path: str, size: int, digest: Digest) -> bool:
+    """Return whether the file at `path`, of `size` bytes, has this SHA-256, or is a Git LFS pointer that names it."""
+    try:
+        descriptor = os.open(path, _READ_FLAGS)
+    except OSError:
+        return False
+    try:
+        if size >= _CHUNK_BYTES:
+            return _digest_of(descriptor) == digest
+        data = os.read(descriptor, size + 1)
+        return len(data) == size and (hashlib.sha256(data).digest() == digest or lfs.pointed(data) == digest)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _digest_of(descriptor: int) -> bytes:
+    sha, buffer = hashlib.sha256(), bytearray(_CHUNK_BYTES)
+    view = memoryview(buffer)
+    while count := os.readv(descriptor, [buffer]):
+        sha.update(view[:count])
+    return sha.digest()

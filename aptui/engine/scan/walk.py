@@ -1,0 +1,177 @@
+"""Walking the union of the scan folders, one relative folder (compared in lower case) at a time; what it finds is judged elsewhere.
+
+Links to folders are not followed, links to files are read. What another scan folder owns is left to it: a scan folder that stands earlier
+in the order owns all it contains (a non-recursive one: its direct files), and the cache and log folders are never walked.
+
+This module is imported by runs that find nothing to do: it must stay light.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aptui.core.model import Project, RelPath, ScanFolder
+from aptui.core.paths import key_of, to_text
+from aptui.core.patterns import ignore_matcher
+from aptui.shared.errors import HostError
+
+_TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
+
+Entry = tuple[str, int, int, int, int]
+"""(name, size, mtime_ns, ctime_ns, inode)."""
+Digests = Mapping[str, Sequence[tuple[int, bytes]]]
+"""{relative folder in lower case: ((scan folder id, digest), ...)}, as it is remembered."""
+
+
+@dataclass(slots=True)
+class Part:
+    """One real folder: `rel` is its relative path in real case, "" = the scan folder itself."""
+
+    scan_folder: ScanFolder
+    rel: str
+    path: str
+    is_bare: bool = False
+    """Whether its direct files belong to another scan folder, a non-recursive one that stands earlier."""
+
+
+Below = dict[str, list[Part]]
+"""{relative folder in lower case: its real folders}."""
+
+
+class Walk:
+    """The way through the scan folders.
+
+    Args:
+        project: scan folders and ignore rules.
+        never: absolute folders that are not walked (cache, logs).
+    """
+
+    def __init__(self, project: Project, never: Sequence[str]) -> None:
+        self.scan_folders = project.scan_folders
+        self.is_ignored = ignore_matcher(project.ignore_regex)
+        self._never = frozenset(never)
+        owned = {folder.id: _owned_elsewhere(folder, project.scan_folders) for folder in project.scan_folders}
+        self._owned_elsewhere = {scan_folder: whole for scan_folder, (whole, _files) in owned.items()}
+        self._files_elsewhere = {scan_folder: files for scan_folder, (_whole, files) in owned.items()}
+        self.files_seen = 0
+        self.sentences: list[str] = []
+        """For people: a link that is not followed, a folder that cannot be read."""
+
+    def roots(self) -> list[Part]:
+        """Return the scan folders that are walked.
+
+        Raises:
+            HostError: one is not there; to call its files gone would throw all its products away.
+        """
+        roots = []
+        for folder in self.scan_folders:
+            if folder.is_intermediate:
+                if os.path.isdir(folder.path):
+                    roots.append(Part(folder, "", folder.path))
+                continue
+            if not os.path.isdir(folder.path):
+                raise HostError(f"scan folder '{folder.path}' is not there", hint="mount it, or take it out of the configuration")
+            if not _is_inside_earlier(folder, self.scan_folders):
+                roots.append(Part(folder, "", folder.path))
+        return roots
+
+    def folders(self, start: Iterable[tuple[str, list[Part]]]) -> Iterator[tuple[str, list[tuple[Part, list[Entry]]]]]:
+        """Yield (relative folder, its parts with their files) for `start` and everything below."""
+        todo = list(start)
+        while todo:
+            folder, parts = todo.pop()
+            entries, below = self.look(parts)
+            todo.extend(sorted(below.items(), reverse=True))
+            yield folder, entries
+
+    def look(self, parts: Iterable[Part]) -> tuple[list[tuple[Part, list[Entry]]], Below]:
+        """Return the regular files of each part, sorted, and the folders below."""
+        entries: list[tuple[Part, list[Entry]]] = []
+        below: Below = {}
+        for part in parts:
+            files: list[Entry] = []
+            try:
+                with os.scandir(part.path) as found:
+                    for entry in found:
+                        if entry.is_dir(follow_symlinks=False):
+                            self._enter(part, entry.name, entry.path, below)
+                            continue
+                        if part.is_bare:
+                            continue
+                        try:
+                            seen = entry.stat()
+                        except OSError:
+                            self._explain(entry)
+                            continue
+                        if seen.st_mode & _TYPE_BITS == _REGULAR:
+                            files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
+                        elif stat.S_ISDIR(seen.st_mode):
+                            self.sentences.append(f"link to a folder '{entry.path}' is not followed")
+            except OSError as error:
+                self.sentences.append(f"folder '{part.path}' cannot be read: {error.strerror}; its files count as gone")
+            files.sort()
+            self.files_seen += len(files)
+            entries.append((part, files))
+        return entries, below
+
+    def folders_in(self, parts: Iterable[Part]) -> Below:
+        """Return the folders directly below these parts, and look at no file."""
+        below: Below = {}
+        for part in parts:
+            try:
+                with os.scandir(part.path) as found:
+                    for entry in found:
+                        if entry.is_dir(follow_symlinks=False):
+                            self._enter(part, entry.name, entry.path, below)
+            except OSError:
+                continue  # `look` says so
+        return below
+
+    def _enter(self, part: Part, name: str, path: str, below: Below) -> None:
+        if not part.scan_folder.recursive or path in self._never or path in self._owned_elsewhere[part.scan_folder.id]:
+            return
+        rel = f"{part.rel}/{text_of(name)}" if part.rel else text_of(name)
+        if not self.is_ignored(rel):
+            is_bare = path in self._files_elsewhere[part.scan_folder.id]
+            below.setdefault(key_of(RelPath(rel)), []).append(Part(part.scan_folder, rel, path, is_bare))
+
+    def _explain(self, entry: os.DirEntry[str]) -> None:
+        if entry.is_symlink():
+            self.sentences.append(f"link '{entry.path}' leads nowhere; it is not looked at")
+
+
+def digests_of(entries: Iterable[tuple[Part, list[Entry]]]) -> dict[int, bytes]:
+    """Return {scan folder id: one digest over the names, sizes, times and inodes of its files here}; none for a part without files."""
+    digests: dict[int, bytes] = {}
+    for part, files in entries:
+        if files:
+            old = digests.get(part.scan_folder.id, b"")
+            digests[part.scan_folder.id] = hashlib.blake2b(old + marshal.dumps((part.rel, files)), digest_size=16).digest()
+    return digests
+
+
+def text_of(name: str) -> str:
+    """Return the text form of a name as the operating system gave it."""
+    return name if name.isascii() else to_text(os.fsencode(name))
+
+
+def _owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the paths below `folder` that the walk of it must not enter, and those whose direct files it must leave alone.
+
+    Both are scan folders that stand earlier; the second kind are those that are not recursive.
+    """
+    earlier = [other for other in folders[: folders.index(folder)] if other.path.startswith(folder.path + "/")]
+    return frozenset(other.path for other in earlier if other.recursive), frozenset(
+        other.path for other in earlier if not other.recursive
+    )
+
+
+def _is_inside_earlier(folder: ScanFolder, folders: Sequence[ScanFolder]) -> bool:
+    """Whether a recursive scan folder that stands earlier contains all of `folder`."""
+    earlier = folders[: folders.index(folder)]
+    return any(other.recursive and (folder.path == other.path or folder.path.startswith(other.path + "/")) for other in earlier)

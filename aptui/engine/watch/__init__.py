@@ -1,0 +1,1 @@
+"""Change notifications of the watched roots, polling where there are none, limits and losses. What a change means is decided in `engine.live`."""

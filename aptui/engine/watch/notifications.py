@@ -1,0 +1,322 @@
+"""What the watcher says, and when it says it: roots, hints, and for each root what has to be told again or later. Nothing is watched here.
+
+Three things are never told only once. A folder that appeared is told at once, and again until a look at it came after its watch was surely
+set: files written in between raise no notification (notify #727). A loss is told at once, then at growing distances while losses go on,
+so that looking at everything is not what makes the next loss. And everything is looked at now and then, whatever was told.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from aptui.engine.watch import limits as watch_limits
+from aptui.engine.watch.limits import Limits
+
+ALL, DELETIONS = "all", "deletions"
+_ADDED, _DELETED = 1, 3
+"""Kinds of watchfiles that decide how closely a path is looked at, never what is believed of it."""
+_AGAIN_GRID_S = 0.1
+"""Folders that appear one after the other are told again together."""
+_AGAIN_MAX_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder to watch.
+
+    Args:
+        path: absolute.
+        tag: given back in hints.
+        is_recursive: False = only direct children matter.
+        wants: `"all"` changes, or `"deletions"` only.
+        poll: None = decide by file system; True or False = forced.
+        skips: absolute folders below that are never of interest (cache, logs).
+    """
+
+    path: bytes
+    tag: str
+    is_recursive: bool = True
+    wants: str = ALL
+    poll: bool | None = None
+    skips: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Paths of one root to look at.
+
+    Args:
+        tag: of the root.
+        paths: absolute paths that changed somehow; a folder is to be looked at itself, not what lies deeper.
+        trees: absolute folders to look at with everything below: they appeared, or nobody knows.
+        is_lost: some notifications are missing; everything under the root has to be looked at.
+        why: a sentence for people when `is_lost`.
+    """
+
+    tag: str
+    paths: frozenset[bytes]
+    trees: frozenset[bytes] = frozenset()
+    is_lost: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Times, and where the facts about this machine come from.
+
+    Args:
+        step_ms: how often to look for notifications where the kernel cannot signal them.
+        beat_s: how often the watching thread turns when nothing happens.
+        poll_interval_s: least time between two looks at a polled root; ten times the length of a look where that is more.
+        overlay_interval_s: the same for an overlay, whose upper layer is watched.
+        heartbeat_gap_s: a turn that comes later than this means that the process was stopped or starved.
+        second_look_s: when a folder that appeared is told again.
+        rescan_every_s: when everything is told to be looked at, though nothing is amiss.
+        rescan_backoff_s: first and longest distance between losses told of one root.
+        root_check_every_s: how often a root is asked whether it is still the same folder.
+        limits_check_every_s: how often watches are counted, if folders came or went.
+        retry_native_s: how long a root that could not be watched is polled before watching is tried again.
+        failures_before_polling: how often watching may break down in a row.
+        fence: an absolute folder in which files are made to learn when all earlier notifications have been handled (`watch.sync_cookie`).
+        clock: seconds that never go back.
+        limits: of inotify, at present.
+        mountinfo: what is mounted where, as `/proc/self/mountinfo` says it.
+        watch_count: watches that an inotify descriptor holds.
+    """
+
+    step_ms: int = 3
+    beat_s: float = 0.2
+    poll_interval_s: float = 1.0
+    overlay_interval_s: float = 30.0
+    heartbeat_gap_s: float = 1.0
+    second_look_s: float = 0.3
+    rescan_every_s: float = 600.0
+    rescan_backoff_s: tuple[float, float] = (0.1, 60.0)
+    root_check_every_s: float = 1.0
+    limits_check_every_s: float = 60.0
+    retry_native_s: float = 600.0
+    failures_before_polling: int = 4
+    fence: bytes = b""
+    clock: Callable[[], float] = time.monotonic
+    limits: Callable[[], Limits] = watch_limits.limits
+    mountinfo: Callable[[], bytes] = watch_limits.mountinfo
+    watch_count: Callable[[int], int] = watch_limits.watch_count
+
+
+Tell = Callable[[Hint], None]
+
+
+@dataclass(slots=True)
+class _Young:
+    """A folder whose watch may not have been set when it was last told."""
+
+    due: float
+    wait_s: float
+
+
+@dataclass(slots=True)
+class _Losses:
+    """When the next loss may be told, and why one has to be."""
+
+    wait_s: float
+    free_at: float = 0.0
+    last: float = 0.0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class RootHints:
+    """What is told of one root. Any thread may call; `tell` is called without the lock.
+
+    Args:
+        root: the root.
+        settings: times.
+        tell: takes the hints.
+    """
+
+    root: Root
+    settings: Settings
+    tell: Tell
+    is_structure_changed: bool = False
+    """Whether folders may have come or gone since somebody last counted them and put this back."""
+    _young: dict[bytes, _Young] = field(default_factory=dict)
+    _losses: _Losses = field(init=False)
+    _rescan_at: float = field(init=False)
+    _changed_at: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _real: bytes = field(init=False)
+    _below_skips: tuple[bytes, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._losses = _Losses(self.settings.rescan_backoff_s[0])
+        self._rescan_at = self.settings.clock() + self.settings.rescan_every_s
+        self._real = os.path.realpath(self.root.path)
+        self._below_skips = tuple(skip.rstrip(b"/") + b"/" for skip in self.root.skips)
+
+    def begin(self) -> None:
+        """Note where the root really lies; it may be a link."""
+        self._real = os.path.realpath(self.root.path)
+
+    def has_young(self) -> bool:
+        """Whether folders appeared a moment ago."""
+        return bool(self._young)
+
+    def changed(self, changes: Iterable[tuple[int, str]]) -> None:
+        """Tell what watchfiles reported."""
+        if self.root.wants == DELETIONS:
+            gone = {path for kind, path in changes if kind == _DELETED}
+            if gone:
+                self.is_structure_changed = True
+                self.found_gone(os.fsencode(path) for path in gone)
+            return
+        paths: set[bytes] = set()
+        trees: set[bytes] = set()
+        places: dict[bytes, bytes | None] = {}
+        for kind, text in changes:
+            path = self._placed(os.fsencode(text), places)
+            if path is None or self._is_skipped(path):
+                continue
+            if kind == _ADDED and self.root.is_recursive and _is_folder(path):
+                trees.add(path)
+            else:
+                paths.add(path)
+                self.is_structure_changed = self.is_structure_changed or kind == _DELETED
+        self.found(paths, trees)
+
+    def found(self, paths: set[bytes], trees: set[bytes]) -> None:
+        """Tell paths to look at, and trees at once and again later."""
+        if not paths and not trees:
+            return
+        now = self.settings.clock()
+        with self._lock:
+            self._changed_at = now
+            for tree in trees:
+                self.is_structure_changed = True
+                self._young[tree] = _Young(_on_grid(now + self.settings.second_look_s), self.settings.second_look_s)
+        self.tell(_hint(self.root.tag, paths, trees))
+
+    def found_gone(self, paths: Iterable[bytes]) -> None:
+        """Tell those of `paths` that do not exist."""
+        gone = frozenset(path for path in paths if not self._is_skipped(path) and not os.path.lexists(path))
+        if gone:
+            self.tell(Hint(self.root.tag, gone))
+
+    def lose(self, why: str) -> None:
+        """Say that notifications are missing: now, or as soon as the last loss is long enough ago."""
+        with self._lock:
+            self._losses.why = why
+        self.tell_due()
+
+    def tell_loss(self) -> None:
+        """Tell a loss that is held back, now."""
+        with self._lock:
+            self._losses.free_at = 0.0
+        self.tell_due()
+
+    def tell_due(self) -> None:
+        """Tell what has to be told by now."""
+        now = self.settings.clock()
+        with self._lock:
+            trees = self._due_trees(now) if self._young else set()
+            why = self._due_loss(now)
+        if why:
+            self.tell(Hint(self.root.tag, frozenset(), is_lost=True, why=why))
+        if trees:
+            self.tell(_hint(self.root.tag, set(), trees))
+
+    def _due_trees(self, now: float) -> set[bytes]:
+        """Return the trees to tell again; one is done with when nothing happened around the look at it.
+
+        While notifications pour in, the library reads them all before it sets the watches of new folders.
+        """
+        is_busy = now - self._changed_at < self.settings.second_look_s / 2
+        due = {tree for tree, young in self._young.items() if young.due <= now}
+        for tree in due:
+            young = self._young[tree]
+            if is_busy:
+                young.wait_s = min(young.wait_s * 2, _AGAIN_MAX_S)
+                young.due = _on_grid(now + young.wait_s)
+            else:
+                del self._young[tree]
+        return due
+
+    def _due_loss(self, now: float) -> str:
+        losses, (first_s, longest_s) = self._losses, self.settings.rescan_backoff_s
+        if now >= self._rescan_at and not losses.why:
+            losses.why = "it is time for the regular look at everything"
+        if not losses.why or now < losses.free_at:
+            return ""
+        is_calm = now - losses.last > max(1.0, 3 * losses.wait_s)
+        losses.wait_s = first_s if is_calm else min(losses.wait_s * 2, longest_s)
+        losses.last, losses.free_at = now, now + losses.wait_s
+        self._rescan_at = now + self.settings.rescan_every_s
+        why, losses.why = losses.why, ""
+        return why
+
+    def _is_skipped(self, path: bytes) -> bool:
+        return bool(self._below_skips) and (path + b"/").startswith(self._below_skips)
+
+    def _placed(self, path: bytes, places: dict[bytes, bytes | None]) -> bytes | None:
+        """Return the path without links to folders, None if it then lies outside the root.
+
+        The library follows such links, and names a folder that is reached twice by the way it was reached last.
+        """
+        if path == self.root.path:
+            return path
+        folder, _, name = path.rpartition(b"/")
+        if folder not in places:
+            places[folder] = self._place(folder)
+        place = places[folder]
+        return None if place is None else place + b"/" + name
+
+    def _place(self, folder: bytes) -> bytes | None:
+        real = os.path.realpath(folder)
+        if real == self._real or real.startswith(self._real + b"/"):
+            return self.root.path + real[len(self._real) :]
+        return None
+
+
+def _on_grid(moment: float) -> float:
+    return math.ceil(moment / _AGAIN_GRID_S) * _AGAIN_GRID_S
+
+
+def _is_folder(path: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _hint(tag: str, paths: set[bytes], trees: set[bytes]) -> Hint:
+    """Return the hint without what lies under one of its trees."""
+    if not trees:
+        return Hint(tag, frozenset(paths))
+    covered: dict[bytes, bool] = {}
+    tops = frozenset(tree for tree in trees if not _is_covered(_folder(tree), trees, covered))
+    return Hint(
+        tag, frozenset(path for path in paths if path not in trees and not _is_covered(_folder(path), trees, covered)), tops
+    )
+
+
+def _is_covered(folder: bytes, trees: set[bytes], covered: dict[bytes, bool]) -> bool:
+    """Whether `folder` is one of `trees` or lies below one."""
+    todo = []
+    while folder not in covered:
+        todo.append(folder)
+        if folder in trees or not folder.strip(b"/"):
+            covered[folder] = folder in trees
+        else:
+            folder = _folder(folder)
+    for step in todo:
+        covered[step] = covered[folder]
+    return covered[folder]
+
+
+def _folder(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0]

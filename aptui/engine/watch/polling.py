@@ -1,0 +1,257 @@
+"""Looking at folders without help of the kernel: polling a tree, and surveying it before it is watched. Who is told what stands elsewhere.
+
+Of each folder one number is kept, a hash over its entries, never an entry per file: 100,000 files in 1,000 folders cost some 200 kB. What
+differs is therefore told as a folder to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from aptui.engine.watch.notifications import DELETIONS, RootHints
+
+_PACE = 10
+"""A look may take a tenth of the time."""
+_RETRY_S = (1.0, 60.0)
+FOREIGN_FOLDERS = 10_000
+"""Links that lead out of a root may bring this many folders more to watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What watching a tree takes.
+
+    Args:
+        folders: how many watches.
+        links: links to folders, which the library follows.
+        escape: a link that leads to more than `FOREIGN_FOLDERS` outside, or b"".
+        undecodable: a folder whose name is not UTF-8, or b"".
+    """
+
+    folders: int
+    links: frozenset[bytes] = frozenset()
+    escape: bytes = b""
+    undecodable: bytes = b""
+
+
+def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Survey:
+    """Count the folders that watchfiles will watch for `top`, which follows links to folders.
+
+    Args:
+        top: an absolute folder.
+        is_recursive: False = it alone.
+        is_over: asked at each folder; True ends the survey early.
+    """
+    if not is_recursive:
+        return Survey(1)
+    links: list[bytes] = []
+    undecodable = b""
+    count = 0
+    for folder in _folders(top, links, is_over):
+        count += 1
+        if not undecodable and not _is_utf8(folder):
+            undecodable = folder
+    here = os.path.realpath(top)
+    seen = {here}
+    allowed = count + FOREIGN_FOLDERS
+    for link in links:
+        target = os.path.realpath(link)
+        if target.startswith(here + b"/") or target in seen:
+            continue
+        seen.add(target)
+        for _folder in _folders(target, links, is_over):
+            count += 1
+            if count > allowed:
+                return Survey(count, frozenset(links), link, undecodable)
+    return Survey(count, frozenset(links), b"", undecodable)
+
+
+def _is_utf8(path: bytes) -> bool:
+    try:
+        _ = path.isascii() or path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _folders(top: bytes, links: list[bytes], is_over: Callable[[], bool]) -> Iterator[bytes]:
+    """Yield `top` and the folders below it; links to folders are collected instead."""
+    todo = [top]
+    while todo and not is_over():
+        folder = todo.pop()
+        yield folder
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+                    elif entry.is_symlink() and entry.is_dir():
+                        links.append(entry.path)
+        except OSError:
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What two looks at a tree have shown: folders whose entries differ, new folders, and names that are gone (where those are kept)."""
+
+    changed: set[bytes]
+    appeared: set[bytes]
+    gone: set[bytes]
+
+
+@dataclass(slots=True)
+class Listings:
+    """What each folder below `top` looked like.
+
+    Args:
+        top: an absolute folder.
+        is_recursive: False = its direct entries alone.
+        skips: absolute folders that are not looked into.
+        keeps_names: True = deletions are told by name, at the price of memory.
+    """
+
+    top: bytes
+    is_recursive: bool = True
+    skips: tuple[bytes, ...] = ()
+    keeps_names: bool = False
+    _known: dict[bytes, tuple[int, frozenset[bytes]]] = field(default_factory=dict)
+    _is_new: bool = True
+
+    def look(self, is_over: Callable[[], bool]) -> Difference:
+        """Look at the whole tree, and say what differs from the last look; nothing does the first time.
+
+        Raises:
+            FileNotFoundError: the top is not there.
+        """
+        os.stat(self.top)
+        now: dict[bytes, tuple[int, frozenset[bytes]]] = {}
+        difference = Difference(set(), set(), set())
+        todo = [self.top]
+        while todo:
+            if is_over():
+                return Difference(set(), set(), set())
+            folder = todo.pop()
+            below, now[folder] = self._listing(folder)
+            if self.is_recursive:
+                todo.extend(path for path in below if path not in self.skips)
+            if not self._is_new:
+                self._compare(folder, now[folder], difference)
+        if self.keeps_names:
+            for folder in self._known.keys() - now.keys():
+                difference.gone.update(folder + b"/" + name for name in self._known[folder][1])
+        self._known, self._is_new = now, False
+        return difference
+
+    def _listing(self, folder: bytes) -> tuple[list[bytes], tuple[int, frozenset[bytes]]]:
+        below: list[bytes] = []
+        names: list[bytes] = []
+        seen: list[tuple[object, ...]] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    names.append(entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        below.append(entry.path)
+                        seen.append((entry.name, entry.inode()))
+                    else:
+                        seen.append((entry.name, *_times(entry)))
+        except OSError as error:
+            seen.append((b"", error.errno))
+        return below, (hash(frozenset(seen)), frozenset(names) if self.keeps_names else frozenset())
+
+    def _compare(self, folder: bytes, listing: tuple[int, frozenset[bytes]], difference: Difference) -> None:
+        before = self._known.get(folder)
+        if before is None:
+            difference.appeared.add(folder)
+        elif before[0] != listing[0]:
+            difference.changed.add(folder)
+            difference.gone.update(folder + b"/" + name for name in before[1] - listing[1])
+
+
+def _times(entry: os.DirEntry[bytes]) -> tuple[int, ...]:
+    try:
+        seen = entry.stat()
+    except OSError:
+        return ()
+    return (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino)
+
+
+class Poller:
+    """A thread that looks at one tree again and again.
+
+    Args:
+        top: an absolute folder, the root or a mount below it.
+        hints: told what differs.
+        interval_s: the least time between two looks.
+        news: called when `is_gone` or `trouble` changed.
+    """
+
+    def __init__(self, top: bytes, hints: RootHints, interval_s: float, news: Callable[[], None]) -> None:
+        self.top = top
+        self.is_gone = False
+        self.trouble = ""
+        self._hints = hints
+        self._interval_s = interval_s
+        self._news = news
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="poll", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first look says that everything has to be looked at, as nobody knows what happened before it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End soon."""
+        self._over.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end; a look at a dead network mount may outlive it."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        """Look until told to stop, whatever happens in between."""
+        wait_s = _RETRY_S[0]
+        while not self._over.is_set():
+            try:
+                self._look_on()
+            except Exception as error:  # noqa: BLE001  # a thread that dies leaves a root unwatched, silently
+                self._turned(trouble=f"polling broke down: {error}")
+                self._over.wait(wait_s)
+                wait_s = min(wait_s * 2, _RETRY_S[1])
+
+    def _look_on(self) -> None:
+        root, clock = self._hints.root, self._hints.settings.clock
+        listings = Listings(self.top, root.is_recursive, root.skips, keeps_names=root.wants == DELETIONS)
+        is_new = True
+        while not self._over.is_set():
+            started = clock()
+            try:
+                difference = listings.look(self._over.is_set)
+            except FileNotFoundError:
+                self._turned(is_gone=True)
+                is_new = True
+                self._over.wait(self._interval_s)
+                continue
+            self._turned()
+            if is_new:
+                self._hints.lose("polling began")
+            is_new = False
+            self._tell(difference)
+            self._over.wait(max(self._interval_s, _PACE * (clock() - started)))
+
+    def _tell(self, difference: Difference) -> None:
+        if self._over.is_set():
+            return
+        if self._hints.root.wants == DELETIONS:
+            self._hints.found_gone(difference.gone)
+        else:
+            self._hints.found(difference.changed, difference.appeared)
+
+    def _turned(self, *, is_gone: bool = False, trouble: str = "") -> None:
+        if (self.is_gone, self.trouble) != (is_gone, trouble):
+            self.is_gone, self.trouble = is_gone, trouble
+            self._news()

@@ -1,0 +1,374 @@
+"""Keeps each root watched: sets its watch, checks it, sets it anew, and polls where it cannot be watched. Nothing is read here."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aptui.core.paths import to_text
+from aptui.engine.watch import limits as proc
+from aptui.engine.watch.notifications import Root, RootHints, Settings, Tell
+from aptui.engine.watch.polling import Poller, Survey, survey
+from aptui.shared.health import WatchedRoot, WatchMode
+
+_COUNT_AFTER_TREES_S = 2.0
+_COUNT_PACE = 20
+_JOIN_S = 0.3
+
+
+class NoInstanceError(OSError):
+    """No inotify descriptor is to be had."""
+
+
+class WatchEndedError(Exception):
+    """A watch has broken down and tells nothing more."""
+
+
+class Native(Protocol):
+    """A watch set by the kernel.
+
+    Args:
+        descriptor: of inotify, -1 if nobody knows it.
+        is_signalled: whether the reading thread is woken when there is something to read.
+        extra_watches: how many are not of the root's folders.
+    """
+
+    descriptor: int
+    is_signalled: bool
+    extra_watches: int
+
+    def read(self, *, is_signalled: bool) -> set[tuple[int, str]]:
+        """Return {(kind, path)} since the last call, without waiting. Raises WatchEndedError."""
+        ...
+
+    def is_flooded(self) -> bool:
+        """Whether the kernel's queue may have run over by its length."""
+        ...
+
+    def came_at_once(self, count: int, now: float) -> bool:
+        """Note `count` changes; whether the queue may have run over by their number."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back, and wait until it is."""
+        ...
+
+
+OpenNative = Callable[[Root, int], Native]
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """One root and how it is watched at present."""
+
+    root: Root
+    hints: RootHints
+    mode: WatchMode = WatchMode.STARTING
+    detail: str = ""
+    watches: int = 0
+    native: Native | None = None
+    pollers: list[Poller] = field(default_factory=list)
+    identity: tuple[int, int] | None = None
+    survey: Survey = field(default_factory=lambda: Survey(0))
+    missing: int = 0
+    """How many folders had no watch when it was set."""
+    mounts: tuple[proc.Mount, ...] = ()
+    broken: str = ""
+    """Why the watch has ended; said by the thread that reads."""
+    outdated: str = ""
+    """Why a watch that works has to be set anew."""
+    reason: str = "watching began"
+    """What is said when the next watch is set."""
+    failures: int = 0
+    arm_at: float = 0.0
+    armed_at: float = 0.0
+    limits: proc.Limits | None = None
+    """Those that were too low."""
+    look_at: float = 0.0
+    count_at: float = math.inf
+    counted_at: float = 0.0
+    count_took_s: float = 0.0
+
+    def health(self) -> WatchedRoot:
+        """Return what people see."""
+        mode, detail = self.mode, self.detail
+        for poller in self.pollers:
+            if poller.is_gone and poller.top == self.root.path:
+                mode, detail = WatchMode.GONE, "the folder is not there"
+            elif poller.trouble:
+                mode, detail = WatchMode.LIMITED, poller.trouble
+        return WatchedRoot(to_text(self.root.path), mode, detail, self.watches)
+
+
+class Keeper:
+    """The roots and their watches; all of a record but `broken`, `outdated`, `identity` and `look_at` is written by the thread that calls `turn`.
+
+    Args:
+        settings: times, and where facts come from.
+        tell: takes hints.
+        open_native: sets a watch of a root, given the length of the kernel's queue. Raises OSError or UnicodeError.
+        is_over: becomes true when all ends.
+        poke: set to have a turn soon.
+    """
+
+    def __init__(
+        self, settings: Settings, tell: Tell, open_native: OpenNative, is_over: threading.Event, poke: threading.Event
+    ) -> None:
+        self.watched: tuple[Watched, ...] = ()
+        self._settings = settings
+        self._tell = tell
+        self._open_native = open_native
+        self._closed = is_over
+        self._poke = poke
+        self._mountinfo = b""
+
+    def turn(self, wanted: Sequence[Root], news: Callable[[], None]) -> float:
+        """Bring what is watched in line with what is wanted, and look whether it still is.
+
+        Args:
+            wanted: the roots.
+            news: called when a root has been looked after.
+
+        Returns:
+            when the next turn is due, in seconds.
+        """
+        self._reconcile(tuple(wanted))
+        self._check_mounts()
+        for watched in self.watched:
+            if not self._closed.is_set():
+                self._keep(watched)
+                news()
+        now = self._settings.clock()
+        arms = min((watched.arm_at - now for watched in self.watched), default=math.inf)
+        return max(0.01, min(self._settings.root_check_every_s, arms))
+
+    def end(self) -> None:
+        """Give all watches back."""
+        for watched in self.watched:
+            self._disarm(watched)
+        self.watched = ()
+
+    def _reconcile(self, wanted: tuple[Root, ...]) -> None:
+        if tuple(watched.root for watched in self.watched) == wanted:
+            return
+        known = {watched.root: watched for watched in self.watched}
+        kept = tuple(known.get(root) or Watched(root, RootHints(root, self._settings, self._tell)) for root in wanted)
+        gone = [known[root] for root in known.keys() - set(wanted)]
+        self.watched = kept
+        for watched in gone:
+            self._disarm(watched)
+
+    def _check_mounts(self) -> None:
+        """Set watches anew where something was mounted or unmounted below: a watch stays with the folder that is hidden now."""
+        text = self._settings.mountinfo()
+        if text == self._mountinfo:
+            return
+        self._mountinfo = text
+        mounts = proc.mounts(text)
+        for watched in self.watched:
+            below = tuple(proc.mounts_below(os.path.realpath(watched.root.path), mounts))
+            if watched.armed_at and below != watched.mounts:
+                watched.outdated = "what is mounted below changed"
+
+    def _keep(self, watched: Watched) -> None:
+        now = self._settings.clock()
+        if watched.outdated:
+            self._renew(watched, watched.outdated)
+        if watched.broken:
+            self._mend(watched, now)
+        if watched.native is not None and now >= watched.look_at:
+            self._check_root(watched, now)
+        if watched.native is not None:
+            self._check_count(watched, now)
+        if watched.limits is not None and watched.limits != self._settings.limits():
+            self._renew(watched, "the limits of inotify changed")
+        if now >= watched.arm_at:
+            self._arm(watched)
+
+    def _renew(self, watched: Watched, reason: str) -> None:
+        """Have the watch set anew, in this turn."""
+        self._disarm(watched)
+        watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
+
+    def _mend(self, watched: Watched, now: float) -> None:
+        """Give up a broken watch; the next one comes at once, then after growing pauses."""
+        if now - watched.armed_at > self._settings.rescan_backoff_s[1]:
+            watched.failures = 0
+        watched.failures += 1
+        why = watched.broken
+        self._disarm(watched)
+        watched.mode, watched.broken, watched.detail, watched.reason = WatchMode.STARTING, "", why, why
+        watched.arm_at = now if watched.failures == 1 else now + self._settings.rescan_backoff_s[0] * 2**watched.failures
+        if watched.failures >= self._settings.failures_before_polling:
+            self._poll(watched, WatchMode.POLLING, f"{why}; polling instead")
+            watched.failures -= 1
+
+    def _check_root(self, watched: Watched, now: float) -> None:
+        watched.look_at = now + self._settings.root_check_every_s
+        if _identity(watched.root.path) != watched.identity:
+            self._renew(watched, "the folder was removed or replaced")
+
+    def _check_count(self, watched: Watched, now: float) -> None:
+        """Compare watches with folders when folders came or went: a limit that is reached while running is silent."""
+        hints = watched.hints
+        if hints.is_structure_changed and hints.has_young():
+            watched.count_at = min(
+                watched.count_at, max(now + _COUNT_AFTER_TREES_S, watched.counted_at + _COUNT_PACE * watched.count_took_s)
+            )
+        if now < watched.count_at or watched.native is None:
+            return
+        watched.counted_at, watched.count_at = now, now + self._settings.limits_check_every_s
+        if not hints.is_structure_changed:
+            return
+        hints.is_structure_changed = False
+        if self._lacks(watched) and not self._closed.wait(2 * self._settings.second_look_s) and self._lacks(watched):
+            needed, have = watched.survey.folders, watched.watches
+            self._renew(watched, f"{needed - have} of {needed} folders had no watch")
+        watched.count_took_s = self._settings.clock() - now
+
+    def _lacks(self, watched: Watched) -> bool:
+        if watched.native is None or watched.native.descriptor < 0:
+            return False
+        watched.survey = survey(watched.root.path, is_recursive=watched.root.is_recursive, is_over=self._closed.is_set)
+        watched.watches = self._watches_of(watched.native)
+        limits = self._settings.limits()
+        return watched.survey.folders - watched.watches > watched.missing or watched.survey.folders > limits.max_user_watches
+
+    # Setting one watch.
+
+    def _arm(self, watched: Watched) -> None:
+        """Watch or poll a root, whichever can be done."""
+        root, settings = watched.root, self._settings
+        self._disarm(watched)
+        watched.arm_at, watched.detail, watched.limits = math.inf, "", None
+        watched.identity = _identity(root.path)
+        watched.armed_at = settings.clock()
+        mounts = proc.mounts(self._mountinfo)
+        real = os.path.realpath(root.path)
+        watched.mounts = tuple(proc.mounts_below(real, mounts))
+        if watched.identity is None:
+            watched.mode, watched.detail, watched.reason = WatchMode.GONE, "the folder is not there", "the folder is there again"
+            watched.arm_at = settings.clock() + settings.root_check_every_s
+            return
+        kind = proc.kind_of(real, mounts)
+        if root.poll or (root.poll is None and kind and kind not in proc.NATIVE_KINDS | proc.OVERLAY_KINDS):
+            self._poll(watched, WatchMode.POLLING, f"file system {kind or 'unknown'}" if root.poll is None else "as configured")
+            watched.arm_at = math.inf
+            return
+        obstacle = self._open(watched)
+        if obstacle:
+            self._poll(watched, *obstacle)
+        elif not self._closed.is_set():
+            self._count(watched)
+            watched.hints.begin()
+            if root.poll is None:
+                self._poll_parts(watched, kind)
+            watched.mode = WatchMode.NATIVE
+            watched.hints.lose(watched.reason)
+
+    def _open(self, watched: Watched) -> tuple[WatchMode, str] | None:
+        """Set the watch; return what stands in the way instead."""
+        root, limits = watched.root, self._settings.limits()
+        watched.survey = seen = survey(root.path, is_recursive=root.is_recursive, is_over=self._closed.is_set)
+        if self._closed.is_set():
+            return None
+        if seen.undecodable:
+            return WatchMode.POLLING, f"the name of folder '{to_text(seen.undecodable)}' is not UTF-8, which ends notifications"
+        if seen.escape:
+            return WatchMode.POLLING, f"link '{to_text(seen.escape)}' leads out of it to very many folders"
+        try:
+            if seen.folders > limits.max_user_watches:
+                raise OSError(errno.ENOSPC, "the limit is known to be too low")
+            native = self._open_native(root, limits.max_queued_events)
+        except (OSError, UnicodeError) as error:
+            return self._explain(watched, limits, error)
+        watched.look_at = 0.0
+        watched.count_at = watched.armed_at + self._settings.limits_check_every_s
+        watched.native = native
+        return None
+
+    def _count(self, watched: Watched) -> None:
+        if watched.native is not None and watched.native.descriptor >= 0:
+            watched.watches = self._watches_of(watched.native)
+            watched.missing = max(0, watched.survey.folders - watched.watches)
+
+    def _watches_of(self, native: Native) -> int:
+        """Return how many watches there are, less that of the fence."""
+        return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
+
+    @staticmethod
+    def _explain(watched: Watched, limits: proc.Limits, error: OSError | UnicodeError) -> tuple[WatchMode, str]:
+        match error:
+            case UnicodeError():
+                return WatchMode.POLLING, "its path is not UTF-8, which notifications need"
+            case PermissionError():
+                return WatchMode.POLLING, f"not all of it may be watched: {error}"
+            case FileNotFoundError():
+                return WatchMode.POLLING, f"something disappeared while watches were set: {error}"
+            case NoInstanceError():
+                text = _too_few_instances(limits, str(error))
+            case _:
+                text = _too_few_watches(limits, watched.survey.folders, str(error))
+        watched.limits = limits
+        return WatchMode.LIMITED, text
+
+    def _poll(self, watched: Watched, mode: WatchMode, detail: str) -> None:
+        watched.mode, watched.detail = mode, detail
+        watched.arm_at, watched.reason = self._settings.clock() + self._settings.retry_native_s, "watching instead of polling"
+        watched.hints.begin()
+        self._start_poller(watched, watched.root.path, self._settings.poll_interval_s)
+
+    def _poll_parts(self, watched: Watched, kind: str) -> None:
+        """Poll what notifications do not reach: below an upper layer, and file systems that others change too."""
+        if kind in proc.OVERLAY_KINDS:
+            watched.detail = "overlay: changes below the upper layer are found by polling"
+            self._start_poller(watched, watched.root.path, self._settings.overlay_interval_s)
+        for mount in watched.mounts if watched.root.is_recursive else ():
+            if mount.kind not in proc.NATIVE_KINDS:
+                is_overlay = mount.kind in proc.OVERLAY_KINDS
+                interval_s = self._settings.overlay_interval_s if is_overlay else self._settings.poll_interval_s
+                watched.detail = f"'{to_text(mount.point)}' ({mount.kind}) is polled"
+                self._start_poller(watched, mount.point, interval_s)
+
+    def _start_poller(self, watched: Watched, top: bytes, interval_s: float) -> None:
+        poller = Poller(top, watched.hints, interval_s, self._poke.set)
+        watched.pollers.append(poller)
+        poller.start()
+
+    @staticmethod
+    def _disarm(watched: Watched) -> None:
+        native, watched.native, watched.watches = watched.native, None, 0
+        if native is not None:
+            native.close()
+        for poller in watched.pollers:
+            poller.stop()
+        for poller in watched.pollers:
+            poller.join(_JOIN_S)
+        watched.pollers = []
+
+
+def _identity(path: bytes) -> tuple[int, int] | None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
+
+
+def _too_few_watches(limits: proc.Limits, needed: int, error: str) -> str:
+    return (
+        f"polling: fs.inotify.max_user_watches is {limits.max_user_watches} and shared with other programs;"
+        f" {needed} more are needed here, so raise it to {limits.max_user_watches + needed} or more ({error})"
+    )
+
+
+def _too_few_instances(limits: proc.Limits, error: str) -> str:
+    return (
+        f"polling: fs.inotify.max_user_instances is {limits.max_user_instances} and shared with other programs;"
+        f" raise it to {limits.max_user_instances + 16} or more ({error})"
+    )

@@ -1,0 +1,87 @@
+"""The fence: tells when every notification from before a moment has been handled. Who makes the file that marks the moment stands elsewhere.
+
+Each watch has a queue of its own in the kernel, so a file made in one folder says nothing of the others. Hence each watch covers the fence
+folder too, and a file that is made there has passed when every watch has come to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from aptui.engine.watch.notifications import Hint, Tell
+from aptui.engine.watch.supervisor import Native, Watched
+from aptui.shared.health import WatchMode
+
+FENCE_TAG = "fence"
+"""Of the hint that names a file of the fence folder that has passed."""
+
+_ADDED = 1
+_PATIENCE_S = 2.0
+"""A watch that was set after the file was made never comes to it."""
+
+
+@dataclass(slots=True)
+class _Passing:
+    since: float
+    reached: set[Native] = field(default_factory=set)
+
+
+class Fence:
+    """The files of the fence folder that some watch has come to.
+
+    Args:
+        folder: absolute, b"" = there is no fence.
+        tell: takes the hint of a file that has passed.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, folder: bytes, tell: Tell, clock: Callable[[], float]) -> None:
+        self._folder = os.fsdecode(folder)
+        self._below = self._folder + "/"
+        self._tell = tell
+        self._clock = clock
+        self._passing: dict[str, _Passing] = {}
+
+    def is_awaited(self) -> bool:
+        """Whether a file has not passed yet."""
+        return bool(self._passing)
+
+    def take(self, native: Native, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
+        """Note what this watch has come to; return the changes that are none of the fence's."""
+        if not self._folder:
+            return changes
+        mine = {(kind, path) for kind, path in changes if path.startswith(self._below) or path == self._folder}
+        for kind, path in mine:
+            if kind == _ADDED and path != self._folder:
+                self._passing.setdefault(path, _Passing(self._clock())).reached.add(native)
+        return changes - mine if mine else changes
+
+    def tell_due(self, roots: Sequence[Watched]) -> None:
+        """Tell the files that have passed: all that happened before has been told, second looks and losses too."""
+        if not self._passing or not all(_is_steady(watched) for watched in roots):
+            return
+        now = self._clock()
+        for path, passing in list(self._passing.items()):
+            late = [watched for watched in roots if watched.native is not None and watched.native not in passing.reached]
+            if late and now - passing.since < _PATIENCE_S:
+                continue
+            for watched in late:
+                watched.hints.lose("it is not known whether all notifications have come")
+            for watched in roots:
+                watched.hints.tell_loss()
+            del self._passing[path]
+            self._tell(Hint(FENCE_TAG, frozenset((os.fsencode(path),))))
+
+
+def _is_steady(watched: Watched) -> bool:
+    """Whether nothing is about to be told of this root; one that is polled or gone has to be looked at by whoever asks."""
+    if (
+        watched.broken
+        or watched.outdated
+        or watched.mode == WatchMode.STARTING
+        or (watched.mode == WatchMode.NATIVE and watched.native is None)
+    ):
+        return False
+    return not watched.hints.has_young()

@@ -1,0 +1,64 @@
+"""`BuilderConfig.ini` of a project: what it says over builders and jobs by their names (spec/engine.md §3).
+
+`checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while somebody writes it, and what is shared is said by the
+patterns of the shared cache.
+"""
+
+from __future__ import annotations
+
+from aptui.config.schema import Node
+from aptui.o3de.project.facts import JobOverride
+from aptui.o3de.registry.ini_file import read_ini
+from aptui.o3de.registry.registry import listed, plain_text, truth
+from aptui.shared.errors import UserError
+
+FILE_NAME = "BuilderConfig.ini"
+
+
+def read_overrides(data: bytes, name: str) -> tuple[list[JobOverride], list[JobOverride], list[str]]:
+    """Return what is said of builders, what of jobs, and what cannot be understood, a line each.
+
+    Raises:
+        UserError: a line is none of an INI file.
+    """
+    builders: list[JobOverride] = []
+    jobs: list[JobOverride] = []
+    doubts: list[str] = []
+    for section, node in read_ini(data, name).items():
+        kind, _, called = section.partition(" ")
+        found = {"builder": builders, "job": jobs}.get(kind.lower())
+        if found is None or not called.strip():
+            doubts.append(f"{node.where}: section '[{section}]' is neither '[Builder NAME]' nor '[Job KEY]'")
+            continue
+        try:
+            found.append(_override(called.strip(), node))
+        except UserError as mistake:
+            doubts.append(str(mistake))
+    return builders, jobs, doubts
+
+
+def _override(name: str, node: Node) -> JobOverride:
+    keys = {key.lower(): value for key, value in node.value.items()}
+
+    def text(key: str) -> str:
+        return plain_text(keys[key]) if key in keys else ""
+
+    return JobOverride(
+        name=name,
+        fingerprint=text("fingerprint"),
+        version=text("version"),
+        patterns=tuple(item.value for item in listed(keys.get("patterns"))),
+        flags=_whole(keys.get("flags")),
+        priority=_whole(keys.get("priority")),
+        is_critical=truth(keys["critical"]) if "critical" in keys else None,
+        params=text("params"),
+    )
+
+
+def _whole(node: Node | None) -> int | None:
+    if node is None:
+        return None
+    try:
+        return int(plain_text(node), 0)
+    except ValueError:
+        raise UserError(f"'{plain_text(node)}' is not a whole number", where=node.where) from None

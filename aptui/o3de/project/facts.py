@@ -1,0 +1,108 @@
+"""What an O3DE project says beyond what every project says: for the rooms and verbs that speak O3DE's language, no one else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from aptui.config.model import Config, canonical, pack
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPattern:
+    """Which sources of a builder take part in the shared cache; `kind` is glob or pattern.
+
+    `asset_type` decides nothing: the reference too reads it, writes it into its settings.json, and asks path and builder alone.
+    """
+
+    builder: str
+    kind: str
+    text: str
+    asset_type: str = ""
+    is_checked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCache:
+    """The shared cache; `mode` is inactive, server or client."""
+
+    mode: str = "inactive"
+    address: str = ""
+    patterns: tuple[SharedPattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StatsForm:
+    """What of the statistics is printed at the end, and how many rows."""
+
+    is_human: bool = True
+    is_machine: bool = False
+    cumulative: int = 5
+    individual: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class UserSettings:
+    """Switches of a person, as the reference's Settings tab writes them; None = not said."""
+
+    zero_analysis: bool | None = None
+    skips_start_scan: bool = False
+    debug_output: bool = False
+    is_verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobOverride:
+    """What `BuilderConfig.ini` says about jobs with this key, or about a builder; "" and None = not said."""
+
+    name: str
+    fingerprint: str = ""
+    version: str = ""
+    patterns: tuple[str, ...] = ()
+    flags: int | None = None
+    priority: int | None = None
+    is_critical: bool | None = None
+    params: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Where engine and gems are ((name, folder), in their order), and settings that have no key of aptui's own; `unused` names the others."""
+
+    engine: str = ""
+    gems: tuple[tuple[str, str], ...] = ()
+    shared_cache: SharedCache = SharedCache()
+    stats: StatsForm = StatsForm()
+    user: UserSettings = UserSettings()
+    bootstrap: dict[str, str] = field(default_factory=dict)
+    builder_overrides: tuple[JobOverride, ...] = ()
+    job_overrides: tuple[JobOverride, ...] = ()
+
+
+def to_text(facts: Facts) -> str:
+    """Return facts as they are kept in a `Config`."""
+    return canonical(pack(facts))
+
+
+def facts_of(config: Config) -> Facts | None:
+    """Return the facts of a project, None if it is none of O3DE's."""
+    if not config.foreign:
+        return None
+    data: dict[str, Any] = json.loads(config.foreign)
+    shared = data.pop("shared_cache")
+    return Facts(
+        gems=tuple((name, path) for name, path in data.pop("gems")),
+        shared_cache=SharedCache(
+            shared["mode"], shared["address"], tuple(SharedPattern(**pattern) for pattern in shared["patterns"])
+        ),
+        stats=StatsForm(**data.pop("stats")),
+        user=UserSettings(**data.pop("user")),
+        builder_overrides=tuple(_override(each) for each in data.pop("builder_overrides")),
+        job_overrides=tuple(_override(each) for each in data.pop("job_overrides")),
+        **data,
+    )
+
+
+def _override(data: dict[str, Any]) -> JobOverride:
+    return JobOverride(**{**data, "patterns": tuple(data["patterns"])})

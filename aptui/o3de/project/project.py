@@ -1,0 +1,281 @@
+"""Where an O3DE project's parts are: project, engine, gems, cache, logs; which settings files that gives is `layout`'s business.
+
+Manifests (`project.json`, `engine.json`, `gem.json`, `~/.o3de/o3de_manifest.json`) are read as leniently as settings are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aptui.config.schema import Node
+from aptui.o3de.project.input_recorder import Sight
+from aptui.o3de.project.options import MARKER, TAGS, Options, is_project
+from aptui.o3de.registry.files import os_name
+from aptui.o3de.registry.json_reader import read_json
+from aptui.o3de.registry.registry import Registry, listed, plain_text
+from aptui.shared.errors import UserError
+
+BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
+PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
+
+__all__ = ["BOOTSTRAP", "MARKER", "TAGS", "Gem", "Options", "Places", "is_project", "locate", "merge_options"]
+
+_BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
+_BUILDS = ("profile", "debug", "release")
+_PROGRAMS = ("assetprocessorbatch", "assetprocessor", "assetbuilder", "editor")
+"""Whose list of active gems is asked for, the first that is there."""
+_NAME = re.compile(r"[^=<>~!\s]+")
+"""The name in `PhysX5>=1.0`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gem:
+    """An active gem and its folder."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where everything is, absolute. `program` is the folder of the engine's built programs, "" when none is known.
+
+    `missing` are gems that are asked for and lie nowhere.
+    """
+
+    name: str
+    project: str
+    engine: str
+    asset_root: str
+    gems: tuple[Gem, ...]
+    missing: tuple[str, ...]
+    program: str = ""
+
+
+def merge_options(registry: Registry, options: Options) -> None:
+    """Merge what the command line sets and removes, files apart."""
+    for name, option in (*options.registry, *(("regset", option) for option in options.regset)):
+        if name == "regremove":
+            registry.remove(option)
+        else:
+            registry.set(option)
+
+
+def early_registry(options: Options, sight: Sight) -> Registry:
+    """Return what is known before it is known where things are: the person's settings and the command line."""
+    registry = Registry(sight, options.tags)
+    registry.merge_folder(user_registry())
+    merge_options(registry, options)
+    return registry
+
+
+def user_registry() -> str:
+    """Return the folder of a person's own settings."""
+    return os.path.join(os.path.expanduser("~"), ".o3de", "Registry")
+
+
+def locate(project: str, options: Options, sight: Sight) -> Places:
+    """Find what belongs to the project in this folder.
+
+    Raises:
+        UserError: there is no project, or no engine for it.
+    """
+    early = early_registry(options, sight)
+    own = _manifest(os.path.join(project, MARKER), sight)
+    if own is None:
+        raise UserError(f"no '{MARKER}' in '{project}'")
+    known = _manifest(_manifest_path(early), sight)
+    engine = _engine(project, own, early, options, known, sight)
+    engine_file = _manifest(os.path.join(engine, "engine.json"), sight)
+    sources = _gem_folders([(project, own), (engine, engine_file), (os.path.dirname(_manifest_path(early)), known)], sight)
+    program, wanted = _program(project, engine, own, early, sight)
+    if not wanted:
+        wanted = {name: "" for file in (own, engine_file) for name in _gem_names(file)}
+    gems, missing = _active(wanted, sources)
+    return Places(
+        name=_plain(own, "project_name") or os.path.basename(project),
+        project=project,
+        engine=engine,
+        asset_root=os.path.abspath(options.asset_root) if options.asset_root else engine,
+        gems=gems,
+        missing=missing,
+        program=program,
+    )
+
+
+def _manifest(path: str, sight: Sight) -> Node | None:
+    data = sight.read(path)
+    return None if data is None else read_json(data, path)
+
+
+def _plain(node: Node | None, key: str) -> str:
+    found = node.get(key) if node is not None else None
+    return plain_text(found) if found is not None else ""
+
+
+def _manifest_path(early: Registry) -> str:
+    asked = early.text(f"{BOOTSTRAP}/o3de_manifest_path")
+    return os.path.abspath(asked) if asked else os.path.join(os.path.expanduser("~"), ".o3de", "o3de_manifest.json")
+
+
+# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, sight: Sight) -> str:
+    """Return the engine's folder: as told, around the project, in the person's manifest, or what has the engine's settings at least."""
+    asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(_manifest(os.path.join(project, "user", MARKER), sight), "engine_path")
+    if asked:
+        asked = os.path.abspath(os.path.expanduser(asked))
+        if not sight.is_folder(asked):
+            raise UserError(f"the engine's folder '{asked}' is not there", hint="see --engine-path")
+        return asked
+    roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
+    for folder in roots:
+        if sight.read(os.path.join(folder, "engine.json")) is not None:
+            return folder
+    registered = _registered_engine(_plain(own, "engine"), known, sight)
+    if registered:
+        return registered
+    for folder in reversed(roots):
+        if sight.read(os.path.join(folder, "Registry", PLATFORM_CONFIG)) is not None:
+            return folder
+    raise UserError(
+        f"no engine is found for project '{project}'",
+        where=os.path.join(project, MARKER),
+        hint="say where it is: --engine-path DIR",
+    )
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+def _registered_engine(wanted: str, known: Node | None, sight: Sight) -> str:
+    """Return the engine of this name in the person's manifest; the only one there if the project names none."""
+    name = _bare(wanted)
+    if known is None:
+        return ""
+    paths = known.get("engines_path")
+    by_name = {key: plain_text(node) for key, node in paths.value.items()} if paths and isinstance(paths.value, dict) else {}
+    if by_name.get(name):
+        return by_name[name]
+    found = {}
+    for folder in [*by_name.values(), *(node.value for node in listed(known.get("engines")))]:
+        engine = _manifest(os.path.join(folder, "engine.json"), sight)
+        if engine is not None:
+            found[folder] = _plain(engine, "engine_name")
+    if name:
+        return next((folder for folder, called in found.items() if called == name), "")
+    return next(iter(found), "") if len(found) == 1 else ""
+
+
+# ── gems ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    path: str
+    dependencies: tuple[str, ...]
+
+
+def _gem_folders(owners: Sequence[tuple[str, Node | None]], sight: Sight) -> dict[str, _Source]:
+    """Return {gem: its folder} of all gems that manifests lead to; of two with one name the first counts."""
+    found: dict[str, _Source] = {}
+    todo = [os.path.normpath(os.path.join(folder, each)) for folder, file in owners for each in _subfolders(file)]
+    seen = set(todo)
+    while todo:
+        folder = todo.pop(0)
+        gem = _manifest(os.path.join(folder, "gem.json"), sight)
+        if gem is None:
+            continue
+        name = _plain(gem, "gem_name")
+        if name:
+            found.setdefault(name, _Source(folder, tuple(_bare(node.value) for node in listed(gem.get("dependencies")))))
+        below = [os.path.normpath(os.path.join(folder, each)) for each in _subfolders(gem)]
+        todo += [each for each in below if each not in seen]
+        seen.update(below)
+    return found
+
+
+def _subfolders(file: Node | None) -> Iterable[str]:
+    return [node.value for node in listed(file.get("external_subdirectories"))] if file is not None else []
+
+
+def _gem_names(file: Node | None) -> Iterator[str]:
+    """Yield the gems a manifest asks for; an entry is a name, or an object with one."""
+    entries = file.get("gem_names") if file is not None else None
+    for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
+        name = _plain(node, "name") if isinstance(node.value, dict) else plain_text(node)
+        if name:
+            yield _bare(name)
+
+
+def _bare(name: str) -> str:
+    found = _NAME.match(name.strip())
+    return found[0] if found else ""
+
+
+def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
+    """Return the gems that are active, in the order they are asked for, what they need behind them; and those that lie nowhere.
+
+    Args:
+        wanted: {name: folder, if it is known}.
+    """
+    gems: dict[str, Gem] = {}
+    missing: list[str] = []
+    todo = list(wanted)
+    for name in todo:
+        source = sources.get(name)
+        path = wanted.get(name) or (source.path if source else "")
+        if not path:
+            missing.append(name)
+            continue
+        gems[name] = Gem(name, path)
+        todo += [each for each in (source.dependencies if source else ()) if each not in todo]
+    return tuple(gems.values()), tuple(missing)
+
+
+# ── the built programs, which know their gems exactly ──────────────────────────────────────────────────────────────────
+
+
+def _program(project: str, engine: str, own: Node, early: Registry, sight: Sight) -> tuple[str, dict[str, str]]:
+    """Return the folder of built programs, and {active gem: its folder or ""} as the build wrote it down."""
+    asked = early.text(_BUILD_PATH) or early.text(f"{BOOTSTRAP}/project_build_path")
+    builds = [os.path.normpath(os.path.join(project, asked))] if asked else []
+    builds += [os.path.join(root, "build", *name) for root in (project, engine) for name in ((), ("linux",))]
+    name = (_plain(own, "project_name") or os.path.basename(project)).lower()
+    bins = [os.path.join(build, "bin", *machine, kind) for build in builds for kind in _BUILDS for machine in ((), (os_name(),))]
+    for folder in (*bins, *builds[:1]):
+        registry = os.path.join(folder, "Registry")
+        names = {each.lower(): each for each in sight.names(registry)}
+        for program in _PROGRAMS:
+            for wanted in (f"cmake_dependencies.{name}.{program}.setreg", f"cmake_dependencies.{program}.setreg"):
+                if wanted in names:
+                    return folder, _gems_in(os.path.join(registry, names[wanted]), engine, sight)
+    return (builds[0] if asked else ""), {}
+
+
+def _gems_in(path: str, engine: str, sight: Sight) -> dict[str, str]:
+    """Return the gems of a `cmake_dependencies` file.
+
+    Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below `/Amazon/Gems` are called
+    as what was built of a gem (`Name.Editor`) and say where it lies, relative to the engine.
+    """
+    registry = Registry(sight)
+    registry.merge_file(path)
+    found: dict[str, str] = {}
+    for pointer in ("/O3DE/Gems", "/Amazon/Gems"):
+        for name, node in registry.members(pointer).items():
+            paths = listed(node.get("SourcePaths"))
+            folder: Any = os.path.normpath(os.path.join(engine, paths[0].value)) if paths else ""
+            found.setdefault(name.partition(".")[0], folder)
+    return found

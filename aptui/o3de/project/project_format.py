@@ -1,0 +1,237 @@
+"""O3DE projects as `aptui.config.model` loads them: the seam between its layers of YAML and the settings registry.
+
+An unchanged project costs no parsing: what was looked at when it was compiled is kept beside the compiled form, and looked at again.
+Nothing heavy may be imported at the top of this module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.config import model as configuration
+from aptui.config.model import Config, Said
+from aptui.o3de.project.input_recorder import Sight, look_again
+from aptui.o3de.project.options import MARKER, Options, is_project
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.config.schema import Node
+    from aptui.core.model import Builder, Project
+    from aptui.o3de.project.settings import Opened
+
+_OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store")
+"""What an `aptui.yaml` beside a `project.json` may say; the rest is said by the settings registry."""
+_COMPLETE = re.compile(rb"^scan_folders\s*:", re.MULTILINE)
+_ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/O3DE/AssetProcessor", "/Amazon/AzCore/Bootstrap")
+"""Where a key that is no pointer is looked for."""
+
+
+def register() -> None:
+    """Let O3DE projects be opened by `aptui.config.model`."""
+    if (MARKER, __name__) not in configuration.DIALECTS:
+        configuration.DIALECTS.append((MARKER, __name__))
+
+
+def claims(folder: Path) -> bool:
+    """Whether a folder is to be opened as an O3DE project: one whose `aptui.yaml` names scan folders speaks for itself."""
+    if not is_project(str(folder)):
+        return False
+    try:
+        return _COMPLETE.search((folder / configuration.FILE_NAME).read_bytes()) is None
+    except OSError:
+        return True
+
+
+def load(
+    project_dir: Path, sets: Sequence[str] = (), wanted: tuple[str, ...] | None = None, options: Options | None = None
+) -> Config:
+    """Return the configuration of a project; its number of workers is as configured.
+
+    Args:
+        sets: `KEY=VALUE` of `--set`: keys that begin with a slash are the registry's, others those of an `aptui.yaml`.
+        wanted: exactly these platforms instead of the enabled ones.
+        options: what else a command line says.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+    """
+    options, sets = _options(options, sets)
+    file = configuration.kept_file(project_dir, sets, wanted, options)
+    surroundings = [*configuration.environment(project_dir), configuration.core_count(), os.getcwd(), sets, wanted, asdict(options)]
+    config = _recalled(file, surroundings)
+    if config is None:
+        sight = Sight()
+        config = _compile(project_dir, sets, wanted, options, sight)
+        configuration.keep(file, _key(surroundings, sight.seen), config)
+        configuration.write_kept(f"{file}.seen", json.dumps(list(sight.seen)))
+    return config
+
+
+def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:
+    """Return the layers one by one, what the registry says being the first after the shipped ones."""
+    options, sets = _options(options, sets)
+    sight = Sight()
+    return _trees(_open(project_dir, options, sight).tree, _layers(project_dir, sight), sets)[0]
+
+
+def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[Said]:
+    """Return all that was said about a key: a pointer into the registry, the end of one, or a key of an `aptui.yaml`."""
+    options, sets = _options(options, sets)
+    sight = Sight()
+    opened = _open(project_dir, options, sight)
+    for pointer in [key] if key.startswith("/") else [f"{root}/{key}" for root in _ROOTS]:
+        said = opened.registry.explain(pointer)
+        if said:
+            return _remarked([Said(each.where, each.text) for each in said], pointer)
+    if key.startswith("/"):
+        raise UserError(f"nothing is said about '{key}'", hint=_near(opened, key))
+    return configuration.explained(_trees(opened.tree, _layers(project_dir, sight), sets)[0], key)
+
+
+def _remarked(said: list[Said], pointer: str) -> list[Said]:
+    """Return what was said about a key, with a remark where it changes nothing here."""
+    from aptui.o3de.project.unused import why_unused
+
+    why = why_unused(pointer)
+    return [*said[:-1], replace(said[-1], where=f"{said[-1].where} (accepted and ignored: {why})")] if why else said
+
+
+def check_with(project_dir: Path, file: Path, data: bytes) -> None:
+    """Check the configuration as it would be if `file`, the project's YAML or the person's, held `data`."""
+    sight = Sight()
+    options, _ = _options(None, ())
+    layers = [(name, held) for name, held in _layers(project_dir, sight) if name != str(file)]
+    at = len(configuration.shipped_files()) if file == project_dir / configuration.FILE_NAME else len(layers)
+    layers.insert(at, (str(file), data))
+    _compiled(project_dir, _open(project_dir, options, sight), layers, (), None, sight)
+
+
+# ── loading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _options(options: Options | None, sets: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
+    """Return the options with those of `sets` that are meant for the registry, and the rest of `sets`."""
+    options = options or Options()
+    regset = tuple(text for text in sets if text.startswith("/"))
+    return replace(options, regset=(*options.regset, *regset)), tuple(text for text in sets if not text.startswith("/"))
+
+
+def _recalled(file: str, surroundings: list[object]) -> Config | None:
+    try:
+        with open(f"{file}.seen", encoding="utf-8") as stream:
+            probes = [(kind, path) for kind, path in json.load(stream)]
+        seen = look_again(probes)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return configuration.recall(file, _key(surroundings, seen))
+
+
+def _key(surroundings: list[object], seen: dict[tuple[str, str], str]) -> str:
+    return configuration.digest_of([surroundings, [[kind, path, digest] for (kind, path), digest in seen.items()]])
+
+
+def _compile(project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, sight: Sight) -> Config:
+    opened = _open(project_dir, options, sight)
+    return _compiled(project_dir, opened, _layers(project_dir, sight), sets, wanted, sight)
+
+
+def _open(project_dir: Path, options: Options, sight: Sight) -> Opened:
+    from aptui.o3de.project.settings import open_project  # the registry is read only where something changed
+
+    return open_project(str(project_dir), options, sight)
+
+
+def _compiled(
+    project_dir: Path,
+    opened: Opened,
+    layers: list[tuple[str, bytes]],
+    sets: tuple[str, ...],
+    wanted: tuple[str, ...] | None,
+    sight: Sight,
+) -> Config:
+    from aptui.config.compiler import Compiler
+    from aptui.o3de.project.facts import to_text
+    from aptui.o3de.project.overrides import with_overrides
+
+    trees, doubts = _trees(opened.tree, layers, sets)
+    root = with_overrides(configuration.merged(trees), opened.facts.builder_overrides)
+    config = Compiler(root, project_dir, wanted).config(sight.layers())
+    return replace(
+        config,
+        project=configuration.signed(
+            replace(
+                config.project,
+                builders=(*config.project.builders, *_script_builders(opened, config.project, sight)),
+                debug_output=opened.facts.user.debug_output,
+                resting_platforms=_resting(opened, config, sight),
+            ),
+            project_dir,
+        ),
+        warnings=(*map(configuration.one_line, (*opened.warnings, *doubts)), *config.warnings),
+        foreign=to_text(opened.facts),
+        settings_folders=sight.folders(),
+    )
+
+
+def _resting(opened: Opened, config: Config, sight: Sight) -> tuple[str, ...]:
+    """Return the platforms whose products are left alone: those not asked for, and those not enabled (any more) that have some.
+
+    What is not enabled is left alone in the reference (spec/engine.md §4), so that runs for one platform after the other need no cache each.
+    """
+    enabled = {platform.id for platform in config.project.platforms}
+    return tuple(
+        name
+        for name in opened.tree.value["platforms"].value
+        if name not in enabled
+        and (name in config.project.resting_platforms or sight.is_folder(os.path.join(config.cache_dir, name)))
+    )
+
+
+def _script_builders(opened: Opened, project: Project, sight: Sight) -> tuple[Builder, ...]:
+    """Return what stands for the builders of scripts (spec/surface.md §8), and note where scripts lie or may come to lie."""
+    from aptui.o3de.scripts.overrides import to_text
+    from aptui.o3de.scripts.python_builder import SCRIPTS, scripts_builder
+
+    places, facts = opened.places, opened.facts
+    roots = [Path(root) for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project)]
+    for root in roots:
+        sight.names(str((root / SCRIPTS).parent))
+    platforms = tuple(platform.id for platform in project.platforms)
+    overrides = to_text(facts.builder_overrides, facts.job_overrides)
+    return scripts_builder(roots, platforms, engine=Path(places.engine), project=Path(places.project), overrides=overrides)
+
+
+def _layers(project_dir: Path, sight: Sight) -> list[tuple[str, bytes]]:
+    """Return the YAML: what is shipped, the file beside the project's manifest, the person's."""
+    files = [*configuration.shipped_files(), project_dir / configuration.FILE_NAME, configuration.user_file()]
+    return [(str(file), data) for file in files if (data := sight.read(str(file))) is not None]
+
+
+def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -> tuple[list[Node], list[str]]:
+    """Return all layers, the translated registry among them, and what of the project's YAML is not used, a line each."""
+    parsed = configuration.parsed(layers, sets)
+    shipped = len(configuration.shipped_files())
+    for key in ("ignore", "companions"):  # the registry has its own
+        for node in parsed[:shipped]:
+            node.value.pop(key, None)
+    doubts = []
+    own = next((at for at, (file, _) in enumerate(layers) if os.path.dirname(file) == os.path.dirname(tree.where)), None)
+    if own is not None:
+        node = parsed[own]
+        foreign = {key: child for key, child in node.value.items() if key not in _OWN_KEYS}
+        doubts = [f"{child.key_where}: '{key}' is not used beside a '{MARKER}'" for key, child in foreign.items()]
+        parsed[own] = replace(node, value={key: child for key, child in node.value.items() if key in _OWN_KEYS})
+    return [*parsed[:shipped], tree, *parsed[shipped:]], doubts
+
+
+def _near(opened: Opened, key: str) -> str:
+    from aptui.config.schema import nearest
+
+    above, _, last = key.rpartition("/")
+    return nearest(last, opened.registry.members(above))

@@ -1,0 +1,280 @@
+"""A project's settings registry → the tree that an `aptui.yaml` saying the same would be, and the facts that have no place in one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from aptui.config.model import ConfigErrors, core_count, host_platform
+from aptui.config.schema import Node, nearest
+from aptui.core.model import COMMON_PLATFORM
+from aptui.o3de.project import builder_config
+from aptui.o3de.project.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings
+from aptui.o3de.project.input_recorder import Sight
+from aptui.o3de.project.layout import SETTINGS, read_registry
+from aptui.o3de.project.project import BOOTSTRAP, MARKER, Options, Places, locate
+from aptui.o3de.project.rules import Rules, named
+from aptui.o3de.project.scan_folders import Folder, ScanFolders, as_node
+from aptui.o3de.registry.registry import Registry, listed, plain_text, truth
+from aptui.shared.errors import UserError
+
+OWN = "/O3DE/AssetProcessor"
+_IMPORTER = "/O3DE/SceneAPI/AssetImporter/SupportedFileTypeExtensions"
+_FEW_CORES, _SOME_CORES = 4, 6
+_NAMED_GEMS = 5
+"""How many gems that are not there a warning names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A project as its settings say it is: `tree` in the terms of an `aptui.yaml`."""
+
+    tree: Node
+    facts: Facts
+    warnings: tuple[str, ...]
+    places: Places
+    registry: Registry
+
+
+def open_project(project: str, options: Options, sight: Sight) -> Opened:
+    """Read everything that the settings of the project in this folder say.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+        UserError: there is no project, or no engine for it.
+    """
+    places = locate(project, options, sight)
+    return _Translation(places, options, read_registry(places, options, sight), sight).opened()
+
+
+class _Translation:
+    def __init__(self, places: Places, options: Options, registry: Registry, sight: Sight) -> None:
+        self._places = places
+        self._options = options
+        self._registry = registry
+        self._sight = sight
+        self._settings = registry.members(SETTINGS)
+        self._mistakes: list[UserError] = []
+        self._warnings = list(registry.warnings)
+
+    def opened(self) -> Opened:
+        """Translate, or raise all that is wrong."""
+        if self._places.missing:
+            self._warnings.append(_missing_gems(self._places.missing))
+        platforms = self._platforms()
+        references = self._references(platforms)
+        builder_overrides, job_overrides = self._overrides()
+        rules = Rules(references, job_overrides)
+        members = {
+            "name": self._node(self._places.name),
+            "platforms": platforms,
+            "scan_folders": Node([as_node(folder) for folder in self._folders(references)], MARKER),
+            "ignore": Node(rules.ignored(self._settings), MARKER),
+            "builders": Node(self._builders(rules), MARKER),
+            "companions": rules.companions(self._members("MetaDataTypes"), listed(self._registry.node(_IMPORTER))),
+            "workers": self._workers(),
+            "cache": self._node(self._place("project_cache_path", "Cache")),
+            "logs": self._node(self._place("project_log_path", os.path.join(self._place("project_user_path", "user"), "log"))),
+        }
+        members |= self._metadata()
+        found = self._facts()
+        members |= self._sharing(found.shared_cache)
+        self._warnings += rules.warnings
+        facts = replace(found, builder_overrides=tuple(builder_overrides), job_overrides=tuple(job_overrides))
+        if self._mistakes:
+            raise ConfigErrors(self._mistakes)
+        tree = Node(members, os.path.join(self._places.project, MARKER))
+        return Opened(tree, facts, tuple(self._warnings), self._places, self._registry)
+
+    def _node(self, value: object) -> Node:
+        return Node(value, os.path.join(self._places.project, MARKER))
+
+    def _members(self, key: str) -> dict[str, Node]:
+        node = self._settings.get(key)
+        return dict(node.value) if node is not None and isinstance(node.value, dict) else {}
+
+    def _place(self, key: str, default: str) -> str:
+        return os.path.normpath(os.path.join(self._places.project, self._registry.text(f"{BOOTSTRAP}/{key}", default)))
+
+    # ── platforms ──
+
+    def _platforms(self) -> Node:
+        """Return {id: its tags, and whether it is enabled}; a platform that nobody declares cannot be enabled."""
+        found: dict[str, Node] = {}
+        for name, node in named(self._settings, "platform"):
+            where = node.key_where or node.where
+            tags = [replace(tag, value=tag.value.lower()) for tag in listed(node.get("tags"))]
+            entry = {"tags": Node(tags, where), "enabled": Node(value=name.lower() == host_platform(), where=where)}
+            found[name.lower()] = Node(entry, where, where)
+        if not found:
+            hint = f"is '{self._places.engine}' the engine? there, Registry/AssetProcessorPlatformConfig.setreg declares some"
+            self._mistakes.append(UserError("the settings declare no platform", where=self._places.project, hint=hint))
+        for name, node in self._members("Platforms").items():
+            key = name.strip().lower()
+            if key in found:
+                is_on = truth(node) or key == host_platform()
+                found[key].value["enabled"] = Node(is_on, node.where, node.key_where)
+            elif truth(node) and key != COMMON_PLATFORM:
+                what = f"platform '{name}' is enabled, but nobody declares it"
+                self._mistakes.append(UserError(what, where=node.key_where or node.where, hint=nearest(key, found)))
+        return Node(found, self._places.project)
+
+    def _references(self, platforms: Node) -> set[str]:
+        tags = {tag.value for entry in platforms.value.values() for tag in entry.value["tags"].value}
+        return {host_platform(), "renderer", "tools", *platforms.value} | tags if platforms.value else set()
+
+    # ── sources and builders ──
+
+    def _folders(self, references: set[str]) -> list[Folder]:
+        finder = ScanFolders(self._places, self._options, references, self._sight.is_folder)
+        try:
+            folders = finder.find(self._settings)
+        except UserError as mistake:
+            self._mistakes.append(mistake)
+            return []
+        self._warnings += finder.warnings
+        if not folders:
+            hint = "; ".join(finder.warnings[:2])
+            self._mistakes.append(UserError("no folder is scanned", where=self._places.project, hint=hint))
+        return folders
+
+    def _builders(self, rules: Rules) -> list[Node]:
+        builders = rules.builders(self._settings)
+        if not builders:
+            what, hint = "the settings hold no rule that copies anything", 'such a rule is "RC txt": {"glob": "*.txt", …}'
+            self._mistakes.append(UserError(what, where=self._places.project, hint=hint))
+        return builders
+
+    def _overrides(self) -> tuple[list[JobOverride], list[JobOverride]]:
+        path = os.path.join(self._places.project, builder_config.FILE_NAME)
+        try:
+            data = self._sight.read(path)
+            builders, jobs, doubts = builder_config.read_overrides(data or b"", path)
+        except UserError as mistake:
+            self._mistakes.append(mistake)
+            return [], []
+        self._warnings += doubts
+        return builders, jobs
+
+    def _workers(self) -> Node:
+        """Return how many workers run: as told, or by the reference's rule, though never more than there are cores."""
+        node = self._members("Jobs").get("maxJobs")
+        asked = self._count(node, 0)
+        if node is not None and asked > 1:
+            return replace(node, value=asked)
+        cores = core_count()
+        count = 3 if cores <= _FEW_CORES else 5 if cores <= _SOME_CORES else cores - 2
+        return Node(min(count, cores), node.where) if node is not None else self._node(min(count, cores))
+
+    def _metadata(self) -> dict[str, Node]:
+        types = self._registry.node(f"{OWN}/Settings/Metadata/EnabledTypes")
+        delay = self._registry.node(f"{OWN}/Settings/Metadata/MetaCreationDelayMs")
+        found: dict[str, Node] = {}
+        if types is not None:
+            names = [replace(item, value=f".{item.value.lower().lstrip('.')}") for item in listed(types)]
+            found["metadata_types"] = replace(types, value=names)
+        if delay is not None and self._count(delay, 0) > 0:
+            found["meta_delay"] = replace(delay, value=self._count(delay, 0) / 1000)
+        return found
+
+    # ── what has no place in an aptui.yaml ──
+
+    def _facts(self) -> Facts:
+        if not truth(self._members("Fingerprinting").get("UseFileHashing"), default=True):
+            self._warn(
+                self._members("Fingerprinting")["UseFileHashing"], "files are always known by what is in them; it is not used"
+            )
+        return Facts(
+            engine=self._places.engine,
+            gems=tuple((gem.name, gem.path) for gem in self._places.gems),
+            shared_cache=self._shared_cache(),
+            stats=self._stats(),
+            user=self._user(),
+            bootstrap={key: plain_text(node) for key, node in self._registry.members(BOOTSTRAP).items()},
+        )
+
+    def _shared_cache(self) -> SharedCache:
+        server = self._registry.members(f"{OWN}/Settings/Server") or {}
+        older = self._members("Server")
+        address = server.get("cacheServerAddress") or older.get("cacheServerAddress")
+        mode = server.get("assetCacheServerMode")
+        switch = server.get("enableCacheServer")
+        word = plain_text(mode).strip().lower() if mode is not None else "server" if truth(switch) else "inactive"
+        if word not in ("inactive", "server", "client"):
+            self._warn(mode or self._node(""), f"'{word}' is none of inactive, server and client; it is not used")
+            word = "inactive"
+        folder = plain_text(address) if address is not None else ""
+        patterns = []
+        for key, node in named({**self._members_of_own(), **server}, "acs"):
+            kind = "pattern" if node.get("pattern") is not None else "glob"
+            text, name, asset_type = node.get(kind), node.get("name"), node.get("productAssetType")
+            patterns.append(
+                SharedPattern(
+                    builder=plain_text(name) if name is not None else key,
+                    kind=kind,
+                    text=plain_text(text) if text is not None else "",
+                    asset_type=plain_text(asset_type) if asset_type is not None else "",
+                    is_checked=truth(node.get("checkServer"), default=True),
+                )
+            )
+        return SharedCache(word, folder, tuple(patterns))
+
+    def _sharing(self, shared: SharedCache) -> dict[str, Node]:
+        """Return the shared cache in the terms of an `aptui.yaml`."""
+        if not shared.address and not shared.patterns:
+            return {}
+        mode, folder = shared.mode, os.path.join(self._places.project, os.path.expanduser(shared.address))
+        if mode != "inactive" and "://" not in shared.address and not (shared.address and self._sight.is_folder(folder)):
+            self._warnings.append(
+                f"Server address ({shared.address}) is invalid! Reverting back to (), for there is no such folder; no shared cache is used"
+            )
+            mode = "inactive"
+        patterns = []
+        for each in shared.patterns:
+            kind = "regex" if each.kind == "pattern" else "glob"
+            entry = {"name": each.builder, kind: each.text or "*", "enabled": each.is_checked}
+            patterns.append(self._node({key: self._node(value) for key, value in entry.items()}))
+        said = {"mode": self._node(mode), "patterns": self._node(patterns)}
+        if shared.address:
+            said["store"] = self._node(shared.address)
+        return {"shared_cache": self._node(said)}
+
+    def _members_of_own(self) -> dict[str, Node]:
+        return self._registry.members(f"{OWN}/Settings")
+
+    def _stats(self) -> StatsForm:
+        stats = self._members("Stats")
+        return StatsForm(
+            is_human=truth(stats.get("HumanReadable"), default=True),
+            is_machine=truth(stats.get("MachineReadable")),
+            cumulative=self._count(stats.get("MaxCumulativeStats"), 5),
+            individual=self._count(stats.get("MaxIndividualStats"), 5),
+        )
+
+    def _user(self) -> UserSettings:
+        settings = self._registry.members(f"{OWN}/UserSettings")
+        zero = settings.get("zeroAnalysisMode")
+        return UserSettings(
+            zero_analysis=None if zero is None else truth(zero),
+            skips_start_scan=truth(settings.get("initialScanSkippingEnabled")),
+            debug_output=truth(settings.get("enableBuilderDebugFlag")),
+            is_verbose=truth(settings.get("verboseLogging")),
+        )
+
+    def _count(self, node: Node | None, default: int) -> int:
+        try:
+            return default if node is None else int(float(plain_text(node)))
+        except ValueError:
+            self._warn(node or self._node(""), "a whole number is expected; it is not used")
+            return default
+
+    def _warn(self, node: Node, text: str) -> None:
+        self._warnings.append(f"{node.key_where or node.where}: {text}")
+
+
+def _missing_gems(names: Iterable[str]) -> str:
+    listed_names = list(names)
+    shown = ", ".join(listed_names[:_NAMED_GEMS])
+    more = f" and {len(listed_names) - _NAMED_GEMS} more" if len(listed_names) > _NAMED_GEMS else ""
+    return f"gems that lie nowhere: {shown}{more}; their settings and assets are missing"

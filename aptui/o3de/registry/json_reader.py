@@ -1,0 +1,174 @@
+"""The JSON of settings registry files: comments and trailing commas allowed, every value with its place; what is merged is elsewhere.
+
+As in the reference (spec/surface.md §5.1) reading stops at the end of the first value: what stands behind it is not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import NoReturn
+
+from aptui.config.schema import Node
+from aptui.shared.errors import UserError
+
+MAX_DEPTH = 100
+
+_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\.)*)"')
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))", re.DOTALL)
+_LETTERS = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+_HIGH, _LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
+
+
+def read_json(data: bytes, name: str) -> Node:
+    """Parse the first value of `data`.
+
+    Args:
+        name: what stands in front of `:line:column` in every place.
+
+    Raises:
+        UserError: at the first mistake.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        where = f"{name}:{line}:{column}"
+        raise UserError(f"byte 0x{data[error.start]:02x} is not UTF-8", where=where, hint="save the file as UTF-8") from None
+    return _Reader(text, name).value(1)
+
+
+class _Reader:
+    def __init__(self, text: str, name: str) -> None:
+        self._text = text
+        self._name = name
+        self._at = 0
+        self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
+
+    def value(self, depth: int) -> Node:
+        """Read one value."""
+        self._skip()
+        if depth > MAX_DEPTH:
+            self._wrong(f"nested deeper than {MAX_DEPTH} levels")
+        where = self._where(self._at)
+        match self._text[self._at : self._at + 1]:
+            case "{":
+                return Node(self._object(depth), where)
+            case "[":
+                return Node(self._array(depth), where)
+            case '"':
+                return Node(self._string(), where)
+            case _:
+                return Node(self._scalar(), where)
+
+    def _object(self, depth: int) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        opened = self._at
+        self._at += 1
+        while not self._ends("}", opened):
+            place = self._at
+            if self._text[place] != '"':
+                self._wrong("a key in double quotes is expected")
+            key = self._string()
+            self._skip()
+            if self._text[self._at : self._at + 1] != ":":
+                self._wrong(f"':' is missing after '{key}'")
+            self._at += 1
+            node = self.value(depth + 1)
+            node.key_where = self._where(place)
+            found[key] = _both(found[key], node) if key in found else node
+            self._separate("}", opened)
+        return found
+
+    def _array(self, depth: int) -> list[Node]:
+        found: list[Node] = []
+        opened = self._at
+        self._at += 1
+        while not self._ends("]", opened):
+            found.append(self.value(depth + 1))
+            self._separate("]", opened)
+        return found
+
+    def _ends(self, closing: str, opened: int) -> bool:
+        """Skip blanks; whether the list or object ends here, and if so, step over its end."""
+        self._skip()
+        if self._at >= len(self._text):
+            self._wrong(f"'{closing}' is missing", opened)
+        is_end = self._text[self._at] == closing
+        self._at += is_end
+        return is_end
+
+    def _separate(self, closing: str, opened: int) -> None:
+        """Step over a comma; only the end may follow without one."""
+        self._skip()
+        if self._at >= len(self._text):
+            self._wrong(f"'{closing}' is missing", opened)
+        letter = self._text[self._at]
+        if letter == ",":
+            self._at += 1
+        elif letter != closing:
+            self._wrong(f"',' or '{closing}' is expected")
+
+    def _string(self) -> str:
+        found = _STRING.match(self._text, self._at)
+        if found is None:
+            self._wrong("a text that does not end on its line")
+        start, self._at = self._at, found.end()
+        if "\\" not in found[1]:
+            return found[1]
+        return _ESCAPE.sub(lambda escape: self._letter(escape, start + 1), found[1])
+
+    def _letter(self, escape: re.Match[str], start: int) -> str:
+        code, second, letter = escape.groups()
+        if letter is not None:
+            if letter not in _LETTERS:
+                self._wrong(f"'\\{letter}' is not an escape", start + escape.start(), "a backslash itself is written twice")
+            return _LETTERS[letter]
+        number = int(code, 16)
+        if second is not None and number in _HIGH:
+            return chr(0x10000 + ((number - 0xD800) << 10) + int(second, 16) - 0xDC00)
+        if number in _HIGH or number in _LOW or second is not None:
+            self._wrong("half a character (a lone surrogate)", start + escape.start())
+        return chr(number)
+
+    def _scalar(self) -> float | bool | None:
+        number = _NUMBER.match(self._text, self._at)
+        if number:
+            self._at = number.end()
+            return float(number[0]) if number[1] or number[2] else int(number[0])
+        word = _WORD.match(self._text, self._at)
+        if word is None or word[0] not in _WORDS:
+            what = (
+                f"'{word[0]}' is no value" if word else "a value is expected" if self._at < len(self._text) else "there is no value"
+            )
+            self._wrong(what, hint="texts stand in double quotes" if word else "")
+        self._at = word.end()
+        return _WORDS[word[0]]
+
+    def _skip(self) -> None:
+        found = _BLANK.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        if self._text.startswith("/*", self._at):
+            self._wrong("a comment that does not end")
+
+    def _where(self, at: int) -> str:
+        line = bisect_right(self._lines, at)
+        return f"{self._name}:{line}:{at - self._lines[line - 1] + 1}"
+
+    def _wrong(self, what: str, at: int | None = None, hint: str = "") -> NoReturn:
+        raise UserError(f"not valid JSON: {what}", where=self._where(self._at if at is None else at), hint=hint)
+
+
+def _both(first: Node, second: Node) -> Node:
+    """Return what a key means that stands twice in one object: both are merged one after the other, as the reference does."""
+    if not isinstance(first.value, dict) or not isinstance(second.value, dict):
+        return second
+    both = dict(first.value)
+    for key, node in second.value.items():
+        both[key] = _both(both[key], node) if key in both else node
+    return Node(both, first.where, first.key_where)

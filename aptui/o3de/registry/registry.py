@@ -1,0 +1,246 @@
+"""The settings registry: files and options merged step by step into one tree; which folders there are is `layout`'s business."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aptui.config.schema import Node
+from aptui.o3de.project.input_recorder import Sight
+from aptui.o3de.project.options import TAGS
+from aptui.o3de.registry.files import PATCH, files_of
+from aptui.o3de.registry.ini_file import read_ini
+from aptui.o3de.registry.json_reader import read_json
+from aptui.o3de.registry.merge import find, json_patch, merge_patch, put, resolve_imports, step_text, steps_of, without
+from aptui.shared.errors import UserError
+
+_INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
+_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """One thing that was said about a key: `text` is the value it had from then on, None when it was removed by this."""
+
+    where: str
+    text: str | None
+
+
+class Registry:
+    """A tree of settings. It can be asked for a value, and for all that was ever said about one.
+
+    Args:
+        sight: reads the files.
+        tags: active specialisations.
+    """
+
+    def __init__(self, sight: Sight | None = None, tags: Sequence[str] = TAGS) -> None:
+        self.root = Node({}, "")
+        self.warnings: list[str] = []
+        self._sight = sight or Sight()
+        self._tags = tuple(tags)
+        self._history: list[tuple[str, Node]] = []
+        self._parsed: dict[str, Node] = {}
+
+    # ── what is merged ──
+
+    def merge_folder(self, folder: str) -> None:
+        """Merge the settings files of a `Registry` folder that are meant for this program and machine."""
+        files, doubts = files_of(folder, self._tags, self._sight)
+        self.warnings += [doubt for doubt in doubts if doubt not in self.warnings]
+        for file in files:
+            self.merge_file(file.path)
+
+    def merge_file(self, path: str, anchor: str = "") -> bool:
+        """Merge one file below `anchor`: a `.setregpatch` is a JSON patch, all else a merge patch. Return whether it is there."""
+        patch = self._read(path)
+        if patch is None:
+            return False
+        steps = steps_of(anchor)
+        base = find(self.root, steps)
+        if path.lower().endswith(f".{PATCH}"):
+            merged = json_patch(base or Node({}, path), patch)
+        else:
+            if not isinstance(patch.value, dict) and not anchor:
+                raise UserError("settings are an object: { … }", where=patch.where)
+            merged = merge_patch(base, patch)
+        self._take(path, put(self.root, steps, merged))
+        return True
+
+    def merge_ini(self, path: str, anchor: str) -> bool:
+        """Merge an INI file: sections are objects below `anchor`. Return whether it is there."""
+        data = self._sight.read(path)
+        if data is None:
+            return False
+        steps = steps_of(anchor)
+        patch = Node(dict(read_ini(data, path)), f"{path}:1:1")
+        self._take(path, put(self.root, steps, merge_patch(find(self.root, steps), patch)))
+        return True
+
+    def set(self, option: str) -> None:
+        """Set one value: `/json/pointer=value`, as `--regset` takes it; what names no key is only warned of (spec/surface.md §7)."""
+        pointer, equals, text = unquoted(option).partition("=")
+        if not equals or not pointer.startswith("/"):
+            self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
+            return
+        where = f"--regset {pointer}"
+        self._take(where, put(self.root, steps_of(pointer), Node(typed(unquoted(text)), where, where)))
+
+    def begin_with(self, pointer: str, node: Node) -> None:
+        """Set what is known before any file is read."""
+        self._take(node.where, put(self.root, steps_of(pointer), node))
+
+    def remove(self, pointer: str) -> None:
+        """Remove a key, as `--regremove` does."""
+        pointer = unquoted(pointer)
+        if not pointer.startswith("/"):
+            self._doubt(f"--regremove {pointer}: not a JSON pointer; it is ignored")
+            return
+        self._take(f"--regremove {pointer}", without(self.root, steps_of(pointer)))
+
+    def merge_option(self, option: str) -> None:
+        """Merge `file[::/anchor]`, as `--regset-file` takes it.
+
+        Raises:
+            UserError: there is no such file.
+        """
+        path, _, anchor = unquoted(option).partition("::")
+        if not self.merge_file(os.path.abspath(os.path.expanduser(path)), anchor):
+            raise UserError(f"there is no file '{path}'", where=f"--regset-file {option}")
+
+    def _doubt(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def _take(self, label: str, root: Node) -> None:
+        self.root = root
+        self._history.append((label, root))
+
+    def _read(self, path: str) -> Node | None:
+        """Return a file's value with its imports; what is merged twice is parsed once."""
+        if path not in self._parsed:
+            data = self._sight.read(path)
+            if data is None:
+                return None
+            self._parsed[path] = resolve_imports(read_json(data, path), self._importer(path, (path,)))
+        return self._parsed[path]
+
+    def _importer(self, path: str, chain: tuple[str, ...]) -> Callable[[str, str], Node]:
+        def read(name: str, asked: str) -> Node:
+            file = os.path.normpath(os.path.join(os.path.dirname(path), name))
+            if file in chain:
+                raise UserError(f"'{name}' imports itself", where=asked)
+            data = self._sight.read(file)
+            if data is None:
+                raise UserError(f"there is no file '{file}' to import", where=asked)
+            return resolve_imports(read_json(data, file), self._importer(file, (*chain, file)))
+
+        return read
+
+    # ── what is asked ──
+
+    def node(self, pointer: str) -> Node | None:
+        """Return the value at a pointer with its place, or None."""
+        return find(self.root, steps_of(pointer))
+
+    def text(self, pointer: str, default: str = "") -> str:
+        """Return a value as text; "" and what is no plain value are `default`."""
+        node = self.node(pointer)
+        return default if node is None else plain_text(node) or default
+
+    def members(self, pointer: str) -> dict[str, Node]:
+        """Return the members of an object; nothing where there is none."""
+        node = self.node(pointer)
+        return dict(node.value) if node is not None and isinstance(node.value, dict) else {}
+
+    def dump(self, pointer: str = "") -> str:
+        """Return what is below a pointer as JSON, as `--regdump` prints it; the whole for ""."""
+        node = self.node(pointer)
+        return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
+
+    def explain(self, pointer: str) -> list[Saying]:
+        """Return all that was said about a key, the first first; the last is in force."""
+        steps = steps_of(pointer)
+        said: list[Saying] = []
+        before: Node | None = None
+        for label, root in self._history:
+            now = find(root, steps)
+            if now is not before:
+                if now is None:
+                    said.append(Saying(label, None))
+                elif before is None or not _is_same(now, before):
+                    said.append(Saying(_place(now, label), shown(now)))
+            before = now
+        return said
+
+
+def _place(node: Node, label: str) -> str:
+    """Return the line that says a value; where an object was only added to, the file that did."""
+    if not isinstance(node.value, dict | list):
+        return node.where
+    return next((where for where in (node.key_where, node.where) if where.startswith(f"{label}:")), label)
+
+
+def _is_same(one: Node, other: Node) -> bool:
+    """Whether two values are the same, said by the same line."""
+    if isinstance(one.value, dict) and isinstance(other.value, dict):
+        return bool(one.plain() == other.plain())
+    return one.where == other.where and bool(one.plain() == other.plain())
+
+
+def shown(node: Node) -> str:
+    """Return a value on one line, for people."""
+    text = json.dumps(node.plain(), ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def unquoted(text: str) -> str:
+    """Return an option without the blanks and the literal quotes it may be wrapped in (spec/surface.md §3.1)."""
+    text = text.strip()
+    while len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1].strip()
+    return text
+
+
+def typed(text: str) -> bool | float | str:
+    """Return the value of an option: true, false, whole numbers (also 0x…), numbers; all else is text."""
+    if text in ("true", "false"):
+        return text == "true"
+    if _INTEGER.fullmatch(text):
+        return int(text, 16 if "x" in text.lower() else 10)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def plain_text(node: Node) -> str:
+    """Return a plain value as text, "" for an object, a list or null."""
+    value: Any = node.value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def truth(node: Node | None, *, default: bool = False) -> bool:
+    """Return a value as yes or no: settings say true, 1, "1", "true" and "enabled" (and their opposites) alike."""
+    if node is None:
+        return default
+    text = plain_text(node).strip().lower()
+    return text in ("1", "1.0", "true", "enabled", "on", "yes") if text else default
+
+
+def listed(node: Node | None) -> list[Node]:
+    """Return a list of texts, which may be one text with commas, as nodes without blanks."""
+    if node is None:
+        return []
+    if isinstance(node.value, list):
+        return [Node(text, item.where) for item in node.value if (text := plain_text(item).strip())]
+    return [Node(part.strip(), node.where) for part in plain_text(node).split(",") if part.strip()]
+
+
+def pointer(*keys: str) -> str:
+    """Return the JSON pointer of a way of keys."""
+    return "".join(f"/{step_text(key)}" for key in keys)

@@ -1,0 +1,22 @@
+"""`azlmbr.paths`: where the engine and the project lie; `scripts.sandbox` sets them."""
+
+from __future__ import annotations
+
+from aptui.o3de.scripts.azlmbr.reflected import MissingName
+
+engroot = ""
+devroot = ""
+projectroot = ""
+
+
+def resolve_path(path: str) -> str:
+    """Return `path` with the aliases of engine and project replaced."""
+    for alias, root in (("@engroot@", engroot), ("@devroot@", devroot), ("@projectroot@", projectroot)):
+        path = path.replace(alias, root)
+    return path
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise MissingName(f"azlmbr.paths.{name}")

@@ -1,0 +1,218 @@
+"""Builders that O3DE's scripts register (`azlmbr.asset.builder`, spec/surface.md §8), as builders of ours; their code runs in workers alone.
+
+`scripts_builder` stands in a configuration for all of them, and runs nothing. The registry has `find` called in a process of its own, and a
+worker calls `load`; both take the builder's record, whose `environment` tells which scripts to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aptui import sdk
+from aptui.core.model import Builder, BuilderKind
+from aptui.core.paths import name_uuid
+from aptui.o3de.scripts import answers, registry, sandbox
+from aptui.o3de.scripts.azlmbr.asset import builder as azlmbr
+from aptui.o3de.scripts.azlmbr.math import uuid_of
+from aptui.o3de.scripts.output import heard
+from aptui.o3de.scripts.overrides import DELETES_ON_FAILURE, described, pattern_of
+from aptui.o3de.scripts.sandbox import Surroundings
+
+SCRIPTS = Path("Editor/Scripts/bootstrap.py")
+"""Where a bootstrap file lies below the engine's Assets, a gem, a project."""
+_NAME = "scripts of O3DE"
+_MODULE = "aptui.o3de.scripts.python_builder"
+_Answer = TypeVar("_Answer")
+
+
+# ------------------------------------------------------------------------------------------------------------- discovery
+
+
+def scripts_builder(
+    roots: Sequence[Path],
+    platforms: tuple[str, ...],
+    *,
+    engine: Path | None = None,
+    project: Path | None = None,
+    packages: Sequence[Path] = (),
+    overrides: str = "",
+) -> tuple[Builder, ...]:
+    """Return what stands for all builders of scripts in a configuration, nothing where there is no script.
+
+    Args:
+        roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
+        platforms: the enabled ones.
+        packages: folders of Python packages that scripts may import from.
+        overrides: what `script_overrides.to_text` makes of a `BuilderConfig.ini`.
+    """
+    scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
+    if not scripts:
+        return ()
+    environment = Surroundings(
+        scripts, str(engine) if engine else "", str(project) if project else "", tuple(map(str, packages)), overrides
+    ).to_json()
+    uuid = name_uuid(f"aptui:builder:{_NAME}".encode())
+    return (Builder(uuid, _NAME, BuilderKind.PYTHON, platforms=platforms, adapter=f"{_MODULE}:find", environment=environment),)
+
+
+def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
+    """Run all scripts; return the builders they register, each with the files of its code, and what went wrong.
+
+    What went wrong are (script, sentence, whether it stays so until the script's code changes).
+    """
+    around = sandbox.surroundings(stand_in.environment)
+    room = sandbox.enter(around)
+    problems = [(problem.script, problem.text, problem.is_lasting) for problem in room.problems]
+    found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
+    for registered in registry.registered():
+        try:
+            builder = _described(registered, stand_in, around.overrides)
+        except (TypeError, ValueError, AttributeError, re.error) as error:
+            problems.append((registered.script, f"'{registered.script}': its builder cannot be used: {error}", True))
+            continue
+        if builder.name in found:
+            problems.append(
+                (registered.script, f"'{registered.script}': a second builder is called {builder.name!r}; left out", True)
+            )
+            continue
+        found[builder.name] = builder, room.code[registered.script]
+    return list(found.values()), problems
+
+
+def _described(registered: registry.Registered, stand_in: Builder, overrides: str) -> Builder:
+    description = registered.description
+    builder = replace(
+        stand_in,
+        uuid=registered.bus_id,
+        name=str(description.name),
+        version=str(description.version),
+        analysis_fingerprint=str(description.analysisFingerprint),
+        patterns=tuple(
+            pattern_of(str(each.pattern), is_regex=each.type == azlmbr.AssetBuilderPattern_Regex) for each in description.patterns
+        ),
+        origin=f"file:{registered.script}:{uuid_of(registered.bus_id)}",
+        adapter=f"{_MODULE}:load",
+        deletes_products_on_failure=bool(int(description.flags) & DELETES_ON_FAILURE),
+    )
+    return described(builder, overrides)
+
+
+# --------------------------------------------------------------------------------------------------------------- builder
+
+
+def load(builder: Builder) -> ScriptBuilder:
+    """Run all scripts, once in this process; return the builder that one of them registers under this one's UUID.
+
+    Raises:
+        LookupError: none does.
+    """
+    room = sandbox.enter(sandbox.surroundings(builder.environment))
+    if registry.find(builder.uuid) is None:
+        script = builder.origin.removeprefix("file:").rpartition(":")[0]
+        why = next((problem.text for problem in room.problems if problem.script == script), "its script did not register it")
+        raise LookupError(why)
+    return ScriptBuilder(builder)
+
+
+class ScriptBuilder:
+    """A builder of a script (`sdk.Builder`): turns questions and answers into those the script knows."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.name, self.version = builder.name, builder.version
+        self.patterns = tuple(pattern.text for pattern in builder.patterns)
+        self._bus_id = builder.uuid
+        self._overrides = sandbox.surroundings(builder.environment).overrides if builder.environment else ""
+
+    def create_jobs(self, request: sdk.CreateJobsRequest) -> sdk.CreateJobsResponse:
+        """Let the script say which jobs a source needs."""
+        question = _filled(
+            azlmbr.CreateJobsRequest(),
+            builderId=uuid_of(self._bus_id),
+            watchFolder=request.scan_folder,
+            sourceFile=request.source,
+            sourceFileUUID=uuid_of(request.source_uuid),
+            enabledPlatforms=[azlmbr.PlatformInfo(platform.id, list(platform.tags)) for platform in request.platforms],
+        )
+        failed = sdk.CreateJobsResponse
+        return self._answered(
+            "OnCreateJobsRequest",
+            question,
+            lambda answer: answers.plans(answer, self._overrides, request.log),
+            failed,
+            request.log,
+        )
+
+    def process_job(self, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
+        """Let the script do a job."""
+        job = azlmbr.JobDescriptor(request.additional_fingerprint, request.job_key, request.platform.id)
+        question = _filled(
+            azlmbr.ProcessJobRequest(),
+            sourceFile=request.source,
+            watchFolder=request.scan_folder,
+            fullPath=request.full_path,
+            builderGuid=uuid_of(self._bus_id),
+            jobDescription=_filled(
+                job, jobParameters=azlmbr.JobParameters({int(key, 16): value for key, value in request.job_params.items()})
+            ),
+            tempDirPath=request.temp_dir,
+            platformInfo=azlmbr.PlatformInfo(request.platform.id, list(request.platform.tags)),
+            sourceFileUUID=uuid_of(request.source_uuid),
+        )
+        failed = sdk.ProcessJobResponse
+        return self._answered("OnProcessJobRequest", question, lambda answer: answers.made(answer, request), failed, request.log)
+
+    def shutdown(self) -> None:
+        """Let the script know that this process ends."""
+        self._tell("OnShutdown")
+
+    def _answered(
+        self, name: str, question: Any, translate: Callable[[Any], _Answer], failed: Callable[..., _Answer], log: sdk.JobLog
+    ) -> _Answer:
+        """Ask the script; return its answer in our terms, or the failed one that says why there is none."""
+        callback = registry.callback(self._bus_id, name)
+        if callback is None:
+            return failed(error=f"the script has no callback {name!r}")
+        try:
+            with heard(log):
+                return translate(callback([question]))
+        except sdk.Cancelled:
+            raise
+        except answers.Refused as error:
+            return failed(error=str(error))
+        except Exception as error:  # noqa: BLE001  # a script may raise anything, and that is a result
+            told = _first_line(error)
+            log.error("\n".join((told, *_traced(error))))  # noqa: TRY400  # a job's log, not one of `logging`
+            return failed(error=told)
+        except BaseException:
+            self._tell("OnCancel")  # this process is told to end
+            raise
+
+    def _tell(self, name: str) -> None:
+        callback = registry.callback(self._bus_id, name)
+        if callback is not None:
+            with contextlib.suppress(Exception):
+                callback([])
+
+
+def _filled(thing: Any, **values: object) -> Any:
+    for name, value in values.items():
+        setattr(thing, name, value)
+    return thing
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _traced(error: Exception) -> Iterator[str]:
+    frames = error.__traceback__
+    own = frames.tb_next if frames else None  # our call of it is nobody's business
+    for line in traceback.format_exception(type(error), error, own):
+        yield from line.rstrip("\n").split("\n")

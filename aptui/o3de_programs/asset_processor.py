@@ -1,0 +1,250 @@
+"""`AssetProcessor`: the engine that stays up, without a window, under O3DE's command line; tools drive it through its control channel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aptui import __version__
+from aptui.core.model import PathKey
+from aptui.engine.live.supervisor import Live
+from aptui.engine.requests.handler import Desk
+from aptui.link import places, port
+from aptui.link.server import Server
+from aptui.o3de_programs import lines, work
+from aptui.o3de_programs import start as starting
+from aptui.o3de_programs.control import ClosedDoor, ControlChannel
+from aptui.o3de_programs.events import Teller
+from aptui.o3de_programs.log_file import LIVE
+from aptui.o3de_programs.work import Start
+from aptui.store.db.schema import uuid_text
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `AssetProcessor` and return its exit code: 0 when it worked and nothing is failed, else 1."""
+    return starting.run(LIVE, sys.argv[1:] if arguments is None else arguments, _process)
+
+
+def _process(start: Start) -> int:
+    work.delete_newer_database(start)
+    live = Live(start.config, start.load, skips_start_scan=start.facts.user.skips_start_scan)
+    processor = _Processor(live, start)
+    previous = _take_signals(live)
+    live.open()
+    try:
+        with _reachable(live), _ports(live, start, processor):
+            processor.begin()
+            live.run()
+    finally:
+        live.close()
+        for number, handler in previous:
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+    return processor.end()
+
+
+@contextlib.contextmanager
+def _reachable(live: Live) -> Iterator[None]:
+    """Let our own screen and verbs connect, as to every engine."""
+    cache_dir = live.config.cache_dir
+    server = Server(places.socket_path(cache_dir), live.selector, Desk(live), version=__version__)
+    server.listen()
+    live.server = server
+    pid = os.getpid()
+    places.announce(
+        cache_dir,
+        places.EngineRecord(
+            pid=pid,
+            pid_started=places.process_start(pid),
+            project=str(live.config.project_dir),
+            cache=str(cache_dir),
+            version=__version__,
+            protocol=port.PROTOCOL,
+            started_ms=live.started_ms,
+            socket=places.socket_path(cache_dir),
+        ),
+    )
+    try:
+        yield
+    finally:
+        places.retract(cache_dir)
+
+
+@contextlib.contextmanager
+def _ports(live: Live, start: Start, processor: _Processor) -> Iterator[None]:
+    given = start.given
+    with contextlib.ExitStack() as closing:
+        door = ClosedDoor(live.selector, start.first_port, start.tell_turned_away)
+        closing.callback(door.close)
+        start.console.say(lines.listening_port(door.port))
+        if given.has("acceptInput"):
+            control = ControlChannel(live.selector, processor)
+            closing.callback(control.close)
+            start.console.say(lines.control_port(control.port))
+        yield
+
+
+def _take_signals(live: Live) -> list[tuple[int, object]]:
+    """Let the first signal end the engine cleanly and the second one the program; return who had them before."""
+
+    def stop(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        live.stop()
+
+    wanted: list[tuple[int, object]] = []
+    with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
+        wanted.extend((number, signal.signal(number, stop)) for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN)
+        wanted.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # a lease that was broken while we held it
+    return wanted
+
+
+_Work = tuple[int, int]
+"""How often files were looked at because they changed, and how many jobs have ended."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """Somebody waits until everything that was changed before is processed, and, if `besides` says so, until more was done than that."""
+
+    then: Callable[[], None]
+    besides: _Work | None = None
+    is_heard: bool = False
+
+
+class _Processor:
+    """What the control channel controls (`o3de.control.Processor`); it also says what happens, and does what is to be done at idle."""
+
+    def __init__(self, live: Live, start: Start) -> None:
+        self.teller = Teller(start.console, start.config.log_dir, self._root_of, self._builder_of)
+        self._live, self._start = live, start
+        self._waiting: list[_Waiting] = []
+        self._told: _Work | None = None
+        """What had been done when somebody was told last that it is idle."""
+        self._done_at_idle: _Work | None = None
+        self._was_idle = True
+        self._busy_since_s = self._began_s = time.monotonic()
+        self._is_finished = False
+        self._owes_full_scan = start.facts.user.zero_analysis is False and not start.given.has("zeroAnalysisMode")
+        """Whether the person has switched off that times are trusted; it is done once what they tell of is done."""
+        self._to_reprocess: Iterator[PathKey] = work.to_reprocess(start)
+        live.wants_all = True
+        live.listeners.append(self.teller)
+        live.turns.append(self._turned)
+
+    def begin(self) -> None:
+        """The engine works: say so, and wait for what is to be done when it is idle."""
+        if not self._start.facts.user.skips_start_scan:
+            self.teller.begin_scan()
+        self.when_idle(self._rest)
+
+    def end(self) -> int:
+        """Say what came of it; return the exit code."""
+        if self._is_finished:
+            work.finish(self._start, self.teller)
+        failed = work.failed_assets(self._start)
+        self._start.console.say_all(lines.failed_assets(failed))
+        work.tell_totals(self._start, self.teller, len(failed), time.monotonic() - self._began_s)
+        work.tell_end(self._start, self.teller)
+        return starting.FAILED if failed else 0
+
+    # ------------------------------------------------------------------------------------------------------------- control
+
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do of all that was heard."""
+        live = self._live
+        return live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Call `then` when everything that was changed before now is processed."""
+        self._wait(_Waiting(then))
+
+    def at_next_idle(self, then: Callable[[], None]) -> None:
+        """Call `then` when it becomes idle the next time, or has become so since somebody was told last.
+
+        Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it waiting.
+        """
+        known = self._done if self._told is None else self._told
+        self._wait(_Waiting(then, known if self.is_idle() else (-1, -1)))
+
+    def _wait(self, waiting: _Waiting) -> None:
+        live = self._live
+
+        def heard(is_whole: bool) -> None:
+            waiting.is_heard = True
+            if not (is_whole and live.are_all_watched):
+                live.watching.rescan(retries=False)
+
+        self._waiting.append(waiting)
+        live.watching.when_all_is_heard(heard)
+
+    @property
+    def _done(self) -> _Work:
+        return self._live.watching.looks, self.teller.ended_count
+
+    def quit(self) -> None:
+        """End as soon as that can be done cleanly."""
+        self._live.stop()
+
+    # ---------------------------------------------------------------------------------------------------------------- turns
+
+    def _turned(self, now: float) -> float | None:
+        """Notice that it has become idle, or is not any more."""
+        if not self._live.wants_all:
+            self._live.hear_all(True)  # the last client that wanted all news has left
+        is_idle = self.is_idle()
+        if is_idle and not self._was_idle:
+            self._become_idle(now)
+        elif not is_idle and self._was_idle:
+            self._busy_since_s = now
+        self._was_idle = is_idle
+        if is_idle:
+            done = self._done
+            for waiting in [item for item in self._waiting if item.is_heard and item.besides != done]:
+                if not self.is_idle():
+                    break  # one of them has begun something
+                self._waiting.remove(waiting)
+                self._told = done
+                waiting.then()
+        return None
+
+    def _become_idle(self, now: float) -> None:
+        if self.teller.is_scan_open:
+            self.teller.end_scan()
+            self.teller.end_analysis(work.source_count(self._start))
+        if self._done_at_idle != self._done:  # not after a second look at what had been too fresh
+            self._start.console.say(lines.idle(now - self._busy_since_s))
+        self._done_at_idle = self._done
+
+    def _rest(self) -> None:
+        """Do what is to be done once there is nothing else: a full scan, files to process again, one by one; then perhaps the end."""
+        if self._owes_full_scan and self._live.engine is not None:
+            self._owes_full_scan = self._was_idle = False
+            self._live.engine.start_scan(is_full=True)
+            self.when_idle(self._rest)
+            return
+        key = next(self._to_reprocess, None)
+        if key is not None and self._live.engine is not None:
+            self._live.engine.ask("reprocess", keys=[key])
+            self._was_idle = False
+            self.when_idle(self._rest)
+        elif self._start.given.has("quitonidle"):
+            self._is_finished = True
+            self._live.stop()
+
+    # --------------------------------------------------------------------------------------------------------------- names
+
+    def _root_of(self, scan_folder: int) -> str:
+        engine = self._live.engine
+        folders = engine.project.scan_folders if engine is not None else ()
+        return next((folder.path for folder in folders if folder.id == scan_folder), "")
+
+    def _builder_of(self, name: str) -> str:
+        engine = self._live.engine
+        builders = engine.project.builders if engine is not None else ()
+        return next((uuid_text(builder.uuid) for builder in builders if builder.name == name), name)

@@ -1,0 +1,185 @@
+"""The lines that O3DE's asset processor prints, for people and for tools that parse them (spec/surface.md §3.5, §3.8); when, is not known here.
+
+A message has no window in front and no line break at its end; `physical` makes lines of it. Where this room says more than the reference
+does it uses a form that none of its readers looks for.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+
+from aptui.core.messages import LogLevel
+from aptui.shared.sanitize import sanitize
+
+WINDOW = "AssetProcessor"
+"""What most lines begin with."""
+SYSTEM_WINDOW = "System"
+BUILDERS_WINDOW = "BuilderManager"
+FAILURES_TOLD = 10
+"""So many failed assets replay their log."""
+
+RULER = "-" * 41
+STARTED = "Asset Processor Batch Processing Started."
+SCANNING = "Scanning file system for changes..."
+SCANNED = "File system scan done."
+ANALYZING = "Analyzing scanned files for changes..."
+CHECKING_MISSING = "Initial Scan complete, checking for missing files..."
+SHUTTING_DOWN = "No assets remain in the build queue.  Saving the catalog, and then shutting down."
+COMPLETE = "Asset Processor Batch Processing complete"
+COMPLETED = "Asset Processor Batch Processing Completed."
+FAILED_ASSETS = "---------------FAILED ASSETS-------------"
+TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"
+
+_TRACE_RULER = "=" * 66
+_TRACES = {LogLevel.ERROR: "Trace::Error", LogLevel.WARNING: "Trace::Warning"}
+_LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
+
+
+def physical(window: str, text: str) -> list[str]:
+    """Return a message as the lines that are printed: each begins with its window, and none moves a terminal's cursor."""
+    return [f"{window}: {line}" for line in _lines_of(text)]
+
+
+def traced(level: LogLevel, text: str, place: str = "", window: str = WINDOW) -> list[str]:
+    """Return a warning or an error as it is printed, between rulers; `place` is `file:line`, or empty."""
+    file, _, line = place.partition(":")
+    where = f" {file or 'aptui'}({line.partition(':')[0] or 0}): '{window}'"
+    middle = [f"{SYSTEM_WINDOW}: {_TRACES[level]}", f"{SYSTEM_WINDOW}: {where}", *physical(window, text)]
+    return [f"{SYSTEM_WINDOW}: {_TRACE_RULER}", *middle, f"{SYSTEM_WINDOW}: {_TRACE_RULER}"]
+
+
+def _lines_of(text: str) -> list[str]:
+    """Return the lines of a message, made safe; tabs stay, for some lines begin with them."""
+    return ["\t".join(map(sanitize, line.split("\t"))) for line in re.split(r"\r\n|\r|\n", text.rstrip("\r\n"))]
+
+
+# ------------------------------------------------------------------------------------------------------------------- start
+
+
+def listening_port(port: int) -> str:
+    """Say where the processor listens."""
+    return f"Listening Port: {port}"
+
+
+def control_port(port: int) -> str:
+    """Say where the control channel is."""
+    return f"Control Port: {port}"
+
+
+def turned_away(cache: str) -> str:
+    """Say, to whoever wonders why the Editor or a launcher does not get through, what it met and what there is instead."""
+    return (
+        "Somebody connected to the listening port and was turned away: O3DE's own protocol is not spoken here, so that the Editor and launchers"
+        f" cannot wait for this asset processor. Products lie in '{cache}', one folder for each platform; the control channel (--acceptInput)"
+        " and aptui's own screen and verbs answer questions. This is said once."
+    )
+
+
+def project_root(project: str) -> str:
+    """Say whose assets these are."""
+    return f"AssetProcessor will process assets from project root {project}."
+
+
+def job_slots(count: int) -> str:
+    """Say how many jobs run at once."""
+    return f"Up to {count} jobs run at once (maxJobs)."
+
+
+def unknown_platform(platform: str) -> str:
+    """Say that a platform was asked for that the configuration does not define."""
+    return (
+        f'The list of enabled platforms in the settings registry does not contain platform "{platform}" entries'
+        " - check command line and settings registry files for errors!"
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------------- scan
+
+
+def received(count: int) -> str:
+    """Say how many files the scan met."""
+    return f"Received {count} files from the scanner.  Assessing..."
+
+
+def optimization(analysed: int, seen: int, unclaimed: int = 0, overrides: int = 0) -> str:
+    """Say how much of the work could be left out."""
+    return (
+        f"Builder optimization: {analysed} / {seen} files required full analysis, "
+        f"{unclaimed} sources found but not processed by anyone. {overrides} override collisions."
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def processing(source: str, platform: str) -> str:
+    """Say that a job starts; `source` is the relative path."""
+    return f"Processing {source} ({platform})..."
+
+
+def processed(path: str, platform: str) -> str:
+    """Say that a job succeeded; `path` is absolute."""
+    return f'Processed "{path}" ("{platform}")... '
+
+
+def failed(path: str, platform: str) -> str:
+    """Say that a job failed."""
+    return f"Failed {path}, ({platform})... "
+
+
+def create_jobs_failed(path: str) -> str:
+    """Say that an analysis failed."""
+    return f"Createjobs Failed: {path}."
+
+
+def job_log(time_ms: int, level: int, window: str, text: str) -> str:
+    """Return one line of a failed job's log; the form is the one that the reference copies lines in (spec/surface.md §1.2)."""
+    moment = time.strftime("%x %X", time.localtime(time_ms / 1000))
+    return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
+
+
+def idle(seconds: float) -> str:
+    """Say that everything is done for now."""
+    return f"Job processing completed. Asset Processor is currently idle. Process time: {seconds:f}s"
+
+
+# --------------------------------------------------------------------------------------------------------------------- end
+
+
+def missing_scan(product: str) -> str:
+    """Say in which product missing dependencies are looked for."""
+    return f"Scanning for missing dependencies:\t{product}"
+
+
+def missing_dependency(text: str, guid: str, sub_id: int) -> str:
+    """Say that a product names what it does not depend on; `guid` in braces."""
+    return f'\t\tMissing dependency: String "{text}" matches asset: {guid}:{sub_id:x}'
+
+
+def saved_catalog(platform: str, count: int, seconds: float) -> str:
+    """Say that a platform's catalog was saved."""
+    return f"Saved {platform} catalog containing {count} assets in {seconds:f}s"
+
+
+def failed_assets(paths: Iterable[str]) -> list[str]:
+    """Return the block of what failed, nothing when nothing did."""
+    listed = sorted(paths)
+    return [FAILED_ASSETS, *listed, RULER] if listed else []
+
+
+def totals(processed_count: int, failed_count: int, warnings: int, errors: int, seconds: float) -> list[str]:
+    """Return the sums at the end."""
+    return [
+        f"Number of Assets Successfully Processed: {processed_count}.",
+        f"Number of Assets Failed to Process: {failed_count}.",
+        f"Number of Warnings Reported: {warnings}.",
+        f"Number of Errors Reported: {errors}.",
+        f"Total Assets Processing Time: {seconds:f}s",
+    ]
+
+
+def builder_list(builder: str, paths: Iterable[str]) -> list[str]:
+    """Return what one builder processed, in its order, as `--debugOutput` asks; `builder` is its UUID in braces."""
+    return [f"Builder {builder} processed these assets:", *(f"Builder with ID {builder} processed {path}" for path in paths)]

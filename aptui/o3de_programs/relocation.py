@@ -1,0 +1,57 @@
+"""Moving and deleting as an asset processor is told on its command line: once, at the end of its work, with O3DE's report."""
+
+from __future__ import annotations
+
+from aptui.engine.relocate import relocate
+from aptui.engine.relocate.paths import RelocationError, from_switches
+from aptui.o3de_programs import relocation_report
+from aptui.o3de_programs.switches import Given
+from aptui.o3de_programs.work import Start, asked_holder
+from aptui.shared.errors import BusyError, KnownError
+from aptui.shared.relocation import Relocate, Report
+
+_COMMANDS = ("move", "delete")
+_OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "enablescm")
+
+
+def perform(start: Start) -> None:
+    """Do what the switches say, and tell it; a rule that says no is an error in the log, not the end of the run."""
+    try:
+        order = from_switches(_said(start.given))
+    except RelocationError as refusal:
+        start.console.complain(refusal.reference)
+        return
+    if order is None:
+        return
+    start.console.say_all(relocation_report.opening_lines(order))
+    try:
+        report = _performed(start, order)
+    except RelocationError as refusal:
+        start.console.say(refusal.reference)
+        start.console.say(relocation_report.DELIMITER)
+        return
+    except KnownError as error:
+        start.console.complain(error)
+        start.console.say(relocation_report.DELIMITER)
+        return
+    refused = relocation_report.refusal_lines(report) if order.is_confirmed else []
+    start.console.say_all(refused or relocation_report.report_lines(report))
+    start.console.say_all(relocation_report.closing_lines(report))
+
+
+def _said(given: Given) -> list[str]:
+    """Return the switches in the form that `from_switches` takes."""
+    said = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
+    return [*said, *(name for name in _OTHERS if given.has(name))]
+
+
+def _performed(start: Start, order: Relocate) -> Report:
+    if not order.is_confirmed:
+        return relocate.preview(order, start.config)
+    try:
+        with relocate.held(start.config):
+            return relocate.relocate(order, start.config)
+    except BusyError as busy:
+        import msgspec
+
+        return msgspec.convert(asked_holder(start.config, busy, order), Report)

@@ -1,0 +1,192 @@
+"""How an asset processor starts: O3DE's command line and settings become a configuration of ours, a console and a log; then somebody works."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.config.model import Config, ConfigErrors
+from aptui.core.model import COMMON_PLATFORM
+from aptui.o3de.project import project_format
+from aptui.o3de.project.facts import Facts, facts_of
+from aptui.o3de.project.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
+from aptui.o3de_programs import lines, switches
+from aptui.o3de_programs.console import Console
+from aptui.o3de_programs.log_file import BATCH, LogFile
+from aptui.o3de_programs.switches import Given
+from aptui.o3de_programs.work import Start
+from aptui.shared import printing
+from aptui.shared.errors import KnownError, UserError
+
+if TYPE_CHECKING:
+    from aptui.o3de.registry.registry import Registry
+
+FAILED = 1
+JOB_LOGS = "JobLogs"
+"""Where logs of jobs are, below the folder of logs (spec/surface.md §6)."""
+_ATTACH_S = 20.0
+"""So long somebody has to attach a debugger."""
+_BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
+"""Where the registry says what is where (spec/surface.md §5.3)."""
+_PLACES = ("engine", "project-cache", "project-user", "project-log", "project-build", "o3de-manifest")
+"""What stands before `-path` in switches that are short for a key of the registry."""
+
+
+def run(base: str, arguments: Sequence[str], work: Callable[[Start], int]) -> int:
+    """Start, work, and return the exit code (spec/surface.md §3.4).
+
+    Args:
+        base: the name of the log: `log_file.BATCH` or `LIVE`.
+        work: does everything once it is clear what is wanted; returns the exit code.
+    """
+    printing.prepare_streams()
+    console = Console(sys.stdout)
+    try:
+        given = switches.parse(arguments)
+        if given.has("help"):
+            console.say_all(switches.help_lines())
+            return 0
+        if given.has("waitOnLaunch"):
+            time.sleep(_ATTACH_S)
+        log_dir = given.first("logDir")
+        if log_dir is not None:  # what is wrong with the settings stands in the log then
+            console.keep(LogFile(Path(os.path.abspath(log_dir)), base, console.started_ms))
+        return work(_prepared(given, base, console))
+    except KnownError as error:
+        for each in error.errors if isinstance(error, ConfigErrors) else (error,):
+            console.complain(each)
+        return FAILED
+    finally:
+        console.close()
+
+
+def _prepared(given: Given, base: str, console: Console) -> Start:
+    """Return what is to be done; say what the command line asks to be said, and what of it changes nothing."""
+    if given.has("regdump") or given.has("regdumpall"):
+        _print_settings(given, base)
+    config = load(given, base)
+    facts = facts_of(config) or Facts()
+    if given.first("logDir") is None:
+        console.keep(LogFile(config.log_dir, base, console.started_ms))
+    console.is_verbose = facts.user.is_verbose
+    with contextlib.suppress(OSError):  # whoever needs it will say why it cannot be made
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
+    _tell_doubts(given, config, console)
+    console.say(lines.project_root(str(config.project_dir)))
+    console.say(lines.job_slots(config.workers))
+    return Start(given, config, console, lambda: load(given, base), facts)
+
+
+def load(given: Given, base: str) -> Config:
+    """Return the configuration that a command line asks for.
+
+    Raises:
+        KnownError: everything that is wrong with it.
+    """
+    folder, options, platforms = project_dir(given), options_of(given, base), given.all("platforms")
+    try:
+        config = project_format.load(Path(folder), (), platforms or None, options)
+    except UserError:
+        _refuse_unknown_platform(_registry(folder, options), platforms)
+        raise
+    log_dir = given.first("logDir")
+    if log_dir is not None:
+        config = replace(config, log_dir=Path(os.path.abspath(log_dir)))
+    if given.has("debugOutput"):
+        config = replace(config, project=replace(config.project, debug_output=True))
+    return config
+
+
+def _registry(folder: str, options: Options) -> Registry:
+    from aptui.o3de.project.input_recorder import Sight
+    from aptui.o3de.project.layout import read_registry
+    from aptui.o3de.project.project import locate
+
+    sight = Sight()
+    return read_registry(locate(folder, options, sight), options, sight)
+
+
+def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:
+    """Say in the reference's words that a platform is asked for, or enabled, which nobody declares."""
+    from aptui.o3de.project.layout import SETTINGS
+    from aptui.o3de.registry.registry import truth
+
+    declared = {name.lower().removeprefix("platform ").strip() for name in registry.members(SETTINGS)}
+    enabled = [name for name, node in registry.members(f"{SETTINGS}/Platforms").items() if truth(node)]
+    for platform in (*asked, *enabled):
+        if platform.lower() not in declared | {COMMON_PLATFORM}:
+            raise UserError(lines.unknown_platform(platform))
+
+
+# ------------------------------------------------------------------------------------------------------------ command line
+
+
+def options_of(given: Given, base: str) -> Options:
+    """Return what the command line adds to the project's own settings."""
+    shorthands = [
+        f"{_BOOTSTRAP}/{place.replace('-', '_')}_path={os.path.abspath(value)}"
+        for place in _PLACES
+        if (value := given.last(f"{place}-path")) is not None
+    ]
+    return Options(
+        registry=given.in_order("regset", "regremove"),
+        regset=tuple(shorthands),
+        regset_file=given.all("regset-file"),
+        asset_root=given.first("assetroot") or "",
+        scan_folders=tuple(os.path.abspath(folder) for folder in given.all("scanfolders")),
+        scan_folder_patterns=given.all("scanfolderpattern"),
+        has_config_scan_folders=not given.has("noConfigScanFolders"),
+        has_gem_scan_folders=not given.has("noGemScanFolders"),
+        tags=BATCH_TAGS if base == BATCH else TAGS,
+    )
+
+
+def project_dir(given: Given) -> str:
+    """Return the project's folder: as it was named, else the nearest one from the current folder upwards."""
+    named = given.last("project-path") or _regset(given, f"{_BOOTSTRAP}/project_path")
+    if named:
+        return os.path.abspath(named)
+    older = given.last("gamefolder")
+    if older:
+        root = given.first("assetroot") or given.last("engine-path") or os.getcwd()
+        return os.path.abspath(os.path.join(root, older))
+    folder = os.getcwd()
+    while not is_project(folder):
+        folder, before = os.path.dirname(folder), folder
+        if folder == before:
+            raise UserError(f"no '{MARKER}' in '{os.getcwd()}' or any folder above it", hint="see --project-path")
+    return folder
+
+
+def _regset(given: Given, pointer: str) -> str:
+    """Return what `--regset` says of a key, "" for nothing; the last says it."""
+    said = [option.partition("=") for option in given.all("regset")]
+    return next((value.strip(' "') for key, _, value in reversed(said) if key.strip().lower() == pointer.lower()), "")
+
+
+# ------------------------------------------------------------------------------------------------------------------ saying
+
+
+def _print_settings(given: Given, base: str) -> None:
+    registry = _registry(project_dir(given), options_of(given, base))
+    for pointer in (*given.all("regdump"), *([""] if given.has("regdumpall") else [])):
+        sys.stdout.write(f"{registry.dump(pointer)}\n")
+    sys.stdout.flush()
+
+
+def _tell_doubts(given: Given, config: Config, console: Console) -> None:
+    """Say once what is accepted and changes nothing, and what nobody understands."""
+    for switch in given.ignored:
+        console.say(f"--{switch.name} is accepted and ignored: {switch.why_ignored}.")
+    for word in given.unknown:
+        console.say(f"{word} is no switch of the asset processor, and ignored.")
+    for word in given.positional:
+        console.say(f"'{word}' belongs to no switch, and is ignored.")
+    for warning in config.warnings:
+        console.say(warning)

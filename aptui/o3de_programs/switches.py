@@ -1,0 +1,254 @@
+"""The command line of O3DE's asset processor: which switches there are, how they may be spelled, what was given; what they do is not known here.
+
+Spellings (spec/surface.md §3.1): `--name=value`, `--name value`, `-name`, `/name=value`, any case, values perhaps wrapped in literal quotes
+because LyTestTools writes them without a shell. A slash begins a switch only before a name of the table: `/home/x` is a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from aptui.shared.errors import UserError
+
+
+class Takes(Enum):
+    """What follows the name of a switch."""
+
+    NOTHING = auto()
+    TEXT = auto()
+    LIST = auto()
+    """Texts between commas."""
+    MAYBE_NUMBER = auto()
+    """A number, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A switch of the reference; `why_ignored` says why it changes nothing here, "" = it works."""
+
+    name: str
+    takes: Takes
+    help: str
+    why_ignored: str = ""
+
+
+_NO_WINDOW = "there is no window"
+
+SWITCHES = (
+    Switch("help", Takes.NOTHING, "print this list and exit"),
+    Switch("regset", Takes.TEXT, "set a value of the settings registry: /json/pointer=value"),
+    Switch("regremove", Takes.TEXT, "remove a key of the settings registry: /json/pointer"),
+    Switch("regset-file", Takes.TEXT, "merge a file into the settings registry: file[::/anchor]"),
+    Switch("regdump", Takes.TEXT, "print what the settings registry holds below a pointer"),
+    Switch("regdumpall", Takes.NOTHING, "print the whole settings registry"),
+    Switch("project-path", Takes.TEXT, "the project's folder"),
+    Switch("engine-path", Takes.TEXT, "the engine's folder"),
+    Switch("project-cache-path", Takes.TEXT, "where products and the asset database lie"),
+    Switch("project-user-path", Takes.TEXT, "the project's user folder"),
+    Switch("project-log-path", Takes.TEXT, "the project's log folder"),
+    Switch("project-build-path", Takes.TEXT, "the project's build folder"),
+    Switch("o3de-manifest-path", Takes.TEXT, "the file that says which engines, projects and gems there are"),
+    Switch("gamefolder", Takes.TEXT, "older: the name of the project's folder below the asset root"),
+    Switch("platforms", Takes.LIST, "exactly these platforms"),
+    Switch("assetroot", Takes.TEXT, "what @ROOT@ stands for; the engine's folder unless said"),
+    Switch("scanfolders", Takes.LIST, "more scan folders, before all others"),
+    Switch("noConfigScanFolders", Takes.NOTHING, "leave out the scan folders of the configuration"),
+    Switch("noGemScanFolders", Takes.NOTHING, "leave out the scan folders of gems"),
+    Switch("scanfolderpattern", Takes.LIST, "keep only scan folders of the configuration whose 'watch' matches"),
+    Switch("logDir", Takes.TEXT, "where logs are written"),
+    Switch("zeroAnalysisMode", Takes.NOTHING, "trust sizes and times: what seems unchanged is not read again"),
+    Switch("disableFileCache", Takes.NOTHING, "keep no directory cache", "every scan looks at the disk itself"),
+    Switch(
+        "truncatefingerprint",
+        Takes.MAYBE_NUMBER,
+        "round file times to so many milliseconds before fingerprinting",
+        "fingerprints are made of bytes, never of times",
+    ),
+    Switch("reprocessFileList", Takes.TEXT, "a file with one path a line: each is processed again, one after the other"),
+    Switch("debugOutput", Takes.NOTHING, "ask builders for what helps to debug them, and list at the end what each processed"),
+    Switch("warningLevel", Takes.TEXT, "1: an asset with errors in its log counts as failed; 2: one with warnings too"),
+    Switch("enableQueryLogging", Takes.NOTHING, "log database queries", "the statements are not those of the reference"),
+    Switch(
+        "ignoreFutureAssetDatabaseVersionError", Takes.NOTHING, "delete an asset database of a newer version instead of quitting"
+    ),
+    Switch("acceptInput", Takes.NOTHING, "open the control channel: ping, isidle, waitforidle, signalidle, windowid, quit"),
+    Switch("waitOnLaunch", Takes.NOTHING, "sleep 20 seconds first, so that a debugger can be attached"),
+    Switch("enablescm", Takes.NOTHING, "let Git move and delete what it tracks"),
+    Switch(
+        "randomListeningPort",
+        Takes.NOTHING,
+        "listen on any free port; nobody is served there, whoever connects is turned away, and the log says so once",
+    ),
+    Switch("port", Takes.TEXT, "listen on this port (45643 unless said); see randomListeningPort"),
+    Switch("start-hidden", Takes.NOTHING, "show no window at the start", _NO_WINDOW),
+    Switch("quitonidle", Takes.NOTHING, "quit as soon as nothing is left to do"),
+    Switch("ap_disableAssetTreeView", Takes.NOTHING, "show no asset trees", _NO_WINDOW),
+    Switch("sortJobsByDBSourceName", Takes.NOTHING, "older: sort jobs by source", "jobs always start in one order"),
+    Switch("dependencyScanPattern", Takes.TEXT, "look for missing dependencies in products like this (% is any text)"),
+    Switch("fileDependencyScanPattern", Takes.TEXT, "look for missing dependencies only in files like this (* unless said)"),
+    Switch("additionalScanFolders", Takes.LIST, "look for missing dependencies in these folders too"),
+    Switch("dependencyScanMaxIteration", Takes.TEXT, "how many matches of one text are followed (800 unless said)"),
+    Switch("move", Takes.LIST, "move sources: <source>,<destination>"),
+    Switch("delete", Takes.TEXT, "delete sources"),
+    Switch("confirm", Takes.NOTHING, "really move or delete, instead of a preview"),
+    Switch("leaveEmptyFolders", Takes.NOTHING, "do not remove folders that moving or deleting leaves empty"),
+    Switch("allowBrokenDependencies", Takes.NOTHING, "move or delete although something depends on it"),
+    Switch("updateReferences", Takes.NOTHING, "change what refers to a moved source"),
+    Switch("excludeMetaDataFiles", Takes.NOTHING, "leave metadata files where they are"),
+)
+"""Every switch of spec/surface.md §3.2 and §3.3, and what older documentation names."""
+
+_ALIASES = {
+    "h": "help",
+    "dsp": "dependencyscanpattern",
+    "fdsp": "filedependencyscanpattern",
+    "remote_port": "port",
+    "fastanalysismode": "zeroanalysismode",
+}
+_BY_NAME = {switch.name.lower(): switch for switch in SWITCHES}
+_DASHED = re.compile(r"--?(?P<name>[A-Za-z_][^\s=]*)(?P<value>=.*)?", re.DOTALL)
+_SLASHED = re.compile(r"/(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<value>=.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command line says: `values` {name in lower case: values in their order}; a switch without a value is there with none.
+
+    `order` are all names with their values as they stood.
+    """
+
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    positional: tuple[str, ...] = ()
+    order: tuple[tuple[str, str], ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether the switch was given."""
+        return name.lower() in self.values
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return every value of a switch, those of repeated ones after each other."""
+        return self.values.get(name.lower(), ())
+
+    def in_order(self, *names: str) -> tuple[tuple[str, str], ...]:
+        """Return (name, value) of these switches, in lower case, as they stood among each other."""
+        return tuple((name, value) for name, value in self.order if name in names)
+
+    def first(self, name: str) -> str | None:
+        """Return the value that counts for most switches (the reference asks for the first)."""
+        return next(iter(self.all(name)), None)
+
+    def last(self, name: str) -> str | None:
+        """Return the value that counts for whatever is set in the registry."""
+        return next(reversed(self.all(name)), None)
+
+    def number(self, name: str) -> int | None:
+        """Return the value of a switch that is a number.
+
+        Raises:
+            UserError: it is none.
+        """
+        text = self.first(name)
+        try:
+            return None if text is None else int(text)
+        except ValueError:
+            raise UserError(f"--{_BY_NAME[name.lower()].name} wants a number, not '{text}'") from None
+
+    @property
+    def ignored(self) -> list[Switch]:
+        """The switches that were given and change nothing here."""
+        return [_BY_NAME[name] for name in self.values if _BY_NAME[name].why_ignored]
+
+
+def parse(arguments: Sequence[str]) -> Given:
+    """Return what `arguments` (without the program's name) say.
+
+    Raises:
+        UserError: a switch that wants a value has none.
+    """
+    values: dict[str, tuple[str, ...]] = {}
+    unknown: list[str] = []
+    positional: list[str] = []
+    order: list[tuple[str, str]] = []
+    waiting: str | None = None
+    """The switch that the next word may belong to; "" one that nobody knows."""
+    for word in map(_unwrapped, arguments):
+        found = None if waiting and _must_be_value(waiting, word) else _switch_in(word)
+        if found is None:
+            if waiting is None or (waiting and _may_be_alone(waiting) and not _is_number(word)):
+                positional.append(word)
+            elif waiting:
+                order += [(waiting, part) for part in _split(waiting, word)]
+                values[waiting] += _split(waiting, word)
+            waiting = None
+            continue
+        _refuse_without_value(waiting, values)
+        name, value = found
+        if name not in _BY_NAME:
+            unknown.append(word)
+            waiting = "" if value is None else None
+        else:
+            parts = () if value is None else _split(name, value)
+            order += [(name, part) for part in parts]
+            values[name] = (*values.get(name, ()), *parts)
+            waiting = name if value is None and _BY_NAME[name].takes is not Takes.NOTHING else None
+    _refuse_without_value(waiting, values)
+    return Given(values, tuple(unknown), tuple(positional), tuple(order))
+
+
+def help_lines() -> list[str]:
+    """Return the list of switches as the reference prints it."""
+    shown = [f"\t{switch.name} : {switch.help}{_remark(switch)}" for switch in SWITCHES]
+    return ["Asset Processor Command Line Flags:", *shown, *(f"\t{old} : the same as {new}" for old, new in _ALIASES.items())]
+
+
+def _remark(switch: Switch) -> str:
+    return f" (accepted, and ignored: {switch.why_ignored})" if switch.why_ignored else ""
+
+
+def _switch_in(word: str) -> tuple[str, str | None] | None:
+    """Return (name, value) when a word is a switch."""
+    match = _DASHED.fullmatch(word) or _SLASHED.fullmatch(word)
+    if match is None:
+        return None
+    name = match["name"].lower()
+    name = _ALIASES.get(name, name)
+    if word.startswith("/") and name not in _BY_NAME:
+        return None
+    return name, None if match["value"] is None else match["value"][1:]
+
+
+def _must_be_value(waiting: str, word: str) -> bool:
+    """Whether a word is taken for the value that is wanted, whatever it looks like: `/h` is a folder there."""
+    return word.startswith("/") and "=" not in word and not _may_be_alone(waiting)
+
+
+def _may_be_alone(name: str) -> bool:
+    return _BY_NAME[name].takes is Takes.MAYBE_NUMBER
+
+
+def _is_number(word: str) -> bool:
+    return word.removeprefix("-").isdecimal()
+
+
+def _split(name: str, value: str) -> tuple[str, ...]:
+    value = _unwrapped(value)
+    if _BY_NAME[name].takes is not Takes.LIST:
+        return (value,)
+    return tuple(_unwrapped(part) for part in value.split(",") if part.strip())
+
+
+def _unwrapped(text: str) -> str:
+    """Return `text` without blanks around it, and without quotes around all of it."""
+    text = text.strip()
+    while len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1].strip()
+    return text
+
+
+def _refuse_without_value(name: str | None, values: Mapping[str, tuple[str, ...]]) -> None:
+    if name and not values[name] and not _may_be_alone(name):
+        raise UserError(f"--{_BY_NAME[name].name} wants a value", hint=_BY_NAME[name].help)

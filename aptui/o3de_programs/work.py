@@ -1,0 +1,241 @@
+"""What an asset processor does when nothing is left in the queue, and what it says at the end; the same for both programs.
+
+Order, as in the reference: files of `--reprocessFileList` one after the other, missing dependencies, moving and deleting, catalogs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from aptui.config.model import Config
+from aptui.core.model import PathKey, Project
+from aptui.core.paths import key_of, to_text
+from aptui.engine.cache.cache import Cache
+from aptui.engine.cache.catalog import path_of
+from aptui.engine.loop.opening import Opening
+from aptui.link import places
+from aptui.link.client import Client, NoEngine
+from aptui.link.port import Answer, Verb
+from aptui.o3de.project.facts import Facts
+from aptui.o3de_programs import lines
+from aptui.o3de_programs.console import Console
+from aptui.o3de_programs.control import DEFAULT_PORT
+from aptui.o3de_programs.events import Teller
+from aptui.o3de_programs.stats_report import Stat, report
+from aptui.o3de_programs.switches import Given
+from aptui.shared.errors import BusyError, UserError
+from aptui.store.db.versions import delete_if_newer
+from aptui.store.queries.reader import JobRow, open_reader
+
+_ERRORS_FATAL, _WARNINGS_FATAL = 1, 2
+RELOCATION = (
+    "move",
+    "delete",
+    "confirm",
+    "leaveEmptyFolders",
+    "allowBrokenDependencies",
+    "updateReferences",
+    "excludeMetaDataFiles",
+)
+_ELSEWHERE = ("common", "all")
+"""Where intermediate products and failed analyses stand."""
+
+
+@dataclass(slots=True)
+class Start:
+    """A run as its command line and its configuration want it.
+
+    Args:
+        load: reads the configuration again.
+        facts: what the project's settings say beyond the configuration.
+    """
+
+    given: Given
+    config: Config
+    console: Console
+    load: Callable[[], Config]
+    facts: Facts
+
+    @property
+    def first_port(self) -> int:
+        """Where to begin to look for a port to listen on, 0 = any will do."""
+        asked = self.given.number("port")
+        if asked is not None or self.given.has("randomListeningPort"):
+            return asked or 0
+        said = self.facts.bootstrap.get("remote_port", "")
+        return int(said) if said.isdecimal() else DEFAULT_PORT
+
+    def tell_turned_away(self) -> None:
+        """Say what whoever connects to the listening port should know."""
+        self.console.say(lines.turned_away(str(self.config.cache_dir)))
+
+    @property
+    def database(self) -> Path:
+        """Where the asset database is."""
+        return self.config.cache_dir / "assetdb.sqlite"
+
+
+# ------------------------------------------------------------------------------------------------------------------ opening
+
+
+def opened(start: Start, *, trusts_times: bool = True) -> Opening:
+    """Take the cache and find out what there is to do.
+
+    Raises:
+        BusyError: another engine has it. KnownError: it cannot be used.
+    """
+    delete_newer_database(start)
+    opening = Opening(start.config, trusts_times=trusts_times)
+    opening.take()
+    return opening
+
+
+def delete_newer_database(start: Start) -> None:
+    """With `--ignoreFutureAssetDatabaseVersionError`: delete a database that a newer program wrote, and say so."""
+    if not start.given.has("ignoreFutureAssetDatabaseVersionError"):
+        return
+    project = start.config.project
+    cache = Cache(start.config.cache_dir, [*(platform.id for platform in project.platforms), *project.resting_platforms])
+    cache.take()
+    try:
+        note = delete_if_newer(start.database)
+    finally:
+        cache.close()
+    if note:
+        start.console.say(note)
+
+
+# ------------------------------------------------------------------------------------------------------------- reprocessing
+
+
+def to_reprocess(start: Start) -> Iterator[PathKey]:
+    """Yield the sources of `--reprocessFileList`, in its order; what is no source of the project is said."""
+    name = start.given.first("reprocessFileList")
+    if name is None:
+        return
+    try:
+        text = Path(name).read_text("utf-8", "surrogateescape")
+    except OSError as error:
+        start.console.complain(f"Unable to open reprocess file list with path {name}. ({error.strerror})")
+        return
+    listed = [line.strip() for line in text.splitlines() if line.strip()]
+    if not listed:
+        start.console.complain(f"No files listed to reprocess in the file at path {name}.")
+    for path in listed:
+        key = key_in(start.config.project, path)
+        if key is None:
+            start.console.complain(f"'{path}' of the reprocess file list lies in no scan folder.")
+        else:
+            yield key
+
+
+def key_in(project: Project, path: str) -> PathKey | None:
+    """Return the key of a source that is named by its absolute path, or relative to its scan folder; None when no scan folder has it."""
+    if not os.path.isabs(path):
+        return key_of(to_text(os.fsencode(os.path.normpath(path))))
+    path = os.path.normpath(path)
+    for folder in sorted(project.scan_folders, key=lambda item: -len(item.path)):
+        if path.startswith(f"{folder.path}/"):
+            return key_of(to_text(os.fsencode(path[len(folder.path) + 1 :])))
+    return None
+
+
+# -------------------------------------------------------------------------------------------------------------- what failed
+
+
+def failed_assets(start: Start) -> set[str]:
+    """Return the absolute paths of all sources that have a failed job now, whichever run that was.
+
+    An asset is out of the set as soon as none of its jobs is failed: unlike in the reference, the order in which they ended has no part in it.
+    """
+    level = start.given.number("warningLevel") or 0
+    if level not in (0, _ERRORS_FATAL, _WARNINGS_FATAL):
+        raise UserError(f"--warningLevel is 1 or 2, not {level}")
+    roots = {folder.name: folder.path for folder in start.config.project.scan_folders}
+    asked = {platform.id for platform in start.config.project.platforms} | set(_ELSEWHERE)
+    with closing(open_reader(start.database)) as database:
+        rows = database.jobs() if level else database.jobs(statuses=("failed",))
+        return {
+            f"{roots.get(row.scan_folder, '')}/{row.source}" for row in rows if row.platform in asked and _is_failed(row, level)
+        }
+
+
+def _is_failed(row: JobRow, level: int) -> bool:
+    if row.status == "failed":
+        return True
+    return (level >= _ERRORS_FATAL and row.errors > 0) or (level >= _WARNINGS_FATAL and row.warnings > 0)
+
+
+def roots_in_database(start: Start) -> dict[int, str]:
+    """Return {id of a scan folder: its path} as the database has them."""
+    with closing(open_reader(start.database)) as database:
+        return dict(database.ask("SELECT ScanFolderID, ScanFolder FROM ScanFolders"))
+
+
+def source_count(start: Start) -> int:
+    """Return how many sources the database knows."""
+    with closing(open_reader(start.database)) as database:
+        return database.totals().sources
+
+
+# --------------------------------------------------------------------------------------------------------------------- end
+
+
+def finish(start: Start, teller: Teller) -> None:
+    """Do what is done once, when nothing is left in the queue and this process does not hold the cache any more."""
+    pattern = start.given.first("dependencyScanPattern")
+    if pattern is not None:
+        from aptui.o3de_programs.missing import scan  # only where it is asked for
+
+        scan(start, pattern)
+    if any(start.given.has(name) for name in RELOCATION):
+        from aptui.o3de_programs.relocation import perform  # only where it is asked for
+
+        perform(start)
+    start.console.say(lines.SHUTTING_DOWN)
+    for platform in start.config.project.platforms:
+        _tell_catalog(start, teller, path_of(start.config.cache_dir, platform.id), platform.id)
+
+
+def _tell_catalog(start: Start, teller: Teller, path: Path, platform: str) -> None:
+    """Say that a catalog was saved, if this run did: the engine saves those that are out of date as soon as it has come to rest."""
+    try:
+        saved_s = path.stat().st_mtime
+        with path.open("rb") as file:
+            count = sum(1 for _line in file) - 1
+    except OSError:
+        return
+    if saved_s * 1000 >= start.console.started_ms:
+        start.console.say(lines.saved_catalog(platform, count, max(0.0, saved_s - teller.heard_s)))
+
+
+def tell_totals(start: Start, teller: Teller, failed_count: int, seconds: float) -> None:
+    """Print the sums."""
+    start.console.say_all(lines.totals(teller.processed_count, failed_count, teller.warnings, teller.errors, seconds))
+
+
+def tell_end(start: Start, teller: Teller) -> None:
+    """Print what comes last: with `--debugOutput` what each builder processed, and the report on times."""
+    if start.given.has("debugOutput"):
+        for builder, paths in teller.processed_by.items():
+            start.console.say_all(lines.builder_list(builder, paths), lines.BUILDERS_WINDOW)
+    began_s = time.monotonic()
+    stats = {**teller.stats, "AssetScanning": Stat(teller.scan_ms)}
+    report(stats, start.facts.stats)
+    stats["ComputeStatsTime"] = Stat(int((time.monotonic() - began_s) * 1000))
+    start.console.say_all(report(stats, start.facts.stats))
+
+
+def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
+    """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
+    try:
+        client = Client.connect(places.socket_path(config.cache_dir), kind="batch")
+    except NoEngine:
+        raise busy from None
+    with client:
+        return client.ask(verb)

@@ -1,0 +1,1 @@
+"""Who may come in and how much: tokens, scopes, lists, limits."""

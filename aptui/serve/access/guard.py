@@ -1,0 +1,240 @@
+"""Who may come in and what they may do: Host, Origin, tokens, scopes, rates, the audit log (SEC-7, 8, 10, 11). Nothing is answered here.
+
+A handler's first line is `identity = require(request, Scope.READ)`. Host and Origin are looked at before any handler, by `middleware`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import hdrs, web
+
+from aptui.serve.access.tokens import Tokens
+from aptui.serve.context import ROOM
+from aptui.serve.protocol.codec import Scope
+
+if TYPE_CHECKING:
+    from aptui.config.serve import Serve
+
+ESCALATIONS_PER_S = 100
+"""What one client may ask to be hurried (SEC-10)."""
+SUBPROTOCOL = "aptui.v1"
+TOKEN_SUBPROTOCOL = "aptui.token."
+"""Before the token, among the WebSocket subprotocols: a page in a browser can set no header."""
+COOKIE = "aptui-token"
+_LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_BODY_TYPES = frozenset({"application/json", "application/xml", "text/xml", "application/octet-stream"})
+"""A page of another origin can send none of these without asking first."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks: the name of the token, what it may do, and where it calls from; a device that we dialled has no token."""
+
+    name: str
+    scopes: frozenset[Scope]
+    address: str
+    has_token: bool = True
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it has that scope."""
+        return scope in self.scopes
+
+
+_IDENTITY = web.RequestKey("identity", Identity)
+
+
+class Audit:
+    """The log of what clients had done that changes anything: JSON Lines, each written whole (SEC-11)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_broken = False
+
+    def write(self, identity: Identity, what: str, outcome: str, **details: object) -> None:
+        """Note that somebody asked for something and what came of it; a disk that refuses costs the note, and one complaint."""
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "identity": identity.name,
+            "address": identity.address,
+            "request": what,
+            "outcome": outcome,
+            **details,
+        }
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(file, json.dumps(entry, default=str).encode() + b"\n")
+            finally:
+                os.close(file)
+        except OSError as error:
+            if not self._is_broken:
+                print(f"the audit log '{self._path}' cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+            self._is_broken = True
+
+
+class Rate:
+    """How often something may be done: `per_s` a second, and as many at once."""
+
+    def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_s, self._clock = per_s, clock
+        self._left, self._at = per_s, clock()
+
+    def takes(self, count: int = 1) -> bool:
+        """Take `count` and return whether there were so many left."""
+        now = self._clock()
+        self._left = min(self._per_s, self._left + (now - self._at) * self._per_s)
+        self._at = now
+        if self._left < count:
+            return False
+        self._left -= count
+        return True
+
+
+@dataclass(slots=True)
+class Guard:
+    """The rules of one gateway.
+
+    Args:
+        serve: its configuration.
+        tokens: who has which.
+        audit: where it is noted who had what done.
+        admissions: asked with each caller's address before anything else; each returns "" or why it may not come in.
+    """
+
+    serve: Serve
+    tokens: Tokens
+    audit: Audit
+    admissions: list[Callable[[str], str]] = field(default_factory=list)
+    _rates: dict[str, Rate] = field(default_factory=dict)
+
+    def refusal(self, address: str) -> str:
+        """Return why nobody may call from `address`, "" when they may."""
+        return next((why for admits in self.admissions if (why := admits(address))), "")
+
+    def check(self, request: web.Request) -> None:
+        """Refuse what comes from a place where it cannot come from: another name for us, another page, a form (SEC-8).
+
+        Raises:
+            web.HTTPException: 403, 415 or 421.
+        """
+        why = self.refusal(address_of(request))
+        if why:
+            raise web.HTTPForbidden(text=f"{why}\n")
+        if request.headers.get(hdrs.HOST, "") not in self.hosts(request):
+            raise web.HTTPMisdirectedRequest(
+                text="this is not who you think it is: the name in 'Host' is not among 'serve.hosts'\n"
+            )
+        self._check_origin(request)
+        if request.body_exists and request.content_type not in _BODY_TYPES:
+            raise web.HTTPUnsupportedMediaType(text="say what you send: 'Content-Type: application/json'\n")
+
+    def _check_origin(self, request: web.Request) -> None:
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is not None:
+            own = f"{request.scheme}://{request.headers[hdrs.HOST]}"
+            if origin != own and origin not in self.serve.origins:
+                raise web.HTTPForbidden(text="pages of that origin may not come in: it is not among 'serve.origins'\n")
+        elif request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            raise web.HTTPForbidden(text="other pages may not use this\n")
+
+    def hosts(self, request: web.Request) -> set[str]:
+        """Return every form of `Host` under which this request may have come."""
+        sockname = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        port = sockname[1] if sockname else self.serve.port
+        address = f"[{self.serve.address}]" if ":" in self.serve.address else self.serve.address
+        names = {*_LOOPBACK_HOSTS, address, *self.serve.hosts}
+        found = {name if _has_port(name) else f"{name}:{port}" for name in names}
+        if _DEFAULT_PORTS.get(request.scheme) == port:
+            found |= {name for name in names if not _has_port(name)}
+        return found
+
+    def require(self, request: web.Request, scope: Scope) -> Identity:
+        """Return who asks.
+
+        Raises:
+            web.HTTPException: 401, nobody we know; 403, they may not.
+        """
+        identity: Identity | None = request.get(_IDENTITY) or self.identify(given_token(request), address_of(request))
+        if identity is None:
+            raise web.HTTPUnauthorized(
+                text="a token is needed: 'aptui token add NAME' makes one\n", headers={"WWW-Authenticate": "Bearer"}
+            )
+        request[_IDENTITY] = identity
+        if not identity.may(scope):
+            raise web.HTTPForbidden(text=f"'{identity.name}' may not: its token lacks the scope '{scope}'\n")
+        return identity
+
+    def identify(self, token: str, address: str) -> Identity | None:
+        """Return who has this token."""
+        found = self.tokens.owner_of(token) if token else None
+        return Identity(found.name, found.scopes, address) if found is not None else None
+
+    def may_escalate(self, identity: Identity) -> bool:
+        """Whether this client may hurry one thing more just now."""
+        if len(self._rates) > 1_000:
+            self._rates.clear()
+        return self._rates.setdefault(f"{identity.name}\0{identity.address}", Rate(ESCALATIONS_PER_S)).takes()
+
+
+def require(request: web.Request, scope: Scope = Scope.READ) -> Identity:
+    """Return who asks, if they may; the first line of every handler.
+
+    Raises:
+        web.HTTPException: 401 or 403.
+    """
+    identity = request.config_dict[ROOM].guard.require(request, scope)
+    admitted = getattr(request.protocol, "admitted", None)
+    if admitted is not None:
+        admitted()
+    return identity
+
+
+@web.middleware
+async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let nobody through to a handler who comes from a wrong place."""
+    request.config_dict[ROOM].guard.check(request)
+    return await handler(request)
+
+
+async def mark_response(_request: web.Request, response: web.StreamResponse) -> None:
+    """Tell browsers to believe what the answer says it is, and to keep it from other pages; a signal of the application."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+def given_token(request: web.Request) -> str:
+    """Return the token that a request carries: as bearer, as WebSocket subprotocol, or as our own cookie."""
+    kind, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    if kind.lower() == "bearer":
+        return token.strip()
+    for word in request.headers.get(hdrs.SEC_WEBSOCKET_PROTOCOL, "").split(","):
+        if word.strip().startswith(TOKEN_SUBPROTOCOL):
+            return word.strip()[len(TOKEN_SUBPROTOCOL) :]
+    return request.cookies.get(COOKIE, "")
+
+
+def address_of(request: web.Request) -> str:
+    """Return the address that a request came from."""
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return str(peer[0]) if peer else ""
+
+
+def _has_port(name: str) -> bool:
+    return name.rpartition(":")[2].isdigit() and not name.endswith("]") and (name.count(":") == 1 or "]:" in name)

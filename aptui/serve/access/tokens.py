@@ -1,0 +1,178 @@
+"""Tokens of clients: a file of the user's that holds their digests, names and scopes. A token itself is shown once, when it is made."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from aptui.link import places
+from aptui.serve.protocol.codec import Scope
+from aptui.shared.errors import HostError, KnownError, UserError
+
+FILE = "tokens.json"
+LOCAL = "local"
+"""Name of the token that a gateway makes for the user who started it."""
+_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is kept; `digest` is SHA-256 in hex: 256 random bits need no slow one."""
+
+    name: str
+    digest: str
+    scopes: frozenset[Scope]
+    created_ms: int = 0
+
+
+def fresh() -> str:
+    """Return a new token: 256 bits, in letters that fit into a URL and a header."""
+    return secrets.token_urlsafe(_BYTES)
+
+
+def digest_of(token: str) -> str:
+    """Return what is kept of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def path() -> Path:
+    """Return where the tokens of this user are kept."""
+    return places.state_dir() / FILE
+
+
+class Tokens:
+    """Who has which token, as the file says now: a token that is revoked opens nothing from that moment.
+
+    Args:
+        file: what `path` returns.
+        local: a token that is in no file, with every scope; "" = none.
+    """
+
+    def __init__(self, file: Path, local: str = "") -> None:
+        self._file = file
+        self._own = [Token(LOCAL, digest_of(local), frozenset(Scope))] if local else []
+        self._kept: tuple[Token, ...] = ()
+        self._stamp: tuple[int, int, int] | None = None
+
+    def owner_of(self, token: str) -> Token | None:
+        """Return whose token this is; how long that takes says nothing about how much of it is right."""
+        digest, found = digest_of(token), None
+        for each in (*self._own, *self.kept()):
+            if hmac.compare_digest(each.digest, digest):
+                found = each
+        return found
+
+    def holds(self, name: str, scopes: Collection[Scope]) -> bool:
+        """Whether there is still a token of that name with all those scopes."""
+        return any(each.name == name and each.scopes >= set(scopes) for each in (*self._own, *self.kept()))
+
+    def kept(self) -> tuple[Token, ...]:
+        """Return the tokens in the file; one that others may read counts as none."""
+        stamp = _stamp(self._file)
+        if stamp != self._stamp:
+            self._stamp, self._kept = stamp, ()
+            with suppress(KnownError):
+                self._kept = tuple(read(self._file))
+        return self._kept
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def read(file: Path) -> list[Token]:
+    """Return the tokens that a file keeps.
+
+    Raises:
+        HostError: it is not readable, or open to others. UserError: it is no such file.
+    """
+    try:
+        with open(file, "rb") as stream:
+            found = os.fstat(stream.fileno())
+            data = stream.read()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise HostError(f"'{file}' cannot be read: {error.strerror}") from error
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise HostError(f"'{file}' is open to others", hint=f"chmod 600 '{file}', and revoke what may have been read")
+    try:
+        return [
+            Token(each["name"], each["digest"], frozenset(map(Scope, each["scopes"])), int(each.get("created_ms", 0)))
+            for each in json.loads(data)["tokens"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"'{file}' is no list of tokens", hint="remove it, and make the tokens again") from error
+
+
+def add(file: Path, name: str, scopes: Collection[Scope]) -> str:
+    """Make a token, keep its digest, and return it.
+
+    Raises:
+        UserError: there is one of that name. HostError: the file cannot be written.
+    """
+    if not name or name == LOCAL or not name.isprintable():
+        raise UserError(f"'{name}' cannot be the name of a token")
+    token = fresh()
+    with _changing(file) as kept:
+        if any(each.name == name for each in kept):
+            raise UserError(f"there is a token '{name}' already", hint=f"'aptui token revoke {name}' ends it")
+        kept.append(Token(name, digest_of(token), frozenset(scopes), time.time_ns() // 1_000_000))
+    return token
+
+
+def revoke(file: Path, name: str) -> None:
+    """Forget a token.
+
+    Raises:
+        UserError: there is none of that name. HostError: the file cannot be written.
+    """
+    with _changing(file) as kept:
+        left = [each for each in kept if each.name != name]
+        if len(left) == len(kept):
+            names = ", ".join(f"'{each.name}'" for each in kept)
+            raise UserError(f"there is no token '{name}'", hint=f"there are {names}" if names else "there are none")
+        kept[:] = left
+
+
+@contextmanager
+def _changing(file: Path) -> Iterator[list[Token]]:
+    """Give the tokens out to be changed and write them back, one process at a time, whole or not at all."""
+    places.make_private(file.parent)
+    begun = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        with open(file.with_name(f"{file.name}.lock"), "ab", opener=_private) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            kept = read(file)
+            yield kept
+            rows = [
+                {"name": each.name, "digest": each.digest, "scopes": sorted(each.scopes), "created_ms": each.created_ms}
+                for each in kept
+            ]
+            with open(begun, "w", encoding="utf-8", opener=_private) as stream:
+                json.dump({"tokens": rows}, stream, indent=2)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(begun, file)
+    except OSError as error:
+        raise HostError(f"'{file}' cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            begun.unlink(missing_ok=True)
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_CLOEXEC, 0o600)

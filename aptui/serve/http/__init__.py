@@ -1,0 +1,1 @@
+"""Products over HTTP and WebDAV: files, conditions, ranges, the change feed."""

@@ -1,0 +1,174 @@
+"""An open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way; whose file it is, others know."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from email.utils import formatdate
+from functools import lru_cache
+from mimetypes import MimeTypes
+
+from aiohttp import web
+
+from aptui.serve.http.conditions import Range, Unsatisfiable, ranges_of, status_of
+
+_AT_ONCE_BYTES = 256 * 1024
+"""Up to this much is read and sent with the headers, where the kernel has it in memory; more goes from file to socket by `sendfile`."""
+_CHUNK_BYTES = 256 * 1024
+_TYPES = MimeTypes(filenames=())  # not what this machine's lists say: everywhere the same
+for _type, _extension in (
+    ("model/gltf+json", ".gltf"),
+    ("model/gltf-binary", ".glb"),
+    ("image/ktx2", ".ktx2"),
+    ("image/vnd-ms.dds", ".dds"),
+    ("image/webp", ".webp"),
+    ("image/avif", ".avif"),
+    ("audio/ogg", ".ogg"),
+    ("audio/ogg", ".opus"),
+    ("audio/flac", ".flac"),
+    ("font/ttf", ".ttf"),
+    ("font/otf", ".otf"),
+    ("font/woff", ".woff"),
+    ("font/woff2", ".woff2"),
+    ("application/json", ".json"),
+    ("application/yaml", ".yaml"),
+    ("application/toml", ".toml"),
+    ("application/wasm", ".wasm"),
+    ("text/javascript", ".js"),
+    ("text/markdown", ".md"),
+    ("text/plain", ".log"),
+    ("text/plain", ".lua"),
+    ("text/plain", ".ini"),
+):
+    _TYPES.add_type(_type, _extension)
+_FIXED = {
+    "Accept-Ranges": "bytes",
+    "Cache-Control": "private, no-cache",  # keep it, but ask whether it is the same still
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",  # a product that is a page shall do nothing here
+}
+
+
+@lru_cache(maxsize=1_024)
+def _date(moment_s: int) -> str:
+    return formatdate(moment_s, usegmt=True)
+
+
+def content_type(name: str) -> str:
+    """Return the media type of a file by its extension."""
+    return _type_of(name[name.rfind(".") :] if "." in name else "")
+
+
+@lru_cache(maxsize=256)
+def _type_of(extension: str) -> str:
+    kind, encoding = _TYPES.guess_type(f"x{extension}")
+    if encoding or not kind:
+        return "application/octet-stream"
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+
+
+async def send(
+    request: web.Request, descriptor: int, size: int, *, name: str, etag: str, modified_s: int, location: str = ""
+) -> web.StreamResponse:
+    """Answer with a file that is open; it stays open.
+
+    Args:
+        size: how much of it is meant; what is appended meanwhile is not sent.
+        name: with its extension.
+        etag: a strong one, without quotes; "" = none.
+        location: where else it can be got, percent-encoded.
+    """
+    headers = {**_FIXED, "Last-Modified": _date(modified_s)}
+    if etag:
+        headers["ETag"] = f'"{etag}"'
+    if location:
+        headers["Content-Location"] = location
+    status = status_of(request.headers, etag, modified_s)
+    if status != 200:
+        return web.Response(status=status, headers=headers)
+    headers["Content-Type"] = content_type(name)
+    if request.method == "HEAD":
+        return _head(headers, size)
+    try:
+        ranges = ranges_of(request.headers, size, etag, modified_s)
+    except Unsatisfiable:
+        return web.Response(status=416, headers={**_FIXED, "Content-Range": f"bytes */{size}"})
+    if ranges is None:
+        return await _send_part(request, descriptor, (0, size), 200, headers)
+    if len(ranges) == 1:
+        headers["Content-Range"] = _content_range(ranges[0], size)
+        return await _send_part(request, descriptor, ranges[0], 206, headers)
+    return await _send_parts(request, descriptor, ranges, size, headers)
+
+
+def _head(headers: dict[str, str], size: int) -> web.StreamResponse:
+    response = web.StreamResponse(headers=headers)
+    response.content_length = size
+    return response
+
+
+def _content_range(part: Range, size: int) -> str:
+    return f"bytes {part[0]}-{part[1] - 1}/{size}"
+
+
+async def _send_part(
+    request: web.Request, descriptor: int, part: Range, status: int, headers: dict[str, str]
+) -> web.StreamResponse:
+    length = part[1] - part[0]
+    if length <= _AT_ONCE_BYTES:
+        data = await _read(descriptor, part[0], length)
+        if len(data) == length:
+            return web.Response(body=data, status=status, headers=headers)
+    response = web.StreamResponse(status=status, headers=headers)
+    response.content_length = length
+    await response.prepare(request)
+    await _send_file(request, descriptor, part)
+    await response.write_eof()
+    return response
+
+
+async def _send_file(request: web.Request, descriptor: int, part: Range) -> None:
+    """Send a part of the file to the socket; what was cut off meanwhile ends the connection, so that nobody takes it for whole."""
+    transport = request.transport
+    if transport is None:
+        raise ConnectionResetError("the client is gone")
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:
+        sent = await asyncio.get_running_loop().sendfile(transport, file, part[0], part[1] - part[0])
+    if sent != part[1] - part[0]:
+        transport.abort()
+
+
+async def _read(descriptor: int, start: int, length: int) -> bytes:
+    """Return a part of the file, what the kernel has in memory at once, else by a thread that waits for the disk."""
+    try:
+        buffer = bytearray(length)
+        if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:
+            return bytes(buffer)
+    except OSError:
+        pass  # not in memory, or a file system that cannot say
+    return await asyncio.to_thread(os.pread, descriptor, length, start)
+
+
+async def _send_parts(
+    request: web.Request, descriptor: int, ranges: list[Range], size: int, headers: dict[str, str]
+) -> web.StreamResponse:
+    """Send several ranges as multipart/byteranges (RFC 9110 §14.6)."""
+    boundary = secrets.token_hex(12)
+    heads = [
+        f"\r\n--{boundary}\r\nContent-Type: {headers['Content-Type']}\r\nContent-Range: {_content_range(part, size)}\r\n\r\n".encode()
+        for part in ranges
+    ]
+    end = f"\r\n--{boundary}--\r\n".encode()
+    response = web.StreamResponse(status=206, headers={**headers, "Content-Type": f"multipart/byteranges; boundary={boundary}"})
+    response.content_length = sum(map(len, heads)) + len(end) + sum(last - first for first, last in ranges)
+    await response.prepare(request)
+    for head, (first, last) in zip(heads, ranges, strict=True):
+        await response.write(head)
+        for start in range(first, last, _CHUNK_BYTES):
+            length = min(_CHUNK_BYTES, last - start)
+            data = await _read(descriptor, start, length)
+            if len(data) != length:
+                raise ConnectionResetError("the file was cut off")
+            await response.write(data)
+    await response.write_eof(end)
+    return response

@@ -1,0 +1,100 @@
+"""`wait=1`: what a client asks for jumps the queue, and is given when it is processed; what was on the disk before it asked counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aptui.link import port
+from aptui.serve.context import Room
+from aptui.shared.errors import KnownError
+from aptui.store.db.current import CurrentDatabase, Moment
+from aptui.store.queries import product_files
+from aptui.store.queries.product_files import Awaited
+from aptui.store.queries.reader import Reader
+
+TIMEOUT_S = 30.0
+TIMEOUT_MOST_S = 600.0
+URGENCY = 200
+"""What the reference gives a compile request that somebody waits for (spec/engine.md §5)."""
+_LOOK_S = 0.03
+_FENCE_LIMIT_S = 10.0
+
+
+class Late(Exception):
+    """It was not processed in time."""
+
+
+class Broken(Exception):
+    """A job that it waits for has failed; `args` say of which sources."""
+
+
+def by_name(name: str) -> Callable[[Reader], list[Awaited]]:
+    """Return the question for the sources that a product of this name may come from."""
+    return lambda reader: product_files.awaited_by_name(reader, name)
+
+
+def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
+    """Return the question for the sources with a UUID."""
+    return lambda reader: product_files.awaited_by_id(reader, uuid, platform)
+
+
+@dataclass(slots=True)
+class _Wait:
+    room: Room
+    awaited: Callable[[Reader], list[Awaited]]
+    is_there: Callable[[Reader], bool]
+    hurried: set[str] = field(default_factory=set)
+
+    async def until_over(self) -> None:
+        database = CurrentDatabase(self.room.database.path)
+        try:
+            await self.room.engine.ask(port.Fence(_FENCE_LIMIT_S), 2 * _FENCE_LIMIT_S)
+            while not await self._is_over():
+                before = self._moment(database)
+                await asyncio.sleep(_LOOK_S)
+                while self._moment(database) == before and not await self._is_idle():
+                    await asyncio.sleep(_LOOK_S)
+        finally:
+            database.close()
+
+    async def _is_over(self) -> bool:
+        found = await self.room.database.ask(self.awaited)
+        owed = [each for each in found if each.owed]
+        fresh = tuple(each.key for each in owed if each.key not in self.hurried)
+        if fresh:
+            self.hurried.update(fresh)
+            await self.room.engine.ask(port.Escalate(keys=fresh, amount=URGENCY))
+        if owed:
+            return False
+        broken = [each.key for each in found if each.failed]
+        if broken:
+            raise Broken(*broken)
+        return await self.room.database.ask(self.is_there) or await self._is_idle()
+
+    async def _is_idle(self) -> bool:
+        """Whether the engine owes nothing that it could do: then nothing will come."""
+        return (await self.room.engine.ask(port.Status())).get("state") in ("idle", "paused", "in trouble")
+
+    @staticmethod
+    def _moment(database: CurrentDatabase) -> Moment | None:
+        try:
+            return database.moment()
+        except KnownError:
+            return None
+
+
+async def until_processed(
+    room: Room, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
+) -> None:
+    """Return when all that these sources owe is done, and what is asked for is there or will not come.
+
+    Raises:
+        Late: that took too long. Broken: a job failed. KnownError: there is no engine, or it refuses.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _Wait(room, awaited, is_there).until_over()
+    except TimeoutError:
+        raise Late from None

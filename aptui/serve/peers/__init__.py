@@ -1,0 +1,1 @@
+"""Devices and editors: connections in and out, proxy, relay."""

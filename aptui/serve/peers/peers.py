@@ -1,0 +1,286 @@
+"""Connections of the gateway, in and out, and the lists of who may come in: kept, changed as people say, and told to the engine.
+
+What people said is in a file of the project's (`link.peer_file`), which wins over the configuration, and which the screen may change too
+while no engine carries its words. `report` is what the engine, and so every screen, hears: at once when a connection came, went or was
+refused, and once a second while bytes flow; what is long is told less often, for the engine has to read it, and it has an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from aptui.core.messages import PeerOrdered
+from aptui.link import peer_file, port
+from aptui.serve.access.admission import Admission, Refusal
+from aptui.serve.access.guard import Identity
+from aptui.serve.context import ROOM
+from aptui.serve.peers.outbound import Dialler, Socket, client, trust
+from aptui.serve.protocol.codec import Scope
+from aptui.shared.addresses import canonical, parsed
+from aptui.shared.errors import KnownError
+from aptui.shared.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import aiohttp
+
+    from aptui.link.codec import News
+    from aptui.serve.context import Room
+    from aptui.serve.ws.sessions import Session
+
+DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
+"""What a device may do that people had us dial: it has no token, its address is what they trust."""
+_LOOK_S = 1.0
+_GATHER_S = 0.05
+"""What changes together is told together."""
+_LISTED_MOST, _LISTED_PER_S = 256, 128
+"""Clients of one report; where there are more than the second number, so many a second."""
+_BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
+"""When our clock began: one number, so that a report that says nothing new looks the same."""
+
+
+class Peers:
+    """All connections of a gateway.
+
+    Args:
+        room: of the gateway.
+        admission: the lists; tests give their own.
+    """
+
+    def __init__(self, room: Room, admission: Admission | None = None) -> None:
+        self.room = room
+        self.configured = peer_file.configured(room.config.serve)
+        self.admission = admission or Admission(self.configured)
+        self.trouble = ""
+        self._file = room.config.cache_dir / peer_file.PLACE
+        self._stamp: peer_file.Stamp | None = None
+        self._diallers: dict[str, Dialler] = {}
+        self._sessions: dict[str, Session] = {}
+        """{id of a connection that we made: its session}."""
+        self._trust = trust(room.config.serve)
+        self._http: aiohttp.ClientSession | None = None
+        self._told: GatewayReport | None = None
+        self._is_changed = asyncio.Event()
+        self._alone = asyncio.Lock()
+        """Held while settings change: orders are done one after the other."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ----------------------------------------------------------------------------------------------------------- its life
+
+    async def open(self) -> None:
+        """Read what is kept, and begin to dial and to tell."""
+        self._http = client()
+        await self._read()
+        self.room.sessions.greets.append(self._changed)
+        self.room.sessions.leaves.append(self._changed)
+        self.room.engine.also_heard.append(self.hear)
+        self.room.engine.also_came.append(self.engine_came)
+        self._do(self._look())
+        self._do(self._tell())
+
+    async def close(self) -> None:
+        """Hang up, and tell no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *(dialler.close() for dialler in self._diallers.values()), return_exceptions=True)
+        self._diallers.clear()
+        await self.admission.close()
+        if self._http is not None:
+            await self._http.close()
+
+    def _do(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            asyncio.get_running_loop().call_exception_handler({"message": "a task of the connections failed", "exception": error})
+
+    # ------------------------------------------------------------------------------------------------------------ the lists
+
+    def check(self, remote: str) -> Refusal | None:
+        """Return why a caller may not come in, None = they may."""
+        refusal = self.admission.check(remote)
+        if refusal is not None and refusal.is_first:  # how often is told once a second
+            self._changed()
+        return refusal
+
+    def refuses(self, remote: str) -> str:
+        """Return why a caller may not come in, "" = they may; as `guard.Guard.admissions` wants it."""
+        refusal = self.check(remote)
+        return refusal.why if refusal is not None else ""
+
+    async def _adopt(self, settings: PeerSettings) -> None:
+        await self.admission.adopt(settings)
+        for session in list(self.room.sessions.all.values()):
+            refuses = self._denied if session in self._sessions.values() else self.admission.why_not
+            if why := refuses(session.identity.address):
+                self._do(session.close(1008, why))
+        await self._dial(settings)
+        self._changed()
+
+    # ------------------------------------------------------------------------------------------------------------- dialling
+
+    async def _dial(self, settings: PeerSettings) -> None:
+        wanted = {each.id: each for each in settings.connections if each.is_auto}
+        for name in [name for name, each in self._diallers.items() if wanted.get(name) != each.dial]:
+            await self._diallers.pop(name).close()
+        for name in wanted.keys() - self._diallers.keys():
+            assert self._http is not None
+            dialler = Dialler(wanted[name], self._http, self._trust, self._serve, self._denied, self._changed)
+            self._diallers[name] = dialler
+            dialler.start()
+
+    def _denied(self, remote: str) -> str:
+        address = parsed(remote)
+        if address is not None:
+            return self.admission.denied(address)
+        return f"{remote} is rejected" if canonical(remote) in self.admission.settings.rejected else ""
+
+    async def _serve(self, dialler: Dialler, socket: Socket) -> None:
+        """Be the server of a device that answered."""
+        identity = Identity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address, has_token=False)
+        with self.room.sessions.taken_in(self.room, socket, identity) as session:
+            self._sessions[dialler.dial.id] = session
+            try:
+                await session.serve()
+            finally:
+                self._sessions.pop(dialler.dial.id, None)
+
+    # --------------------------------------------------------------------------------------------------------------- orders
+
+    def hear(self, batch: Sequence[News]) -> None:
+        """Do what the engine passes on from people."""
+        for news in batch:
+            if isinstance(news.notice, PeerOrdered):
+                self._do(self.order(news.notice.order))
+
+    def engine_came(self, is_here: bool) -> None:
+        """Tell an engine that came everything."""
+        self._told = None
+        if is_here:
+            self._changed()
+
+    async def order(self, order: PeerOrder) -> None:
+        """Do what people said; what keeps it from being done is told."""
+        if order.deed is Deed.DISCONNECT:
+            session = self.room.sessions.all.get(order.number)
+            if session is not None:
+                await session.close(1008, "disconnected by a person")
+            return
+        async with self._alone:
+            self.trouble = ""
+            try:
+                settings = await asyncio.to_thread(peer_file.change, self._file, self.configured, order)
+            except KnownError as error:
+                self.trouble = str(error)
+            else:
+                self._stamp = peer_file.stamp(self._file)
+                if order.deed in (Deed.ALLOW, Deed.REJECT, Deed.FORGET):
+                    self.admission.forget(canonical(order.entry))
+                await self._adopt(settings)
+        self._changed()
+
+    async def _read(self) -> None:
+        async with self._alone:
+            kept = await asyncio.to_thread(peer_file.read, self._file)
+            self._stamp = peer_file.stamp(self._file)  # a damaged one is not there any more
+            self.trouble = kept.trouble
+            await self._adopt(kept.settings or self.configured)
+
+    # -------------------------------------------------------------------------------------------------------------- telling
+
+    def report(self) -> GatewayReport:
+        """Return how things are."""
+        serve, settings = self.room.config.serve, self.admission.settings
+        dialled = [self._dialled(each) for each in settings.connections]
+        incoming = [session for session in self.room.sessions if session not in self._sessions.values()]
+        listed = map(_incoming, islice(incoming, _LISTED_MOST))
+        turned_away = tuple(reversed(self.admission.turned_away.values()))
+        unlisted = len(incoming) - _LISTED_MOST
+        trouble = self.trouble or (f"{unlisted} more clients are connected than are listed" if unlisted > 0 else "")
+        return GatewayReport(serve.address, self.room.port, settings, (*dialled, *listed), turned_away, trouble)
+
+    def _dialled(self, dial: Dial) -> Peer:
+        dialler, session = self._diallers.get(dial.id), self._sessions.get(dial.id)
+        state = dialler.state if dialler else PeerState.DISCONNECTED
+        peer = Peer(
+            0, dial.id, True, state, dial.address, dial.port, is_enabled=dial.is_auto, trouble=dialler.trouble if dialler else ""
+        )
+        return _with_session(peer, session) if session is not None else peer
+
+    def _changed(self, *_session: object) -> None:
+        self._is_changed.set()
+
+    async def _look(self) -> None:
+        """Once a second: the file that others may have changed, names that may have new addresses, bytes that flowed."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if peer_file.stamp(self._file) != self._stamp:
+                await self._read()
+            self.admission.refresh_old()
+            self._changed()
+
+    async def _tell(self) -> None:
+        while True:
+            await self._is_changed.wait()
+            await asyncio.sleep(_GATHER_S)
+            self._is_changed.clear()
+            report = self.report()
+            if report != self._told and self.room.engine.is_here:
+                with contextlib.suppress(KnownError):  # an engine that comes back is told everything
+                    await self.room.engine.ask(port.ReportPeers(report))
+                    self._told = report
+                    await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)
+
+
+def _incoming(session: Session) -> Peer:
+    name = session.hello.client if session.hello else ""
+    return _with_session(Peer(0, name, False, PeerState.CONNECTED, session.identity.address, 0), session)
+
+
+def _with_session(peer: Peer, session: Session) -> Peer:
+    return replace(
+        peer,
+        number=session.number,
+        platforms=tuple(session.hello.platforms) if session.hello else (),
+        scopes=tuple(scope.value for scope in Scope if session.identity.may(scope)),
+        identity=session.identity.name,
+        since_ms=_moment(session.since_s),
+        last_ms=_moment(session.last_s) if session.last_request else 0,
+        last_request=session.last_request,
+        received_bytes=session.received_bytes,
+        sent_bytes=session.sent_bytes,
+    )
+
+
+def _moment(at_s: float) -> int:
+    """Return the time of day of a moment of our clock."""
+    return _BEGAN_MS + int(at_s * 1000)
+
+
+PEERS = web.AppKey("peers", Peers)
+
+
+def add_routes(app: web.Application) -> None:
+    """Let the lists decide who comes in, and the connections live as long as the application."""
+    peers = app[PEERS] = Peers(app[ROOM])
+    app[ROOM].guard.admissions.append(peers.refuses)
+
+    async def living(_app: web.Application) -> AsyncIterator[None]:
+        await peers.open()
+        yield
+        await peers.close()
+
+    app.cleanup_ctx.append(living)

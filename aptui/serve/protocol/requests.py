@@ -1,0 +1,380 @@
+"""What clients may ask on the outer wire, and what they are answered: one record each. Who may, and the form in JSON, are `protocol`'s."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aptui.serve.protocol.model import Asset, DependencyInfo, JobInfo, LogLine, Match, Reach, ScanFolderInfo, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who calls. Before it nothing else is answered.
+
+    Args:
+        protocol: the version that the client speaks.
+        client: its name, for people.
+        platforms: those it wants to hear of; none = all.
+        project: the name of the project it expects; "" = any. Case does not matter.
+        wants_catalog: every asset of these platforms first, then what changes.
+        notices: the names of the notifications it wants; none = all.
+    """
+
+    protocol: int
+    client: str
+    platforms: tuple[str, ...] = ()
+    project: str = ""
+    wants_catalog: bool = False
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Who answers: `connection` is this connection's number, `scopes` what the client may do, `epoch` 0 = no engine runs just now."""
+
+    protocol: int
+    version: str
+    project: str
+    platforms: tuple[str, ...]
+    connection: int
+    scopes: tuple[str, ...]
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Ask whether anybody is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing more to say than that it was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssetStatus:
+    """How far an asset is; what is owed is hurried.
+
+    Args:
+        platform: "" = any.
+        asset: an asset id or the UUID of a source; then `term` is not looked at.
+        term: part of the path of a source or product.
+        match: how `term` is meant.
+        fence: what changed on the disk before this was asked is taken into account: it is looked at, read and analysed first, also while all
+            workers are in long jobs. Where that takes more than 5 s, the answer tells what is known, and `is_fenced` is false.
+    """
+
+    platform: str = ""
+    asset: str = ""
+    term: str = ""
+    match: Match = Match.DEFAULT
+    fence: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReady:
+    """As `asset_status`, but answered when it is processed, `compiled` or `failed`, or after `timeout_s`, with how far it is then."""
+
+    platform: str = ""
+    asset: str = ""
+    term: str = ""
+    match: Match = Match.DEFAULT
+    fence: bool = True
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class AssetState:
+    """How far it is; `jobs` are those that are owed, or that failed; `is_fenced` is false where what changed on the disk may not be in it."""
+
+    status: Status
+    jobs: tuple[JobInfo, ...] = ()
+    assets: tuple[Asset, ...] = ()
+    is_fenced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """Hurry everything that makes these assets, and what they depend on. Named as in `asset_status`."""
+
+    asset: str = ""
+    term: str = ""
+    platform: str = ""
+    match: Match = Match.DEFAULT
+    fence: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Escalated:
+    """How many jobs were hurried."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStatus:
+    """What is owed for a platform ("" = all), and whether everything critical is done."""
+
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorState:
+    """`state` is idle, working, paused, held, in trouble, or "gone" while no engine runs.
+
+    `is_ready`: the first scan is over and no critical job is owed, so that an editor can open.
+    """
+
+    state: str
+    is_ready: bool
+    pending: int
+    critical_pending: int
+    failed: int
+    is_scanning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformStatus:
+    """Which platforms products are made for."""
+
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformState:
+    """`is_enabled` is about the platform that was asked for; `platforms` are all enabled ones."""
+
+    is_enabled: bool
+    platforms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsInfo:
+    """The jobs of a source or asset, by search term, asset id or job key; those that are owed are hurried if `escalates`."""
+
+    asset: str = ""
+    term: str = ""
+    job_key: str = ""
+    platform: str = ""
+    escalates: bool = False
+    fence: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """Jobs; `is_cut` = there are more; `is_fenced` as in `AssetState`."""
+
+    jobs: tuple[JobInfo, ...]
+    is_cut: bool = False
+    is_fenced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobLog:
+    """What a job logged: of the run `run_key`, or of the last run of `job_id`; with `wants_path` also where it lies (scope control)."""
+
+    run_key: int = 0
+    job_id: int = 0
+    wants_path: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobLogText:
+    """A log; `is_cut` = its beginning was left out."""
+
+    lines: tuple[LogLine, ...]
+    note: str = ""
+    path: str = ""
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """A source by its path (relative, absolute, or of one of its products), or by its UUID or the asset id of a product."""
+
+    path: str = ""
+    asset: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """A source and everything made of it; `is_found` false: nothing has that name, and `path` is what was asked."""
+
+    is_found: bool
+    path: str
+    uuid: str = ""
+    scan_folder: str = ""
+    scan_folder_path: str = ""
+    products: tuple[Asset, ...] = ()
+    jobs: tuple[JobInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProductInfo:
+    """A product by its path or asset id, of one platform or ("") of all."""
+
+    path: str = ""
+    asset: str = ""
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductFacts:
+    """The products, and the source that they are made of, relative and absolute; no products = nothing has that name."""
+
+    products: tuple[Asset, ...]
+    source: str = ""
+    source_file: str = ""
+    source_uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvePath:
+    """What a path is, whoever's it is: an absolute one of a source or product, or a relative one of either."""
+
+    path: str
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """`relative` to its scan folder, `file` absolute; of a source its products' paths. Not found, it echoes what was asked."""
+
+    is_found: bool
+    relative: str
+    file: str = ""
+    scan_folder: str = ""
+    products: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What a product needs at run time: one step far, or all the way."""
+
+    asset: str
+    platform: str = ""
+    reach: Reach = Reach.DIRECT
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyList:
+    """The products that are needed, the asked one not among them; `is_cut` = there are more."""
+
+    dependencies: tuple[DependencyInfo, ...]
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedCounts:
+    """How many dependencies of a product lead to nothing."""
+
+    asset: str
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """By asset id, and by path."""
+
+    by_id: int
+    by_path: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFolders:
+    """Where sources are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFolderList:
+    """The scan folders, the one that wins first."""
+
+    folders: tuple[ScanFolderInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClearFingerprint:
+    """Forget what the jobs of the sources that `term` means were made of: they run again."""
+
+    term: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reprocess:
+    """Run jobs again: those of sources (paths or `*` patterns), or these."""
+
+    sources: tuple[str, ...] = ()
+    job_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rescan:
+    """Look at all sources again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCatalog:
+    """Write the catalogs, and answer when they are on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckMove:
+    """What would come of moving a source; nothing is moved."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDelete:
+    """What would come of deleting a source; nothing is deleted."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelocationCheck:
+    """The files that would move or go as (old, new) relative paths, who depends on them, and what stands in the way."""
+
+    files: tuple[tuple[str, str], ...]
+    dependants: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendCatalog:
+    """Every asset of the client's platforms once more, as after `hello`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProduct:
+    """The bytes of a product, by asset id or path, in binary frames after the answer; `length` 0 = to its end."""
+
+    asset: str = ""
+    path: str = ""
+    platform: str = ""
+    offset: int = 0
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProductBytes:
+    """The product whose bytes follow, and how many they are."""
+
+    product: Asset
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Stop the engine."""
+
+    is_when_idle: bool = False

@@ -1,0 +1,1 @@
+"""Pages for a browser: the terminal and the demo."""

@@ -1,0 +1,1 @@
+"""WebSocket sessions: what is asked, answered and told."""

@@ -1,0 +1,123 @@
+"""Requests of clients → records of the protocol: who may, what is fenced and audited, and which part answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aptui.link import port
+from aptui.serve.protocol import requests
+from aptui.serve.protocol.codec import REQUESTS, Mistake, Scope
+from aptui.serve.protocol.requests import Done
+from aptui.serve.ws import answers_assets, answers_engine
+from aptui.shared.errors import HostError, KnownError
+
+if TYPE_CHECKING:
+    from aptui.serve.ws.sessions import Session
+
+_FENCE_LIMIT_S = 5.0
+_AUDITED = frozenset({Scope.CONTROL, Scope.SHUTDOWN})
+_NOT_ALLOWED = 1
+
+
+class Answered(NamedTuple):
+    """An answer, the bytes that follow it, and what is to be closed when they were sent, or cannot be."""
+
+    record: object
+    stream: AsyncIterator[bytes] | None = None
+    close: Callable[[], object] = bool
+
+
+async def answer(session: Session, name: str, request: Any) -> Answered:
+    """Return the answer to a request.
+
+    Raises:
+        Mistake, KnownError: it is refused.
+    """
+    scope = scope_of(name, request)
+    identity, guard = session.identity, session.room.guard
+    if not identity.may(scope):
+        if scope in _AUDITED:
+            guard.audit.write(identity, name, "refused: not allowed", **_details(request))
+        raise Mistake(
+            f"'{identity.name}' may not: its token lacks the scope '{scope}'",
+            "'aptui token add' makes one that may",
+            code=_NOT_ALLOWED,
+        )
+    if scope not in _AUDITED:
+        return await _answer(session, name, request)
+    try:
+        answered = await _answer(session, name, request)
+    except (Mistake, KnownError) as error:
+        guard.audit.write(identity, name, f"refused: {error}", **_details(request))
+        raise
+    guard.audit.write(identity, name, "done", **_details(request))
+    return answered
+
+
+def scope_of(name: str, request: Any) -> Scope:
+    """Return the scope that a request takes; where a log lies is told to those who control (SEC-11)."""
+    if isinstance(request, requests.JobLog) and request.wants_path:
+        return Scope.CONTROL
+    if isinstance(request, requests.JobsInfo) and request.escalates:
+        return Scope.ESCALATE
+    return REQUESTS[name].scope
+
+
+async def _answer(session: Session, name: str, request: Any) -> Answered:
+    match request:
+        case requests.Hello():
+            raise Mistake("hello was said already")
+        case requests.Ping():
+            return Answered(Done())
+        case requests.SendCatalog():
+            session.send_catalog()
+            return Answered(Done())
+        case requests.ReadProduct():
+            return Answered(*await answers_assets.read_product(session, request))
+    is_fenced = await fence(session) if getattr(request, "fence", False) else True
+    return Answered(await _HANDLERS[name](session, request, is_fenced))
+
+
+async def fence(session: Session) -> bool:
+    """Wait until the engine knows what changed on the disk before now; return whether it does."""
+    engine = session.room.engine
+    if not engine.is_here:
+        return False
+    try:
+        said = await engine.ask(port.Fence(_FENCE_LIMIT_S), 2 * _FENCE_LIMIT_S)
+    except HostError:
+        return False
+    return bool(said.get("is_whole"))
+
+
+def _details(request: Any) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {"arguments": asdict(request)}
+
+
+_Handler = Callable[["Session", Any, bool], Awaitable[object]]
+_HANDLERS: dict[str, _Handler] = {
+    "asset_status": answers_assets.asset_status,
+    "wait_ready": answers_assets.wait_ready,
+    "escalate": answers_assets.escalate,
+    "jobs_info": answers_assets.jobs_info,
+    "source_info": answers_assets.source_info,
+    "product_info": answers_assets.product_info,
+    "resolve_path": answers_assets.resolve_path,
+    "dependencies": answers_assets.dependencies,
+    "unresolved_counts": answers_assets.unresolved_counts,
+    "job_log": answers_engine.job_log,
+    "processor_status": answers_engine.processor_status,
+    "platform_status": answers_engine.platform_status,
+    "scan_folders": answers_engine.scan_folders,
+    "check_move": answers_engine.check_relocation,
+    "check_delete": answers_engine.check_relocation,
+    "save_catalog": answers_engine.save_catalog,
+    "clear_fingerprint": answers_engine.clear_fingerprint,
+    "reprocess": answers_engine.reprocess,
+    "rescan": answers_engine.rescan,
+    "shutdown": answers_engine.shutdown,
+}
+"""{request: who answers it}."""

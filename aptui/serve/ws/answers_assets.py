@@ -1,0 +1,434 @@
+"""Answers about assets: how far they are, what they are made of and need, their jobs, their bytes. Whatever is asked, lists have an end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.core.paths import normalize, to_text
+from aptui.link import port
+from aptui.serve.access import guard
+from aptui.serve.protocol import model, requests
+from aptui.serve.protocol.codec import Mistake, Scope
+from aptui.serve.protocol.mappers import asset_id, asset_of, job_of, parse_asset_id
+from aptui.serve.protocol.model import JobInfo, Match, Reach, Status
+from aptui.serve.protocol.requests import AssetState
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries import dependencies as links
+from aptui.store.queries.assets import product_ids, source_by_id, source_ids
+from aptui.store.queries.reader import JobRow, Reader, SourceRow
+from aptui.store.queries.serving import (
+    Served,
+    jobs_by_id,
+    jobs_with_key,
+    owed_jobs,
+    products_by_id,
+    products_meant,
+    products_named,
+    sources_meant,
+)
+
+if TYPE_CHECKING:
+    from aptui.serve.context import Room
+    from aptui.serve.ws.sessions import Session
+
+STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
+"""As in the reference (spec/engine.md §5)."""
+_MOST = 1_000
+_SOURCES_MOST = 200
+_OWED = ("pending", "processing")
+_WAIT_LIMIT_S = 3600.0
+_LOOK_S = 2.0
+_LEAST_PAUSE_S = 0.02
+_BUSY = 4
+_PIECE_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a question names; `uuid` b"" = by term."""
+
+    platform: str
+    uuid: bytes
+    sub_id: int | None
+    term: str
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What there is of it: jobs that are owed, others that count, products, sources."""
+
+    owed: tuple[JobRow, ...] = ()
+    rested: tuple[JobRow, ...] = ()
+    products: tuple[Served, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+def _wish(room: Room, request: requests.AssetStatus | requests.WaitReady | requests.Escalate | requests.JobsInfo) -> _Wish:
+    known = [each.id for each in room.config.project.platforms]
+    if request.platform and request.platform not in known:
+        raise Mistake(f"nothing is made for the platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
+    uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
+    match = getattr(request, "match", Match.DEFAULT)
+    return _Wish(request.platform, uuid, sub_id, normalize(request.term).lower().strip("/"), match is Match.EXACT)
+
+
+async def _look(room: Room, wish: _Wish) -> _Found:
+    platforms = (wish.platform,) if wish.platform else tuple(each.id for each in room.config.project.platforms)
+    return await room.database.ask(lambda reader: _find(reader, wish, platforms))
+
+
+def _find(reader: Reader, wish: _Wish, platforms: Sequence[str]) -> _Found:
+    if wish.uuid:
+        return _find_by_id(reader, wish, platforms)
+    owed = owed_jobs(reader, wish.term, wish.platform, is_exact=wish.is_exact)
+    if owed:
+        return _Found(owed=tuple(owed[:_MOST]), sources=tuple(dict.fromkeys(row.source for row in owed[:_MOST])))
+    products = products_meant(reader, wish.term, platforms, _MOST)
+    if products:
+        rested = jobs_by_id(reader, {product.job_id for product in products})
+        return _of_jobs(rested, platforms, products, [row.source for row in rested])
+    numbers = sources_meant(reader, wish.term, is_exact=wish.is_exact, limit=_SOURCES_MOST)
+    return _find_sources(reader, numbers, platforms)
+
+
+def _find_by_id(reader: Reader, wish: _Wish, platforms: Sequence[str]) -> _Found:
+    found = _find_sources(reader, source_ids(reader, wish.uuid), platforms)
+    if wish.sub_id is None or found.owed:
+        return found
+    products = tuple(each for each in found.products if each.sub_id & 0xFFFFFFFF == wish.sub_id)
+    makers = {each.job_id for each in products}
+    rested = tuple(row for row in found.rested if row.status == "failed" or row.job_id in makers)
+    return replace(found, products=products, rested=rested)
+
+
+def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[str]) -> _Found:
+    numbers = list(numbers)
+    rows = [row for number in numbers for row in reader.jobs_of(number)]
+    ids = [each.product_id for row in rows if row.job_id for each in reader.products_of(row.job_id)]
+    sources = [row.source for row in (source_by_id(reader, number) for number in numbers) if row is not None]
+    return _of_jobs(rows, platforms, products_by_id(reader, ids[:_MOST]), sources)
+
+
+def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequence[Served], sources: Sequence[str]) -> _Found:
+    mine = [row for row in rows if row.platform in (*platforms, "common", "all")]
+    return _Found(
+        tuple(row for row in mine if row.status in _OWED),
+        tuple(row for row in mine if row.status not in _OWED),
+        tuple(each for each in products if each.name.partition("/")[0] in platforms),
+        tuple(dict.fromkeys(sources)),
+    )
+
+
+def _status(room: Room, found: _Found, wish: _Wish) -> Status:
+    if not (wish.uuid or wish.term):
+        return Status.UNKNOWN
+    if found.owed:
+        return Status.PROCESSING if any(row.job_id in room.engine.running for row in found.owed) else Status.QUEUED
+    if any(row.status == "failed" for row in found.rested):
+        return Status.FAILED
+    is_there = bool(found.products) or (bool(found.sources) and wish.sub_id is None)
+    return Status.COMPILED if is_there else Status.MISSING
+
+
+def _state(session: Session, found: _Found, wish: _Wish, is_fenced: bool) -> AssetState:
+    shown = [*found.owed, *(row for row in found.rested if row.status == "failed")]
+    return AssetState(
+        _status(session.room, found, wish), _jobs(session.room, shown), tuple(map(asset_of, found.products[:_MOST])), is_fenced
+    )
+
+
+def _jobs(room: Room, rows: Iterable[JobRow]) -> tuple[JobInfo, ...]:
+    names = {builder.uuid: builder.name for builder in room.config.project.builders}
+    running = room.engine.running
+    infos = (job_of(row, names.get(row.builder) or uuid_text(row.builder)) for row in rows)
+    return tuple(replace(job, status="processing") if job.status == "pending" and job.job_id in running else job for job in infos)
+
+
+async def _hurry(session: Session, found: _Found, wish: _Wish, urgency: int) -> int:
+    """Have what is owed done soon, if the client may ask for that; also what is named and not known yet.
+
+    Raises:
+        Mistake: it hurries too many things (SEC-10).
+    """
+    room = session.room
+    if not (room.engine.is_here and session.identity.may(Scope.ESCALATE)):
+        return 0
+    keys = {source.lower() for source in found.sources if found.owed}
+    if wish.term and not (found.sources or found.products):
+        keys.add(wish.term)
+    if keys or found.owed:
+        if not room.guard.may_escalate(session.identity):
+            what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
+            raise Mistake(what, "ask again in a moment", code=_BUSY)
+        ids = tuple(row.job_id for row in found.owed if row.job_id)
+        await room.engine.ask(port.Escalate(ids, tuple(sorted(keys)), urgency))
+    return len(found.owed)
+
+
+# -------------------------------------------------------------------------------------------------------------- how far
+
+
+async def asset_status(session: Session, request: requests.AssetStatus, is_fenced: bool) -> AssetState:
+    """Say how far an asset is, and hurry what is owed."""
+    wish = _wish(session.room, request)
+    found = await _look(session.room, wish)
+    await _hurry(session, found, wish, STATUS_URGENCY)
+    return _state(session, found, wish, is_fenced)
+
+
+async def escalate(session: Session, request: requests.Escalate, _is_fenced: bool) -> requests.Escalated:
+    """Hurry everything that makes some assets."""
+    wish = _wish(session.room, request)
+    found = await _look(session.room, wish)
+    return requests.Escalated(await _hurry(session, found, wish, WAIT_URGENCY))
+
+
+async def wait_ready(session: Session, request: requests.WaitReady, is_fenced: bool) -> AssetState:
+    """Hurry what is owed and say how far it is when that is over: all of it well, or any of it failed."""
+    room, loop = session.room, asyncio.get_running_loop()
+    wish = _wish(room, request)
+    deadline = loop.time() + min(max(0.0, request.timeout_s), _WAIT_LIMIT_S)
+    found = await _look(room, wish)
+    await _hurry(session, found, wish, WAIT_URGENCY)
+    group = {row.job_id for row in found.owed if row.job_id}
+    while found.owed and loop.time() < deadline:
+        await room.pulse.wait(min(_LOOK_S, deadline - loop.time()))
+        await asyncio.sleep(_LEAST_PAUSE_S)
+        failed = await room.database.ask(partial(_failed, job_ids=frozenset(group)))
+        if failed:
+            return replace(_state(session, found, wish, is_fenced), status=Status.FAILED, jobs=_jobs(room, failed))
+        found = await _look(room, wish)
+        group |= {row.job_id for row in found.owed if row.job_id}
+    return _state(session, found, wish, is_fenced)
+
+
+def _failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
+    return [row for row in jobs_by_id(reader, job_ids) if row.status == "failed"]
+
+
+async def jobs_info(session: Session, request: requests.JobsInfo, is_fenced: bool) -> requests.JobList:
+    """List the jobs of what is named."""
+    room = session.room
+    wish = _wish(room, request)
+    if request.job_key:
+        rows = await room.database.ask(lambda reader: jobs_with_key(reader, request.job_key, _MOST + 1))
+        rows = [row for row in rows if request.platform in ("", row.platform)]
+        found = _Found(owed=tuple(row for row in rows if row.status in _OWED), sources=tuple({row.source for row in rows}))
+    else:
+        found = await _look(room, wish)
+        sources = found.sources
+        rows = await room.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
+    if request.escalates:
+        await _hurry(session, found, wish, JOBS_URGENCY)
+    return requests.JobList(_jobs(room, rows[:_MOST]), len(rows) > _MOST, is_fenced)
+
+
+def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobRow]:
+    found = [source for path in sources if (source := reader.source(path)) is not None]
+    return [row for source in found for row in reader.jobs_of(source.source_id) if platform in ("", row.platform)]
+
+
+# ------------------------------------------------------------------------------------------------- sources, products, paths
+
+
+async def source_info(session: Session, request: requests.SourceInfo, _is_fenced: bool) -> requests.SourceFacts:
+    """Return a source and everything made of it."""
+    room = session.room
+    if not (request.path or request.asset):
+        raise Mistake("'path' or 'asset' is missing")
+
+    def find(reader: Reader) -> tuple[SourceRow, list[Served], list[JobRow]] | None:
+        row = _source_meant(room, reader, request.path, request.asset)
+        if row is None:
+            return None
+        jobs = reader.jobs_of(row.source_id)
+        ids = [each.product_id for job in jobs if job.job_id for each in reader.products_of(job.job_id)]
+        return row, products_by_id(reader, ids[:_MOST]), jobs[:_MOST]
+
+    found = await room.database.ask(find)
+    if found is None:
+        return requests.SourceFacts(False, request.path or request.asset)
+    row, products, jobs = found
+    return requests.SourceFacts(
+        True, row.source, uuid_text(row.uuid), row.scan_folder, row.root, tuple(map(asset_of, products)), _jobs(room, jobs)
+    )
+
+
+def _source_meant(room: Room, reader: Reader, path: str, asset: str) -> SourceRow | None:
+    if asset:
+        uuid, _sub_id = parse_asset_id(asset)
+        return next((row for number in source_ids(reader, uuid) if (row := source_by_id(reader, number)) is not None), None)
+    for relative in _relatives(room, path):
+        row = reader.source(relative)
+        if row is not None:
+            return row
+    product = next(iter(products_named(reader, _product_names(room, path, ""))), None)
+    return source_by_id(reader, product.source_id) if product is not None else None
+
+
+def _relatives(room: Room, path: str) -> list[str]:
+    """Return what an absolute path is called in the scan folders, the one that wins first; a relative one is what it is."""
+    text = normalize(path)
+    if not text.startswith("/"):
+        return [text.lower()]
+    folders = sorted(room.config.project.scan_folders, key=lambda folder: folder.order)
+    return [text[len(folder.path) + 1 :].lower() for folder in folders if text.startswith(f"{folder.path}/")]
+
+
+def _product_names(room: Room, path: str, platform: str) -> list[str]:
+    """Return the names that products at this path would have, `platform` "" = on all."""
+    text = normalize(path)
+    cache = to_text(os.fsencode(room.config.cache_dir))
+    if text.startswith("/"):
+        return [text[len(cache) + 1 :].lower()] if text.startswith(f"{cache}/") else []
+    lower = text.lower()
+    platforms = [each.id for each in room.config.project.platforms if platform in ("", each.id)]
+    return [lower, *(f"{each}/{lower}" for each in platforms)] if not platform else [f"{platform}/{lower}"]
+
+
+async def product_info(session: Session, request: requests.ProductInfo, _is_fenced: bool) -> requests.ProductFacts:
+    """Return products, and what they are made of."""
+    room = session.room
+
+    def find(reader: Reader) -> tuple[list[Served], SourceRow | None]:
+        products = _products(room, reader, request.asset, request.path, request.platform)
+        return products, source_by_id(reader, products[0].source_id) if products else None
+
+    products, source = await room.database.ask(find)
+    if source is None:
+        return requests.ProductFacts(())
+    shown = tuple(map(asset_of, products[:_MOST]))
+    return requests.ProductFacts(shown, source.source, f"{source.root}/{source.source}", uuid_text(source.uuid))
+
+
+def _products(room: Room, reader: Reader, asset: str, path: str, platform: str) -> list[Served]:
+    if asset:
+        uuid, sub_id = parse_asset_id(asset)
+        found = [
+            each for each in products_by_id(reader, product_ids(reader, uuid, None)) if sub_id in (None, each.sub_id & 0xFFFFFFFF)
+        ]
+    elif path:
+        found = products_named(reader, _product_names(room, path, platform))
+    else:
+        raise Mistake("'path' or 'asset' is missing")
+    return [each for each in found if platform in ("", each.name.partition("/")[0])]
+
+
+async def resolve_path(session: Session, request: requests.ResolvePath, _is_fenced: bool) -> requests.ResolvedPath:
+    """Say what a path is; a file that is no source yet is resolved too, if it lies in a scan folder."""
+    room = session.room
+    if not request.path:
+        raise Mistake("'path' is missing")
+
+    def find(reader: Reader) -> requests.ResolvedPath | None:
+        row = _source_meant(room, reader, request.path, "")
+        if row is None:
+            return None
+        jobs = [job for job in reader.jobs_of(row.source_id) if job.job_id and request.platform in ("", job.platform)]
+        names = [each.name.partition("/")[2] for job in jobs for each in reader.products_of(job.job_id)]
+        return requests.ResolvedPath(
+            True, row.source, f"{row.root}/{row.source}", row.scan_folder, tuple(dict.fromkeys(names))[:_MOST]
+        )
+
+    found = await room.database.ask(find)
+    return found if found is not None else await asyncio.to_thread(_resolve_on_disk, room, request.path)
+
+
+def _resolve_on_disk(room: Room, path: str) -> requests.ResolvedPath:
+    """Find the scan folder in which a path lies, or would: the first one that has such a file wins, `..` may lead from one to another."""
+    folders = sorted(room.config.project.scan_folders, key=lambda folder: folder.order)
+    text = os.path.normpath(normalize(path))
+    candidates = [text] if text.startswith("/") else [os.path.normpath(f"{folder.path}/{text}") for folder in folders]
+    for file in candidates:
+        inside = next((folder for folder in folders if file.startswith(f"{folder.path}/")), None)
+        if inside is not None and (text.startswith("/") or os.path.lexists(file)):
+            return requests.ResolvedPath(True, file[len(inside.path) + 1 :], file, inside.name)
+    return requests.ResolvedPath(False, path)
+
+
+# ------------------------------------------------------------------------------------------------------------ dependencies
+
+
+async def dependencies(session: Session, request: requests.Dependencies, _is_fenced: bool) -> requests.DependencyList:
+    """List what a product needs at run time."""
+    room = session.room
+
+    def find(reader: Reader) -> list[model.DependencyInfo] | None:
+        products = _products(room, reader, request.asset, "", request.platform)
+        return _reached(reader, products[0].product_id, request.reach is Reach.ALL) if products else None
+
+    found = await room.database.ask(find)
+    if found is None:
+        raise Mistake(f"there is no product '{request.asset[:60]}'")
+    return requests.DependencyList(tuple(found[:_MOST]), len(found) > _MOST)
+
+
+def _reached(reader: Reader, start: int, is_all: bool) -> list[model.DependencyInfo]:
+    todo, seen, found = [start], {start}, []
+    while todo:
+        for each in links.outgoing(reader, todo.pop(0)):
+            if each.product_id in seen:
+                continue
+            found.append(model.DependencyInfo(asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags))
+            if each.product_id:
+                seen.add(each.product_id)
+                if is_all:
+                    todo.append(each.product_id)
+        if len(found) > _MOST:
+            break
+    return list(dict.fromkeys(found))
+
+
+async def unresolved_counts(session: Session, request: requests.UnresolvedCounts, _is_fenced: bool) -> requests.Unresolved:
+    """Count the dependencies of a product that lead to nothing."""
+    room = session.room
+
+    def count(reader: Reader) -> tuple[int, int] | None:
+        products = _products(room, reader, request.asset, "", request.platform)
+        return links.unmet_counts(reader, products[0].product_id) if products else None
+
+    found = await room.database.ask(count)
+    if found is None:
+        raise Mistake(f"there is no product '{request.asset[:60]}'")
+    return requests.Unresolved(*found)
+
+
+# ------------------------------------------------------------------------------------------------------------------- bytes
+
+
+async def read_product(
+    session: Session, request: requests.ReadProduct
+) -> tuple[requests.ProductBytes, AsyncIterator[bytes], Callable[[], object]]:
+    """Return a product, the bytes of it that are wanted, and what closes it."""
+    room = session.room
+    if request.offset < 0 or request.length < 0:
+        raise Mistake("'offset' and 'length' are not below zero")
+    products = await room.database.ask(lambda reader: _products(room, reader, request.asset, request.path, request.platform))
+    if not products:
+        raise _no_product()
+    taken = await room.shelf.take(products[0].name)
+    if taken is None:
+        raise _no_product()
+    length = max(0, min(request.length or taken.size, taken.size - request.offset))
+    product = replace(asset_of(products[0]), size=taken.size, digest=taken.product.digest.hex())
+    return requests.ProductBytes(product, length), _pieces(taken.descriptor, request.offset, length), taken.close
+
+
+def _no_product() -> Mistake:
+    return Mistake("there is no such product", "'asset_status' says how far it is")
+
+
+async def _pieces(descriptor: int, offset: int, length: int) -> AsyncIterator[bytes]:
+    end = offset + length
+    while offset < end:
+        piece = await asyncio.to_thread(os.pread, descriptor, min(_PIECE_BYTES, end - offset), offset)
+        if not piece:
+            break
+        offset += len(piece)
+        yield piece

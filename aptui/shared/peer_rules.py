@@ -1,0 +1,77 @@
+"""What an order about connections makes of what people said before, and which orders cannot be; the screen and the gateway judge alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aptui.shared.addresses import canonical, is_host_name, parsed
+from aptui.shared.errors import UserError
+from aptui.shared.peers import Deed, Dial, PeerOrder, PeerSettings
+
+_LAST_PORT = 65_535
+_ID_LENGTH = 80
+
+
+def applied(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
+    """Return the settings after a deed.
+
+    Raises:
+        UserError: it cannot be done; the text says why.
+    """
+    match order.deed:
+        case Deed.ADD | Deed.EDIT | Deed.REMOVE | Deed.ENABLE | Deed.DISABLE:
+            return replace(settings, connections=_dialled(settings, order))
+        case Deed.ALLOW | Deed.REJECT | Deed.FORGET:
+            return _listed(settings, order)
+        case Deed.LIST_ON | Deed.LIST_OFF:
+            return replace(settings, has_allow_list=order.deed is Deed.LIST_ON)
+        case Deed.DISCONNECT:
+            return settings
+
+
+def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
+    before, is_new = settings.connections, order.deed is Deed.ADD
+    known = settings.dial(order.id)
+    if known is None and not is_new:
+        raise UserError(f"there is no connection '{order.id}'")
+    if order.deed is Deed.REMOVE:
+        return tuple(each for each in before if each.id != order.id)
+    if order.deed in (Deed.ENABLE, Deed.DISABLE):
+        assert known is not None
+        becomes = replace(known, is_auto=order.deed is Deed.ENABLE)
+    else:
+        becomes = checked(order.dial)
+        if any(each.id == becomes.id and each is not known for each in before):
+            raise UserError(f"there is a connection '{becomes.id}' already", hint="give it another id")
+    return (*before, becomes) if is_new else tuple(becomes if each is known else each for each in before)
+
+
+def _listed(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
+    entry = canonical(order.entry)
+    address = parsed(entry)
+    if order.deed is Deed.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
+        raise UserError("this machine may always come in")
+    allowed, rejected = ([each for each in entries if each != entry] for entries in (settings.allowed, settings.rejected))
+    if order.deed is Deed.ALLOW:
+        allowed.append(entry)
+    elif order.deed is Deed.REJECT:
+        rejected.append(entry)
+    return replace(settings, allowed=tuple(allowed), rejected=tuple(rejected))
+
+
+def checked(dial: Dial | None) -> Dial:
+    """Return a connection in its one form.
+
+    Raises:
+        UserError: its id, address or port cannot be; the text begins with which.
+    """
+    if dial is None:
+        raise UserError("what the connection is must be said")
+    name, address = dial.id.strip(), dial.address.strip().strip("[]")
+    if not name or not name.isprintable() or len(name) > _ID_LENGTH:
+        raise UserError(f"id: expected 1 to {_ID_LENGTH} characters")
+    if parsed(address) is None and not is_host_name(address):
+        raise UserError("address: expected an address or a host name", hint="as '192.168.1.20' or 'tablet.local'")
+    if not 0 < dial.port <= _LAST_PORT:
+        raise UserError(f"port: expected a number from 1 to {_LAST_PORT}")
+    return Dial(name, address, dial.port, dial.is_auto)

@@ -1,0 +1,223 @@
+"""How results reach people and programs: safe text, tables, JSON, durations; what is said is the verbs' business.
+
+Everything that others wrote goes through `line` (SEC-3 of design/reliability.md §3.2). JSON is pure ASCII, so it needs nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from aptui.shared.sanitize import sanitize
+
+line = sanitize
+_LEAST_COLUMN = 12
+_MINUTE_S, _HOUR_MIN, _KIBI = 60, 60, 1024
+_COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
+
+
+def prepare_streams() -> None:
+    """Let no character that the terminal's encoding lacks stop the program."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether people look at `stream` right now."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def width(stream: TextIO) -> int | None:
+    """Return the columns of the terminal behind `stream`; None = it is a pipe or a file, nothing may be cut."""
+    if not is_terminal(stream):
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Whether `stream` takes colour: a terminal that is not dumb, and nobody said NO_COLOR (no-color.org)."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(text: str, colour: str, stream: TextIO) -> str:
+    """Return `text` in a colour, where `stream` takes any."""
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if colour and has_colour(stream) else text
+
+
+def say(text: str = "", colour: str = "") -> None:
+    """Write one line to stdout; `text` is safe already."""
+    sys.stdout.write(coloured(text, colour, sys.stdout) + "\n")
+
+
+def complain(text: str, colour: str = "") -> None:
+    """Write one line to stderr; `text` is safe already."""
+    try:
+        sys.stderr.write(coloured(text, colour, sys.stderr) + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass  # nobody is there to be told
+
+
+def say_json(value: object) -> None:
+    """Write one JSON value and a line break to stdout."""
+    import json
+
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def say_json_list(rows: Iterable[object]) -> None:
+    """Write a JSON list, one element a line, without holding it in memory."""
+    import json
+
+    separator = "[\n"
+    for row in rows:
+        sys.stdout.write(separator + json.dumps(row))
+        separator = ",\n"
+    sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
+
+
+def silence_stdout() -> None:
+    """Nobody reads stdout any more: let the interpreter's own last flush go nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+# ------------------------------------------------------------------------------------------------------------------ tables
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    spare: Sequence[int] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """Write an aligned table; on a terminal a row is one line, a pipe gets everything. Cells are made safe here.
+
+    Args:
+        header: one text a column.
+        rows: as many texts each.
+        right: indices of columns that are numbers; they are never cut.
+        spare: indices of columns that a narrow terminal can do without, the first to go first.
+        stream: stdout unless said.
+    """
+    stream = stream or sys.stdout
+    cells = [[line(cell) for cell in row] for row in rows]
+    widths = [max(columns_of(cell) for cell in column) for column in zip(header, *cells, strict=True)]
+    shown = list(range(len(header)))
+    limit = width(stream)
+    if limit is not None:
+        shown = _squeeze(widths, limit, right, spare)
+    stream.write(coloured(_row(header, widths, right, shown), "bold", stream) + "\n")
+    for row in cells:
+        cut = [shortened(cell, size) for cell, size in zip(row, widths, strict=True)]
+        stream.write(_row(cut, widths, right, shown) + "\n")
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[int], shown: Sequence[int]) -> str:
+    parts = []
+    for index in shown:
+        cell = cells[index]
+        padding = " " * (widths[index] - columns_of(cell))
+        parts.append(padding + cell if index in right else cell + padding)
+    return "  ".join(parts).rstrip()
+
+
+def _squeeze(widths: list[int], limit: int, right: Sequence[int], spare: Sequence[int]) -> list[int]:
+    """Leave spare columns out, then cut the widest columns of text, until a row fits or nothing more can be taken; return what is shown."""
+    shown = list(range(len(widths)))
+    gone = list(spare)
+    least = [size if index in right else min(size, _LEAST_COLUMN) for index, size in enumerate(widths)]
+    while gone and sum(least[index] + 2 for index in shown) - 2 > limit:
+        shown.remove(gone.pop(0))
+    over = sum(widths[index] + 2 for index in shown) - 2 - limit
+    while over > 0:
+        index = max((index for index in shown if index not in right), key=widths.__getitem__)
+        if widths[index] <= _LEAST_COLUMN:
+            break
+        widths[index] -= 1
+        over -= 1
+    return shown
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns a terminal gives to `text`, which is safe."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return `text`, its middle left out if it needs more than `limit` columns: both ends of a path say something."""
+    if columns_of(text) <= limit:
+        return text
+    head = tail = ""
+    front, back = 0, len(text)
+    while front < back:
+        if columns_of(head) <= columns_of(tail):
+            head, front = head + text[front], front + 1
+        else:
+            back -= 1
+            tail = text[back] + tail
+        if columns_of(head) + columns_of(tail) >= limit - 1:
+            break
+    while head and columns_of(head) + columns_of(tail) > limit - 1:
+        head = head[:-1]
+    return f"{head}…{tail}"
+
+
+# ------------------------------------------------------------------------------------------------------------------- words
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 10 min`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < _MINUTE_S:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), _MINUTE_S)
+    return f"{minutes} min {rest} s" if minutes < _HOUR_MIN else f"{minutes // _HOUR_MIN} h {minutes % _HOUR_MIN} min"
+
+
+def size(byte_count: int) -> str:
+    """Return a size in binary units."""
+    value = float(byte_count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < _KIBI:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= _KIBI
+    return f"{value:.1f} TiB"
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 job`, `2,000 jobs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def when(time_ms: int) -> str:
+    """Return a moment in local time for people, "" for never."""
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms / 1000)) if time_ms else ""
+
+
+def iso(time_ms: int) -> str | None:
+    """Return a moment in UTC for programs (ISO 8601), None for never."""
+    import time
+
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None

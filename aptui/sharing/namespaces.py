@@ -1,0 +1,79 @@
+"""Which namespaces this machine reads and writes, whom it believes in them, and where their results are."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+
+from aptui.config.model import Sharing
+from aptui.shared.errors import HostError, UserError
+from aptui.sharing.local import LocalStore
+from aptui.sharing.opening import open_store
+from aptui.sharing.reporting import Teller
+from aptui.sharing.seal import TRUSTED, Seal, read_key
+from aptui.sharing.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Realm:
+    """One namespace.
+
+    `local` is where this machine keeps what it makes, `fetched` the same place for what it got from `remote`, the team's store.
+    """
+
+    trust: Seal
+    local: LocalStore | None = None
+    fetched: LocalStore | None = None
+    remote: Store | None = None
+
+
+def seal_of(sharing: Sharing) -> Seal:
+    """Return whom the configuration trusts, and what this machine signs with.
+
+    Raises:
+        UserError: a key cannot be read or is none.
+    """
+    return Seal(
+        sharing.namespace,
+        read_key(sharing.team_key_file) if sharing.team_key_file else b"",
+        _key_bytes(read_key(sharing.signing_key_file).decode("ascii", "replace"), sharing.signing_key_file)
+        if sharing.signing_key_file
+        else b"",
+        tuple(_key_bytes(text, "shared_cache.writers") for text in sharing.writers),
+    )
+
+
+def realms_of(sharing: Sharing, teller: Teller) -> tuple[Realm, ...]:
+    """Return the namespaces that are read, this machine's own first; only that one is written (SEC-13).
+
+    Raises:
+        UserError: the configuration names a key that cannot be read, or an address that is none.
+    """
+    own = seal_of(sharing)
+    trusts = [own] if own.namespace == TRUSTED else [own, replace(own, namespace=TRUSTED)]
+    return tuple(_realm(sharing, trust, teller) for trust in trusts)
+
+
+def _realm(sharing: Sharing, trust: Seal, teller: Teller) -> Realm:
+    remote = open_store(sharing.store, trust.namespace, limit_s=sharing.deadline_s) if sharing.is_remote else None
+    if not sharing.local_store:
+        return Realm(trust, remote=remote)
+    address = remote.address if remote is not None else ""
+
+    def tell(text: str) -> None:
+        teller.tell(text, text)
+
+    try:
+        local = LocalStore(sharing.local_store, trust, origins=[address], say=tell)
+        fetched = LocalStore(sharing.local_store, trust, origins=[address], origin=address, say=tell)
+    except HostError as error:
+        teller.about(error)
+        return Realm(trust, remote=remote)
+    return Realm(trust, local, fetched, remote)
+
+
+def _key_bytes(text: str, where: str) -> bytes:
+    with contextlib.suppress(ValueError):
+        if len(key := bytes.fromhex(text)) == 32:
+            return key
+    raise UserError("an ed25519 key is 64 hex digits", where=where)

@@ -1,0 +1,1 @@
+"""What changed, numbered, in the transaction that changed it."""

@@ -1,0 +1,284 @@
+"""The change feed: every change of a source or product, numbered, written in the transaction that makes it; who passes it on is elsewhere.
+
+An entry is known by its kind, asset id and name, and says all of what is there now, or that it is gone: so whoever takes a whole listing and
+then the entries since, in order, has what the database has, also where an entry is taken twice. What is equal to what was there gives none:
+a run whose products came out the same, a source that was looked at again.
+
+Numbers rise; each engine begins with a number made of its time. An engine that finds less than the last one left, after a power cut or in a
+copy that was put back, thus never gives a number that somebody holds already to something else. A number that is not in the table any more,
+or never was, is answered by `resync`.
+
+What it costs. Rows with an id above those of before are new, and one statement writes their entries. Only where a row goes, or is put again,
+it is read before and compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from aptui.store.db.schema import uuid_text
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from aptui.core.messages import Rows
+    from aptui.store.queries.reader import Reader
+
+KEPT = 100_000
+"""At least so many of the last entries are there."""
+TRIMMED_STATE = "changes_trimmed"
+"""Key in `aptui_state`: the first entries were dropped, so that nobody can begin at 0 any more."""
+_NUMBERS_PER_MS = 1_000
+"""An engine that lives on counts by one; it never changes rows faster than this, and 2^53 is far away."""
+_CHUNK = 2_000
+
+
+class ChangeKind(IntEnum):
+    """What an entry is about; `BEGINNING` is a number that an engine began with, about nothing."""
+
+    BEGINNING = 0
+    SOURCE = 1
+    PRODUCT = 2
+
+
+class _Key(NamedTuple):
+    kind: int
+    uuid: bytes
+    sub_id: int
+    name: str
+
+
+class _Fact(NamedTuple):
+    """What an entry says of its key; `links` are compared and not told."""
+
+    asset_type: bytes
+    digest: bytes
+    size: int
+    links: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An entry, or a line of the listing (`seq` 0 then).
+
+    `name` is a source's path, or a product's with its platform; of what is gone only kind, id and name are told; `size` -1 = not known.
+    """
+
+    seq: int
+    kind: ChangeKind
+    uuid: bytes
+    sub_id: int
+    name: str
+    asset_type: bytes
+    digest: bytes
+    size: int
+    is_removed: bool
+
+    def record(self) -> dict[str, object]:
+        """Return it as it is told in JSON."""
+        is_product = self.kind is ChangeKind.PRODUCT
+        asset_id = f"{uuid_text(self.uuid)}:{self.sub_id & 0xFFFFFFFF:x}" if is_product else uuid_text(self.uuid)
+        told: dict[str, object] = {"seq": self.seq} if self.seq else {}
+        told |= {"kind": self.kind.name.lower(), "id": asset_id, "name": self.name}
+        if self.is_removed:
+            return {**told, "removed": True}
+        told["digest"] = self.digest.hex()
+        return {**told, "size": self.size, "type": uuid_text(self.asset_type)} if is_product else told
+
+
+# ---------------------------------------------------------------------------------------------------------------------- SQL
+
+_SOURCE = f"{int(ChangeKind.SOURCE)}, s.SourceGuid, 0, s.SourceName, x'', COALESCE(o.digest, x''), -1"
+_SOURCES = "Sources s LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"
+_PRODUCT = (
+    f"{int(ChangeKind.PRODUCT)}, s.SourceGuid, p.SubID, p.ProductName, p.AssetType, COALESCE(o.digest, x''), COALESCE(o.size, -1)"
+)
+_OF_PRODUCT = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
+    LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
+_PRODUCTS = f"Products p {_OF_PRODUCT}"
+_LINKS = """(SELECT json_group_array(json_array(l.kind, l.platform, l.path, l.is_exclusion, hex(l.source_guid), l.sub_id, l.flags))
+    FROM aptui_product_links l WHERE l.product_id = p.ProductID)"""
+_COLUMNS = "kind, uuid, sub_id, name, asset_type, digest, size"
+_PUT = f"INSERT INTO aptui_changes({_COLUMNS}, is_removed)"
+_PUT_NEW_SOURCES = f"{_PUT} SELECT {_SOURCE}, 0 FROM {_SOURCES} WHERE s.SourceID > ? ORDER BY s.SourceID"
+_PUT_NEW_PRODUCTS = f"{_PUT} SELECT {_PRODUCT}, 0 FROM {_PRODUCTS} WHERE p.ProductID > ? ORDER BY p.ProductID"
+_BEGIN = f"""INSERT INTO aptui_changes(seq, {_COLUMNS}, is_removed)
+    SELECT MAX(?, COALESCE(MAX(seq), 0) + 1), {int(ChangeKind.BEGINNING)}, x'', 0, '', x'', x'', -1, 0 FROM aptui_changes"""
+_TRIM = "DELETE FROM aptui_changes WHERE seq <= (SELECT seq FROM aptui_changes ORDER BY seq DESC LIMIT 1 OFFSET ?)"
+_READ_SOURCE = f"SELECT s.SourceID, {_SOURCE}, ''"
+_READ_PRODUCT = f"SELECT p.ProductID, {_PRODUCT}, {_LINKS}"
+_SOURCE_IDS = "CROSS JOIN Sources s ON s.SourceID = k.value LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"
+_SOURCES_IN = f"{_READ_SOURCE} FROM json_each(?) k {_SOURCE_IDS}"
+_NEW_SOURCES = f"{_READ_SOURCE} FROM {_SOURCES} WHERE s.SourceID > ?"
+_PRODUCTS_IN = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value {_OF_PRODUCT}"
+_PRODUCTS_OF_JOBS = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value {_OF_PRODUCT}"
+_PRODUCTS_OF_SOURCES = f"""{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
+    CROSS JOIN Products p ON p.JobPK = j.JobID CROSS JOIN Sources s ON s.SourceID = j.SourcePK
+    LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
+_NEW_PRODUCTS = f"{_READ_PRODUCT} FROM {_PRODUCTS} WHERE p.ProductID > ?"
+_LIST_SOURCES = f"SELECT s.SourceID, {_SOURCE} FROM {_SOURCES} WHERE s.SourceID > ? ORDER BY s.SourceID LIMIT ?"
+_LIST_PRODUCTS = f"SELECT p.ProductID, {_PRODUCT} FROM {_PRODUCTS} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"
+_GOING = (("drop_products", _PRODUCTS_OF_JOBS), ("drop_job", _PRODUCTS_OF_JOBS), ("drop_source", _PRODUCTS_OF_SOURCES))
+_OF_IDS = ("put_product", "put_link")
+_CHANGING = ("drop_source", "drop_job", "drop_products", "put_source", "put_product", "put_link")
+
+
+# ------------------------------------------------------------------------------------------------------------------ writing
+
+
+class ChangeLog:
+    """Writes entries, transaction by transaction, on the writer's connection."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self._has_begun = False
+        """Whether this engine has given a number."""
+        self._count = -1
+        """How many entries there were before this transaction, -1 = nobody counted."""
+        self._added = 0
+        self._begins = self._is_touched = False
+        self._tops = (0, 0)
+        self._sources: dict[int, tuple[_Key, _Fact] | None] = {}
+        """What was there before, by row; None = nothing."""
+        self._products: dict[int, tuple[_Key, _Fact] | None] = {}
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._is_touched = self._begins = False
+        self._added = 0
+        self._sources, self._products = {}, {}
+
+    def watch(self, rows: Rows) -> None:
+        """Note what is there of all that `rows`, which are about to be applied, may change."""
+        if not any(rows.get(operation) for operation in _CHANGING):
+            return
+        if not self._is_touched:
+            self._is_touched = True
+            sql = "SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(ProductID) FROM Products), 0)"
+            self._tops = self._database.execute(sql).fetchone()
+        top_source, top_product = self._tops
+        for operation, sql in _GOING:
+            self._note(self._products, sql, [cast("int", row[0]) for row in rows.get(operation, ())], top_product)
+        for operation in _OF_IDS:
+            ids = [product_id for row in rows.get(operation, ()) if (product_id := cast("int", row[0])) <= top_product]
+            self._note(self._products, _PRODUCTS_IN, ids, top_product)
+            self._products.update(dict.fromkeys(set(ids) - self._products.keys()))
+        self._note(self._sources, _SOURCES_IN, [cast("int", row[0]) for row in rows.get("drop_source", ())], top_source)
+        self._note_put_sources([row for row in rows.get("put_source", ()) if cast("int", row[0]) <= top_source])
+
+    def _note(self, found: dict[int, tuple[_Key, _Fact] | None], sql: str, ids: Sequence[int], top: int) -> None:
+        for row_id, key, fact in self._read(sql, ids):
+            if row_id <= top:
+                found.setdefault(row_id, (key, fact))
+
+    def _note_put_sources(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """Note the sources that become others, and the products of those that get another UUID, and with it other asset ids."""
+        wanted = {cast("int", row[0]): row for row in rows}
+        renamed: list[int] = []
+        for source_id, key, fact in list(self._read(_SOURCES_IN, list(wanted))):
+            row = wanted[source_id]
+            if (key.name, key.uuid, fact.digest) != (row[2], row[3], row[5]):
+                self._sources.setdefault(source_id, (key, fact))
+            if key.uuid != row[3]:
+                renamed.append(source_id)
+            del wanted[source_id]
+        self._sources.update(dict.fromkeys(wanted.keys() - self._sources.keys()))
+        self._note(self._products, _PRODUCTS_OF_SOURCES, renamed, self._tops[1])
+
+    def _read(self, sql: str, ids: Sequence[int]) -> Iterator[tuple[int, _Key, _Fact]]:
+        for at in range(0, len(ids), _CHUNK):
+            listed = "[" + ",".join(map(str, ids[at : at + _CHUNK])) + "]"
+            yield from _unpacked(self._database.execute(sql, (listed,)).fetchall())
+
+    def settle(self) -> None:
+        """The transaction is about to end: write what it has changed."""
+        if not self._is_touched:
+            return
+        before = self._database.total_changes
+        top_source, top_product = self._tops
+        self._begins = not self._has_begun and self._is_anything_new_or_noted()
+        if self._begins:
+            self._database.execute(_BEGIN, (time.time_ns() // 1_000_000 * _NUMBERS_PER_MS,))
+        if self._sources:
+            self._put_differences(self._sources, _SOURCES_IN, _NEW_SOURCES, top_source)
+        else:
+            self._database.execute(_PUT_NEW_SOURCES, (top_source,))
+        if self._products:
+            self._put_differences(self._products, _PRODUCTS_IN, _NEW_PRODUCTS, top_product)
+        else:
+            self._database.execute(_PUT_NEW_PRODUCTS, (top_product,))
+        self._added = self._database.total_changes - before
+        if self._added:
+            self._trim()
+
+    def _is_anything_new_or_noted(self) -> bool:
+        if self._sources or self._products:
+            return True
+        sql = "SELECT EXISTS (SELECT 1 FROM Sources WHERE SourceID > ?) OR EXISTS (SELECT 1 FROM Products WHERE ProductID > ?)"
+        return bool(self._database.execute(sql, self._tops).fetchone()[0])
+
+    def _put_differences(self, noted: dict[int, tuple[_Key, _Fact] | None], by_ids: str, new: str, top: int) -> None:
+        before = dict(filter(None, noted.values()))
+        after = {key: fact for _row, key, fact in self._read(by_ids, list(noted))}
+        after.update((key, fact) for _row, key, fact in _unpacked(self._database.execute(new, (top,))))
+        gone = ((*key, b"", b"", -1, 1) for key in before if key not in after)
+        put = ((*key, *fact[:3], 0) for key, fact in after.items() if before.get(key) != fact)
+        sql = f"{_PUT} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        self._database.executemany(sql, gone)
+        self._database.executemany(sql, put)
+
+    def _trim(self) -> None:
+        """Drop the first entries when there are an eighth more than are kept."""
+        if self._count < 0:
+            self._count = self._database.execute("SELECT COUNT(*) FROM aptui_changes").fetchone()[0] - self._added
+        if self._count + self._added > KEPT + KEPT // 8:
+            self._added -= self._database.execute(_TRIM, (KEPT,)).rowcount
+            self._database.execute("INSERT OR REPLACE INTO aptui_state VALUES (?, '1')", (TRIMMED_STATE,))
+
+    def committed(self) -> None:
+        """The transaction has ended well."""
+        self._has_begun = self._has_begun or self._begins
+        if self._count >= 0:
+            self._count += self._added
+
+
+def _unpacked(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, _Key, _Fact]]:
+    for row_id, kind, uuid, sub_id, name, *fact in rows:
+        yield row_id, _Key(kind, uuid, sub_id, name), _Fact(*fact)
+
+
+# ------------------------------------------------------------------------------------------------------------------ reading
+
+
+def latest(database: Reader) -> int:
+    """Return the number of the last entry, 0 where there is none."""
+    return int(database.ask("SELECT COALESCE(MAX(seq), 0) FROM aptui_changes").fetchone()[0])
+
+
+def is_known(database: Reader, since: int) -> bool:
+    """Whether every entry since `since` is there; 0 is the time before the first one."""
+    if since == 0:
+        return database.state(TRIMMED_STATE) is None
+    return database.ask("SELECT 1 FROM aptui_changes WHERE seq = ?", (since,)).fetchone() is not None
+
+
+def entries(database: Reader, since: int, limit: int = -1) -> Iterator[Change]:
+    """Yield the entries after `since` in order, `limit` at most (-1 = all)."""
+    sql = f"SELECT seq, {_COLUMNS}, is_removed FROM aptui_changes WHERE seq > ? AND kind <> 0 ORDER BY seq LIMIT ?"
+    return map(_change, database.ask(sql, (since, limit)))
+
+
+def listing(database: Reader, kind: ChangeKind, after: int = 0, limit: int = -1) -> Iterator[tuple[int, Change]]:
+    """Yield (row id, line) of the sources or products as they are now, those with a row id above `after`; `limit` at most (-1 = all)."""
+    sql = _LIST_SOURCES if kind is ChangeKind.SOURCE else _LIST_PRODUCTS
+    for row_id, *row in database.ask(sql, (after, limit)):
+        yield row_id, _change((0, *row, 0))
+
+
+def _change(row: tuple[Any, ...]) -> Change:
+    seq, kind, uuid, sub_id, name, asset_type, digest, size, is_removed = row
+    return Change(seq, ChangeKind(kind), uuid, sub_id, name, asset_type, digest, size, bool(is_removed))

@@ -1,0 +1,1 @@
+"""The asset database: tables, migrations, the one thread that writes, the core's own questions."""

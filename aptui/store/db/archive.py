@@ -1,0 +1,440 @@
+"""What rests, as the core asks for it: `core.archive.Archive` on a read-only connection; people's questions are `reader`'s."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from aptui.core import fingerprint, identity, rows
+from aptui.core.model import (
+    ANALYSIS_KEY,
+    COMMON_PLATFORM,
+    Digest,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobState,
+    LinkKind,
+    PathKey,
+    Product,
+    ProductLink,
+    RelPath,
+    RunKey,
+    Source,
+    SourceUuid,
+)
+from aptui.core.paths import merge_folder
+from aptui.core.settings import SETTINGS_STATE
+from aptui.shared.errors import InternalError
+from aptui.store.db.packing import unpack_files
+from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
+
+CHUNK = 2_000
+"""Keys in one question."""
+FOLDERS_SHELVED = 64
+"""Folders that are kept unpacked."""
+
+T = TypeVar("T")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_STATES = {state.value: state for state in JobState}
+
+_SOURCES_SQL = """
+SELECT o.path_key, s.SourceName, s.ScanFolderPK, s.SourceGuid, s.SourceID, o.identity
+FROM json_each(?) k JOIN aptui_sources o ON o.path_key = k.value JOIN Sources s ON s.SourceID = o.source_id"""
+_JOBS_SQL = """
+SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount, j.LastLogFile,
+    j.FirstFailLogFile, j.LastFailLogFile, j.FirstFailLogTime, j.LastFailLogTime, j.LastLogTime, o.state, o.planned, o.error, o.reason,
+    o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation
+FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN aptui_jobs o ON o.job_id = j.JobID"""
+_ANALYSES_SQL = """
+SELECT a.source_id, a.builder, a.state, a.fingerprint, a.error, a.warnings, a.errors, a.duration_ms, a.completed_ms, a.log_file, a.reason,
+    a.plans
+FROM json_each(?) k JOIN aptui_analyses a ON a.source_id = k.value"""
+_PRODUCTS_SQL = """
+SELECT p.ProductID, p.JobPK, p.ProductName, p.SubID, p.AssetType, p.Flags, o.digest, p.Hash, o.size
+FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_products o ON o.product_id = p.ProductID
+ORDER BY p.JobPK, p.ProductID"""
+_LINKS_SQL = """
+SELECT l.product_id, l.kind, l.path, l.flags, l.source_guid, l.sub_id, l.is_exclusion
+FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_product_links l ON l.product_id = p.ProductID
+ORDER BY l.product_id, l.at"""
+_LEGACY_SUB_IDS_SQL = """
+SELECT l.ProductPK, l.SubID FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN LegacySubIDs l ON l.ProductPK = p.ProductID
+ORDER BY l.ProductPK, l.SubID"""
+_UNFINISHED_SQL = """
+SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
+    SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID WHERE j.Status <> 4 AND a.state <> 'cancelled'
+    UNION SELECT source_id FROM aptui_analyses
+        WHERE (state <> 'completed' OR fingerprint IS NULL) AND (state <> 'cancelled' OR fingerprint IS NULL))
+ORDER BY o.path_key"""
+
+
+def _checked(method: _Method) -> _Method:
+    """Take a row that cannot be unpacked for what it is: damage."""
+
+    @wraps(method)
+    def unpacking(self: DatabaseArchive, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except (ArithmeticError, AttributeError, InternalError, LookupError, TypeError, ValueError, struct.error) as error:
+            what = f"a row of the asset database '{self._path}' cannot be: {type(error).__name__}: {error}"
+            raise DamagedError(what, hint="start again: it is set aside then, and made anew from the sources") from error
+
+    return cast("_Method", unpacking)
+
+
+class DatabaseArchive:
+    """Implementer of `core.archive.Archive`.
+
+    Args:
+        path: a database that `schema.prepare` has seen.
+        ranks: {scan folder id: its place among the scan folders}; the lowest wins a path.
+        metadata_types: extensions of files that do not override each other (`core.paths.merge_folder`).
+    """
+
+    def __init__(self, path: Path, ranks: Mapping[int, int], metadata_types: tuple[str, ...] = ()) -> None:
+        self._path = path
+        self._metadata_types = metadata_types
+        self._ranks = dict(ranks)
+        self._folders: OrderedDict[str, dict[PathKey, FileFact]] = OrderedDict()
+        try:
+            self._database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+            )
+            self._database.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
+            raise host_error(path, error) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    # ------------------------------------------------------------------------------------------------------------- sources
+
+    @_checked
+    def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
+        """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges."""
+        found: dict[PathKey, Source] = {}
+        with self._snapshot():
+            for part in _chunks(keys):
+                found.update(self._sources(part))
+        return found
+
+    def _sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
+        sources: dict[int, Source] = {}
+        for key, rel, scan_folder, uuid, source_id, named in self._ask(_SOURCES_SQL, keys):
+            source = Source(PathKey(key), RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)
+            source.identity = identity.unpack(named)
+            sources[source_id] = source
+        if not sources:
+            return {}
+        ids = list(sources)
+        self._add_analyses(sources, ids)
+        self._add_jobs(sources, ids)
+        found = {source.key: source for source in sources.values()}
+        for key, fact in self.files(list(found)).items():
+            found[key].fact = fact
+        return found
+
+    def _add_analyses(self, sources: dict[int, Source], ids: list[int]) -> None:
+        for row in self._ask(_ANALYSES_SQL, ids):
+            source = sources[row[0]]
+            job = Job(source, row[1], "", ANALYSIS_KEY, state=_STATES[row[2]], fingerprint=row[3] or 0, error=row[4])
+            job.planned = row[3] if job.state is JobState.COMPLETED else None
+            job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]
+            job.plans, job.edges = rows.unpack_analysis(row[11])
+            source.jobs[job.builder, "", ANALYSIS_KEY] = job
+
+    def _add_jobs(self, sources: dict[int, Source], ids: list[int]) -> None:
+        jobs: dict[int, Job] = {}
+        for row in self._ask(_JOBS_SQL, ids):
+            source = sources[row[0]]
+            job_id, builder, platform, key = row[1:5]
+            job = Job(source, builder, platform, key, job_id, _STATES[row[15]], row[5], row[16], RunKey(row[6]))
+            job.warnings, job.errors, job.log_file, job.first_fail_log, job.last_fail_log = row[7:12]
+            job.first_fail_ms, job.last_fail_ms, job.last_log_ms = row[12:15]
+            job.error, job.reason, inputs, plan = row[17:21]
+            job.duration_ms, job.completed_ms, job.failure_cause, job.escalation = row[21:]
+            job.inputs = fingerprint.load(inputs)
+            job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
+            job.priority, job.is_critical = job.plan.priority, job.plan.is_critical
+            source.jobs[builder, platform, key] = jobs[job_id] = job
+        links, legacy = self._links_of(list(jobs))
+        for product_id, job_id, name, sub_id, kind, flags, digest, hash64, size in self._ask(_PRODUCTS_SQL, list(jobs)):
+            declared = tuple(links.get(product_id, ())), tuple(legacy.get(product_id, ()))
+            jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), unsigned(hash64), size, *declared),)
+
+    def _links_of(self, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
+        """Return {product id: its links} and {product id: its legacy sub ids}; most projects have none of either."""
+        links: dict[int, list[ProductLink]] = {}
+        legacy: dict[int, list[int]] = {}
+        if self._has_rows("aptui_product_links"):
+            for product_id, kind, path, flags, uuid, sub_id, is_exclusion in self._ask(_LINKS_SQL, job_ids):
+                link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
+                links.setdefault(product_id, []).append(link)
+        if self._has_rows("LegacySubIDs"):
+            for product_id, sub_id in self._ask(_LEGACY_SUB_IDS_SQL, job_ids):
+                legacy.setdefault(product_id, []).append(sub_id)
+        return links, legacy
+
+    def _has_rows(self, table: str) -> bool:
+        return self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+    def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
+        """Return the keys of the stored sources that answer to this UUID: first the one that has it."""
+        sql = """SELECT o.path_key FROM (
+                SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = ?1
+                UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = ?1) f
+            JOIN aptui_sources o ON o.source_id = f.SourceID ORDER BY f.is_legacy, f.created_ms, o.path_key"""
+        return [PathKey(key) for (key,) in self._database.execute(sql, (uuid,))]
+
+    def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
+        """Return {job id: key of its source}."""
+        sql = """SELECT j.JobID, o.path_key FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value
+            JOIN aptui_sources o ON o.source_id = j.SourcePK"""
+        return dict(self._ask_all(sql, job_ids))
+
+    def keys_like(self, glob: str) -> list[PathKey]:
+        """Return the keys of the sources that a glob (lower case; `*` also stands for `/`) matches."""
+        return [
+            PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))
+        ]
+
+    def failed_count(self) -> int:
+        """Return how many jobs and analyses are failed."""
+        sql = "SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed') + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"
+        return int(self._database.execute(sql).fetchone()[0])
+
+    def unfinished(self) -> list[PathKey]:
+        """Return keys of sources with a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without fingerprint."""
+        return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
+
+    # --------------------------------------------------------------------------------------------------------------- files
+
+    def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
+        """Return what the folder table remembers of these files (winners only)."""
+        by_folder: dict[str, list[PathKey]] = {}
+        for key in keys:
+            by_folder.setdefault(key.rpartition("/")[0], []).append(key)
+        found: dict[PathKey, FileFact] = {}
+        for folder, members in by_folder.items():
+            winners = self._winners(folder)
+            found.update((key, winners[key]) for key in members if key in winners)
+        return found
+
+    def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
+        """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
+        sql = "SELECT folder, scan_folder_id, files FROM aptui_folders ORDER BY folder"
+        bounds: tuple[str, ...] = ()
+        if prefix:
+            folder = prefix.removesuffix("/")
+            # "0" follows "/" in ASCII: the range is everything that begins with the prefix.
+            sql = sql.replace("ORDER", "WHERE folder = ? OR (folder >= ? AND folder < ?) ORDER")
+            bounds = (folder, f"{folder}/", f"{folder}0")
+        parts: list[tuple[int, bytes]] = []
+        current = ""
+        for folder, scan_folder, data in self._database.execute(sql, bounds).fetchall():
+            if folder != current:
+                yield from self._merge(parts).values()
+                current, parts = folder, []
+            parts.append((scan_folder, data))
+        yield from self._merge(parts).values()
+
+    def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
+        """Return {relative folder in lower case: ((scan folder id, digest), ...)} of everything remembered, for the scanner."""
+        found: dict[str, tuple[tuple[int, bytes], ...]] = {}
+        sql = "SELECT folder, scan_folder_id, digest FROM aptui_folders INDEXED BY aptui_folders_digest"
+        for folder, scan_folder, digest in self._database.execute(sql).fetchall():
+            known = found.get(folder)
+            found[folder] = ((scan_folder, digest),) if known is None else (*known, (scan_folder, digest))
+        return found
+
+    @_checked
+    def folder_parts(self, folder: str) -> dict[int, tuple[bytes, list[FileFact]]]:
+        """Return {scan folder id: (digest, its files)} as remembered of one relative folder in lower case."""
+        sql = "SELECT scan_folder_id, digest, files FROM aptui_folders WHERE folder = ?"
+        return {part: (digest, unpack_files(files, part)) for part, digest, files in self._database.execute(sql, (folder,))}
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether anything is remembered of this relative folder (lower case) or one below it."""
+        sql = "SELECT 1 FROM aptui_folders WHERE folder = ? OR (folder >= ? AND folder < ?) LIMIT 1"
+        return self._database.execute(sql, (folder, f"{folder}/", f"{folder}0")).fetchone() is not None
+
+    def distrusted_folders(self) -> list[str]:
+        """Return the relative folders that are remembered with files too fresh to be trusted."""
+        sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
+        return [folder for (folder,) in self._database.execute(sql)]
+
+    def forget(self, folder: str) -> None:
+        """Drop the unpacked copy of a folder whose row was saved anew."""
+        self._folders.pop(folder, None)
+
+    @_checked
+    def _winners(self, folder: str) -> dict[PathKey, FileFact]:
+        winners = self._folders.get(folder)
+        if winners is not None:
+            self._folders.move_to_end(folder)
+            return winners
+        sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ?"
+        winners = self._merge(self._database.execute(sql, (folder,)).fetchall())
+        self._folders[folder] = winners
+        if len(self._folders) > FOLDERS_SHELVED:
+            self._folders.popitem(last=False)
+        return winners
+
+    @_checked
+    def _merge(self, parts: list[tuple[int, bytes]]) -> dict[PathKey, FileFact]:
+        ranked = sorted((self._ranks[part], part, data) for part, data in parts if part in self._ranks)
+        return merge_folder([unpack_files(data, part) for _, part, data in ranked], self._metadata_types)[0]
+
+    # -------------------------------------------------------------------------------------------------- edges and products
+
+    def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
+        """Return {target: keys of sources with an edge on it}; targets are keys or 32 hex digits, compared in lower case."""
+        spelled: dict[str, list[str]] = {}
+        for target in targets:
+            spelled.setdefault(target.lower(), []).append(target)
+        sql = f"""SELECT e.target, o.path_key FROM json_each(?) k JOIN aptui_edges e ON e.target = k.value
+            JOIN aptui_sources o ON o.source_id = e.source_id WHERE e.kind <> {int(EdgeKind.WILDCARD)}"""
+        found: dict[str, set[PathKey]] = {}
+        for target, key in self._ask_all(sql, list(spelled)):
+            for spelling in spelled[target]:
+                found.setdefault(spelling, set()).add(key)
+        return found
+
+    def wildcards(self) -> list[tuple[str, PathKey]]:
+        """Return every wildcard edge: (pattern in lower case, key of the source that has it)."""
+        sql = f"""SELECT DISTINCT e.target, o.path_key FROM aptui_edges e JOIN aptui_sources o ON o.source_id = e.source_id
+            WHERE e.kind = {int(EdgeKind.WILDCARD)} ORDER BY e.target, o.path_key"""
+        return [(pattern, PathKey(key)) for pattern, key in self._database.execute(sql)]
+
+    def settings(self) -> dict[str, str]:
+        """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
+        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
+        start = len(SETTINGS_STATE)
+        return dict(self._database.execute(sql, (start + 1, SETTINGS_STATE, f"{SETTINGS_STATE[:-1]};")).fetchall())
+
+    def has_intermediates(self) -> bool:
+        """Return whether any job made an intermediate."""
+        sql = f"SELECT 1 FROM Products WHERE ProductName > '{COMMON_PLATFORM}/' AND ProductName < '{COMMON_PLATFORM}0' LIMIT 1"
+        return self._database.execute(sql).fetchone() is not None
+
+    def departed(self) -> dict[bytes, tuple[str, bytes]]:
+        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file (`core.identity.DEPARTED_STATE`)."""
+        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
+        prefix = identity.DEPARTED_STATE
+        found = self._database.execute(sql, (len(prefix) + 1, prefix, f"{prefix[:-1]};")).fetchall()
+        texts = [(uuid, *text.split(" ", 1)) for uuid, text in found]
+        return {bytes.fromhex(digest): (rel, bytes.fromhex(uuid)) for uuid, digest, rel in texts}
+
+    def has_identities(self) -> bool:
+        """Return whether any source has a `.meta` file."""
+        sql = "SELECT 1 FROM aptui_sources WHERE identity <> '' LIMIT 1"
+        return self._database.execute(sql).fetchone() is not None
+
+    def has_edges(self) -> bool:
+        """Return whether any source depends on anything."""
+        return self._database.execute("SELECT 1 FROM aptui_edges LIMIT 1").fetchone() is not None
+
+    def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return {product name: (job id, key of its source)} for products recorded under these names."""
+        sql = """SELECT k.value, p.JobPK, o.path_key FROM json_each(?) k JOIN Products p ON p.ProductName = k.value COLLATE NOCASE
+            JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
+        return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
+
+    def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too; () = all names."""
+        sql = """SELECT c.name, c.job_id, o.path_key FROM aptui_conflicts c JOIN Jobs j ON j.JobID = c.job_id
+            JOIN aptui_sources o ON o.source_id = j.SourcePK"""
+        listed = f"{sql} JOIN json_each(?) k ON k.value = c.name ORDER BY c.job_id"
+        found: dict[str, list[tuple[int, PathKey]]] = {}
+        for name, job_id, key in (
+            self._ask_all(listed, names) if names else self._database.execute(f"{sql} ORDER BY c.name, c.job_id")
+        ):
+            found.setdefault(name, []).append((job_id, PathKey(key)))
+        return found
+
+    def conflict_names(self, job_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return {job id: names it is in conflict about}."""
+        sql = "SELECT c.job_id, c.name FROM json_each(?) k JOIN aptui_conflicts c ON c.job_id = k.value ORDER BY c.name"
+        found: dict[int, list[str]] = {}
+        for job_id, name in self._ask_all(sql, job_ids):
+            found.setdefault(job_id, []).append(name)
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- single values
+
+    def state(self, key: str) -> str | None:
+        """Return the value of `key` in aptui_state."""
+        row = self._database.execute("SELECT value FROM aptui_state WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def product_digest(self, name: str) -> bytes | None:
+        """Return the recorded SHA-256 of a product, None when it is not recorded."""
+        sql = "SELECT o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.ProductName = ?"
+        row = self._database.execute(sql, (name,)).fetchone()
+        return row[0] if row else None
+
+    def products_in(self, folder: str) -> dict[str, bytes]:
+        """Return {product name: SHA-256} of the products directly in a cache folder."""
+        sql = """SELECT p.ProductName, o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID
+            WHERE p.ProductName > ?1 || '/' AND p.ProductName < ?1 || '0' AND instr(substr(p.ProductName, length(?1) + 2), '/') = 0"""
+        return dict(self._database.execute(sql, (folder,)).fetchall())
+
+    def products_below(self, folder: str) -> list[str]:
+        """Return the names of the products anywhere below a cache folder."""
+        sql = "SELECT ProductName FROM Products WHERE ProductName > ?1 || '/' AND ProductName < ?1 || '0'"
+        return [name for (name,) in self._database.execute(sql, (folder,))]
+
+    def scan_folder_ids(self) -> dict[str, int]:
+        """Return {name in lower case: ScanFolderID}."""
+        return {
+            name.lower(): number for name, number in self._database.execute("SELECT PortableKey, ScanFolderID FROM ScanFolders")
+        }
+
+    def has_intents(self) -> bool:
+        """Return whether a commit was left half done."""
+        return self._database.execute("SELECT 1 FROM aptui_intents LIMIT 1").fetchone() is not None
+
+    def cache_folders(self) -> dict[str, int]:
+        """Return {cache folder: mtime_ns it had after the last commit}."""
+        return dict(self._database.execute("SELECT name, mtime_ns FROM aptui_cache_folders").fetchall())
+
+    @_checked
+    def next_ids(self) -> tuple[int, int, int, int]:
+        """Return the next free (source id, job id, product id, run key)."""
+        sql = """SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(JobID) FROM Jobs), 0),
+            COALESCE((SELECT MAX(ProductID) FROM Products), 0), COALESCE((SELECT MAX(JobRunKey) FROM Jobs), 0),
+            COALESCE((SELECT MAX(run_key) FROM aptui_intents), 0)"""
+        source, job, product, *run_keys = self._database.execute(sql).fetchone()
+        return source + 1, job + 1, product + 1, max(*run_keys, int(self.state(RUN_KEY_STATE) or 0)) + 1
+
+    # -------------------------------------------------------------------------------------------------------------- asking
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Make all questions of one answer see the same moment."""
+        self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.execute("COMMIT")
+
+    def _ask(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
+        return self._database.execute(sql, (json.dumps(values),))
+
+    def _ask_all(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
+        for part in _chunks(values):
+            yield from self._ask(sql, part)
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    for at in range(0, len(values), CHUNK):
+        yield values[at : at + CHUNK]

@@ -1,0 +1,149 @@
+"""Databases that O3DE wrote: told from ours, read from private copies, so that neither they nor anything beside them changes.
+
+SQLite is never let near the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log, and the last one to
+close it empties the log. The copy has the write-ahead log with it; both are taken again when they changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from aptui.shared.errors import HostError
+
+COMPANIONS = ("-wal", "-journal")
+"""Files beside a database that are part of it, as long as they are there."""
+_TRIES = 5
+_PREFIX = "aptui-copy-"
+
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class Writer(Enum):
+    """Whose a database is."""
+
+    NOBODY = "nobody"
+    APTUI = "aptui"
+    O3DE = "O3DE"
+    SOMEBODY = "somebody else"
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    stamp: _Stamp
+    folder: Path
+    path: Path
+
+
+_copies: dict[Path, _Copy] = {}
+_former: dict[Path, _Copy] = {}
+_lock = threading.Lock()
+
+
+def writer_of(path: Path) -> Writer:
+    """Return who wrote a database; nothing beside it changes.
+
+    Raises:
+        sqlite3.DatabaseError: it is none.
+        HostError: it cannot be read.
+    """
+    if not path.is_file() or (path.stat().st_size == 0 and not _has_companion(path)):
+        return Writer.NOBODY
+    found = _judged(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+    if found is not Writer.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
+        return _judged(private_copy(path).as_uri())
+    return found
+
+
+def private_copy(path: Path) -> Path:
+    """Return a copy of a database with what is in its write-ahead log; one is kept for as long as nothing changes, and none after the end.
+
+    A path that was returned is good for a while: until the database has changed twice.
+
+    Raises:
+        HostError: it cannot be copied, or somebody keeps on writing to it.
+    """
+    path = path.absolute()
+    with _lock:
+        known = _copies.get(path)
+        stamp = _stamp(path)
+        if known is not None and known.stamp == stamp:
+            return known.path
+        if not _copies:
+            atexit.register(forget_copies)
+            _forget_copies_of_the_dead()
+        fresh = _copied(path)
+        if known is not None:
+            if path in _former:
+                shutil.rmtree(_former[path].folder, ignore_errors=True)
+            _former[path] = known  # somebody may be about to open it
+        _copies[path] = fresh
+        return fresh.path
+
+
+def forget_copies() -> None:
+    """Delete all copies."""
+    for copies in (_copies, _former):
+        while copies:
+            shutil.rmtree(copies.popitem()[1].folder, ignore_errors=True)
+
+
+def _forget_copies_of_the_dead() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_companion(path: Path) -> bool:
+    return any(facts is not None and facts[0] > 0 for facts in _stamp(path)[1:])
+
+
+def _judged(uri: str) -> Writer:
+    with closing(sqlite3.connect(uri, uri=True)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "aptui_state" in tables:
+        return Writer.APTUI
+    if "dbinfo" in tables:
+        return Writer.O3DE
+    return Writer.SOMEBODY if tables else Writer.NOBODY
+
+
+def _copied(path: Path) -> _Copy:
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    copy = folder / path.name
+    try:
+        for _ in range(_TRIES):
+            before = _stamp(path)
+            for suffix in ("", *COMPANIONS):
+                part = copy.with_name(copy.name + suffix)
+                part.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(path.with_name(path.name + suffix), part)
+            if _stamp(path) == before:
+                return _Copy(before, folder, copy)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise HostError(f"the database '{path}' cannot be copied to '{folder}': {error.strerror}") from error
+    shutil.rmtree(folder, ignore_errors=True)
+    raise HostError(f"the database '{path}' is being written all the time", hint="wait until O3DE's Asset Processor is idle")
+
+
+def _stamp(path: Path) -> _Stamp:
+    return tuple(_facts(path.with_name(path.name + suffix)) for suffix in ("", *COMPANIONS))
+
+
+def _facts(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino

@@ -1,0 +1,139 @@
+"""Whether the cache holds what the database says: products that are missing or damaged, files that no row knows. It changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aptui.core.paths import cache_path, from_text, to_text
+from aptui.store.queries.reader import ProductRow, Reader
+
+_BITE = 500
+"""Products read at a time: a cursor that stays open for minutes would keep the database's log from being folded in."""
+_PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType, p.Flags, p.ProductID
+FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"""
+_NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > ?1 || '/' AND ProductName < ?1 || '0'
+AND instr(substr(ProductName, length(?1) + 2), '/') = 0"""
+_DIGEST_SQL = """SELECT COALESCE(o.digest, x'') FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID
+WHERE p.ProductName = ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A product that is not what the database says; `problem` is "missing" or "damaged"."""
+
+    product: str
+    problem: str
+    source: str
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A file in the cache that belongs to no product; `is_watched`: the engine knows its folder, and deletes it when it looks there."""
+
+    name: str
+    size_bytes: int
+    is_watched: bool
+
+
+def amount(reader: Reader) -> tuple[int, int]:
+    """Return (how many products, of how many bytes)."""
+    sql = "SELECT COUNT(*), COALESCE(SUM(o.size), 0) FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"
+    count, size = reader.ask(sql).fetchone()
+    return count, size
+
+
+def examined(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
+    """Yield every product and what is wrong with it, reading all its bytes; an engine may be at work meanwhile."""
+    root, last = os.fsencode(cache_dir), 0
+    while rows := reader.ask(_PRODUCTS_SQL, (last, _BITE)).fetchall():
+        for row in rows:
+            product = ProductRow(*row)
+            yield product, _finding(product, reader, root)
+        last = product.product_id
+
+
+def _finding(product: ProductRow, reader: Reader, root: bytes) -> Finding | None:
+    if not _problem(root, product.name, product.digest):
+        return None
+    row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()  # it may have been made anew since the row was read
+    problem = _problem(root, product.name, row[0]) if row else ""
+    if not problem:
+        return None
+    job = reader.job(product.job_id)
+    return Finding(product.name, problem, job.source if job else "", product.job_id)
+
+
+def _problem(root: bytes, name: str, recorded: bytes) -> str:
+    try:
+        with open(root + b"/" + from_text(cache_path(name)), "rb") as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return "missing"
+    return "damaged" if recorded and found != recorded else ""
+
+
+def strays(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[Stray]]]:
+    """Yield every folder of the cache and the files in it that no row knows; only folders of platforms are looked into, which are ours.
+
+    A product is in place before its row is: look again at what was found while an engine worked (`still_strays`).
+    """
+    watched = {name for (name,) in reader.ask("SELECT name FROM aptui_cache_folders")}
+    tops = sorted({*platforms, *(name.partition("/")[0] for name in watched)})
+    folders = [top for top in reversed(tops) if os.path.isdir(cache_dir / os.fsdecode(from_text(cache_path(top))))]
+    root = os.fsencode(cache_dir)
+    while folders:
+        folder = folders.pop()
+        below, found = _look_into(folder, root, reader, is_watched=folder in watched)
+        folders += sorted(below, reverse=True)
+        yield folder, found
+
+
+def _look_into(folder: str, root: bytes, reader: Reader, *, is_watched: bool) -> tuple[list[str], list[Stray]]:
+    below: list[str] = []
+    found: list[Stray] = []
+    known = {name for (name,) in reader.ask(_NAMES_SQL, (folder,))}
+    try:
+        with os.scandir(root + b"/" + from_text(cache_path(folder))) as entries:
+            for entry in entries:
+                name = f"{folder}/{to_text(entry.name)}"
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(name)
+                elif (name not in known or entry.is_symlink()) and not _is_catalog(name):
+                    found.append(Stray(name, entry.stat(follow_symlinks=False).st_size, is_watched))
+    except OSError:
+        pass  # the folder went away, or is not to be read: nothing of it can be told
+    return below, sorted(found, key=lambda stray: stray.name)
+
+
+def still_strays(found: Sequence[Stray], reader: Reader, cache_dir: Path) -> list[Stray]:
+    """Return those of `found` that still lie there and still belong to no product."""
+    root = os.fsencode(cache_dir)
+    return [
+        stray
+        for stray in found
+        if os.path.lexists(root + b"/" + from_text(cache_path(stray.name)))
+        and (
+            os.path.islink(root + b"/" + from_text(cache_path(stray.name)))
+            or reader.ask("SELECT 1 FROM Products WHERE ProductName = ?", (stray.name,)).fetchone() is None
+        )
+    ]
+
+
+def mark_for_a_look(found: Sequence[Stray], cache_dir: Path) -> int:
+    """Set the times of the folders of `found`, so that the engine looks into them at its next scan; return how many there are."""
+    root, folders = os.fsencode(cache_dir), {stray.name.rpartition("/")[0] for stray in found if stray.is_watched}
+    for folder in folders:
+        try:
+            os.utime(root + b"/" + from_text(cache_path(folder)))
+        except OSError:
+            continue  # it went away, and with it what was found there
+    return len(folders)
+
+
+def _is_catalog(name: str) -> bool:
+    return name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog.")

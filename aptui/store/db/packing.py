@@ -1,0 +1,70 @@
+"""The files of one folder as one blob, and back; plans and manifests are JSON and belong to `core.rows` and `core.fingerprint`.
+
+Layout: head (format, count of files, bytes of names); the names joined by NUL, in UTF-8, the folder in its real case first; columns of 64
+bits: sizes, mtimes, ctimes, inodes, XXH64; one byte a file that says whether a digest is known; the known digests. Little endian, so that a
+cache can be copied to any machine. Columns, because a hundred values go through one call of `struct`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from aptui.core.model import NO_DIGEST, Digest, FileFact, RelPath
+from aptui.shared.errors import InternalError
+
+_FORMAT = 1
+_HEAD = struct.Struct("<BII")
+_DIGEST_BYTES = 32
+
+
+def pack_files(files: Sequence[FileFact]) -> bytes:
+    """Return the blob of files of one relative folder of one scan folder."""
+    folder = files[0].rel.rpartition("/")[0] if files else ""
+    names = [folder, *(_name_in(fact.rel, folder) for fact in files)]
+    text = "\0".join(names).encode()
+    count = len(files)
+    columns = struct.pack(
+        f"<{3 * count}q{2 * count}Q",
+        *[fact.size for fact in files],
+        *[fact.mtime_ns for fact in files],
+        *[fact.ctime_ns for fact in files],
+        *[fact.inode for fact in files],
+        *[fact.hash64 for fact in files],
+    )
+    mask = bytes([len(fact.digest) == _DIGEST_BYTES for fact in files])
+    digests = b"".join([fact.digest for fact in files])
+    if len(digests) != _DIGEST_BYTES * sum(mask):
+        raise InternalError(f"a digest of a file in '{folder}' is neither empty nor {_DIGEST_BYTES} bytes long")
+    return b"".join((_HEAD.pack(_FORMAT, count, len(text)), text, columns, mask, digests))
+
+
+def unpack_files(data: bytes, scan_folder_id: int) -> list[FileFact]:
+    """Return the files that `pack_files` packed, in their order."""
+    form, count, text_size = _HEAD.unpack_from(data)
+    if form != _FORMAT:
+        raise InternalError(f"a folder of the asset database has the unknown form {form}")
+    at = _HEAD.size + text_size
+    folder, *names = data[_HEAD.size : at].decode().split("\0")
+    columns = struct.unpack_from(f"<{3 * count}q{2 * count}Q", data, at)
+    mask_at = at + 40 * count
+    digests = _digests(data, mask_at, count)
+    prefix = f"{folder}/" if folder else ""
+    rels = [RelPath(name[1:] if name[0] == "/" else prefix + name) for name in names]
+    sizes, mtimes, ctimes, inodes, hashes = (columns[part * count : (part + 1) * count] for part in range(5))
+    return list(map(FileFact, (scan_folder_id,) * count, rels, sizes, mtimes, ctimes, inodes, digests, hashes))
+
+
+def _name_in(rel: str, folder: str) -> str:
+    """Return the file's name, or "/" and the whole path when its folder is written in another case than the first one's."""
+    parent, _, name = rel.rpartition("/")
+    return name if parent == folder else f"/{rel}"
+
+
+def _digests(data: bytes, mask_at: int, count: int) -> list[Digest]:
+    digests: list[Digest] = []
+    at = mask_at + count
+    for is_known in data[mask_at:at]:
+        digests.append(Digest(data[at : at + _DIGEST_BYTES]) if is_known else NO_DIGEST)
+        at += _DIGEST_BYTES if is_known else 0
+    return digests

@@ -1,0 +1,210 @@
+"""Versions of the asset database: what is opened, created, refused or set aside; the tables themselves are in `tables`."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from aptui.shared.errors import HostError, UserError
+from aptui.store.db import foreign
+
+O3DE_VERSION = 40
+"""Version of O3DE's tables that we read and write (spec/surface.md §4)."""
+OWN_VERSION = 2
+"""Version of the tables that begin with `aptui_`."""
+VERSION_KEY = "schema"
+"""Key of `OWN_VERSION` in `aptui_state`."""
+RUN_KEY_STATE = "run_keys"
+"""Key in `aptui_state` of the highest run key that is reserved, in decimal."""
+
+_SIGN = 1 << 63
+_DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+
+
+class DamagedError(HostError):
+    """What the database says cannot be; it is set aside at the next start (`told`)."""
+
+
+def signed(value: int) -> int:
+    """Return an unsigned 64-bit value as SQLite holds it."""
+    return value - (_SIGN << 1) if value >= _SIGN else value
+
+
+def unsigned(value: int) -> int:
+    """Return what `signed` was given."""
+    return value + (_SIGN << 1) if value < 0 else value
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Return 16 big-endian bytes in O3DE's form, `{UPPER-CASE}` with braces."""
+    text = uuid.hex().upper()
+    return f"{{{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}}}"
+
+
+def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> str:
+    """Make sure that `path` is an up-to-date asset database; return a sentence for people when an old one was set aside, else "".
+
+    A file that cannot be brought up to date is renamed to `<name>.<n>.old`, never deleted. `before_creation` is called when there is no
+    database and before there is a new one: what it does is done even if this process dies.
+
+    Raises:
+        UserError: the database was written by O3DE, or by a newer version.
+        HostError: the file cannot be opened or created.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        obstacle = _obstacle(path)
+        if obstacle is None:
+            return ""
+        note = _set_aside(path, obstacle) if obstacle else ""
+        before_creation()
+        _mark_of_damage(path).unlink(missing_ok=True)
+        _create(path)
+    except sqlite3.Error as error:
+        raise host_error(path, error) from error
+    except OSError as error:
+        raise HostError(f"the asset database '{path}' cannot be made: {error.strerror}") from error
+    return note
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the disk say meanwhile into errors for people; a database that proves damaged is set aside at the next start.
+
+    Raises:
+        HostError: instead of `sqlite3.Error` and `OSError`.
+    """
+    try:
+        yield
+    except (sqlite3.Error, DamagedError) as error:
+        known = host_error(path, error) if isinstance(error, sqlite3.Error) else error
+        if isinstance(known, DamagedError):
+            with contextlib.suppress(OSError):
+                _mark_of_damage(path).touch()
+        raise known from error
+    except OSError as error:
+        what = f"'{error.filename}'" if error.filename else f"the disk of the cache '{path.parent}'"
+        raise HostError(f"{what} cannot be used: {error.strerror or error}", hint="look at the disk, then start again") from error
+
+
+def _mark_of_damage(path: Path) -> Path:
+    return path.with_name(path.name + ".damaged")
+
+
+def host_error(path: Path, error: sqlite3.Error) -> HostError:
+    """Return what SQLite says about `path` in our words, with the errno people know where there is one."""
+    name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+    what = f"the asset database '{path}' cannot be used: {error} ({name})"
+    if name == "SQLITE_FULL":
+        return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
+    if name.startswith("SQLITE_IOERR"):
+        return HostError(f"{what}: input/output error (EIO)", hint="look at the disk; the cache can be made anew from the sources")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return DamagedError(what, hint="start again: it is set aside then, and made anew from the sources")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return HostError(what, hint="look at the permissions of the file and of its folder")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return HostError(what, hint="another program holds it for writing")
+    return HostError(what)
+
+
+def _obstacle(path: Path) -> str | None:
+    """Return why the file cannot be used, "" when there is nothing in it, None when it is up to date."""
+    if not path.exists() or path.stat().st_size == 0:
+        return ""
+    if _mark_of_damage(path).exists():
+        return "is damaged"
+    try:
+        refuse_foreign(path)
+        with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
+            return _judge(path, database)
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            return f"is damaged ({error})"
+        raise
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise UserError when O3DE wrote the database at `path`, without a change to it or beside it."""
+    found = foreign.Writer.SOMEBODY
+    with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is `prepare`'s business
+        found = foreign.writer_of(path)
+    if found is foreign.Writer.O3DE:
+        raise UserError(
+            f"'{path}' was written by O3DE's Asset Processor",
+            hint="name another cache folder, or take this one over with '--adopt-cache', which sets aside what is there",
+        )
+
+
+def set_aside_foreign(path: Path) -> Path | None:
+    """Rename a database that O3DE wrote to `<name>.<n>.old`, with all that is part of it; return where it is now, None where there is none.
+
+    Raises:
+        HostError: it cannot be read or renamed.
+    """
+    try:
+        return _renamed(path) if foreign.writer_of(path) is foreign.Writer.O3DE else None
+    except sqlite3.Error as error:
+        raise host_error(path, error) from error
+    except OSError as error:
+        raise HostError(f"the asset database '{path}' cannot be set aside: {error.strerror}") from error
+
+
+def _judge(path: Path, database: sqlite3.Connection) -> str | None:
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return ""
+    if "dbinfo" not in tables:
+        return "is no asset database"
+    version = _number(database.execute("SELECT version FROM dbinfo ORDER BY version DESC LIMIT 1").fetchone())
+    if version > O3DE_VERSION:
+        raise UserError(
+            f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}, which this program knows",
+            hint="use the newer program, or another cache folder",
+        )
+    if version < O3DE_VERSION:
+        return f"has the old version {version}"
+    own = _number(database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone())
+    if own > OWN_VERSION:
+        raise UserError(
+            f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"
+        )
+    return None if own == OWN_VERSION else f"has the old schema {own}"
+
+
+def _number(row: tuple[object, ...] | None) -> int:
+    try:
+        return int(str(row[0])) if row else -1
+    except ValueError:
+        return -1
+
+
+def _set_aside(path: Path, obstacle: str) -> str:
+    return f"the asset database {obstacle}; it was set aside as '{_renamed(path)}' and everything is made anew"
+
+
+def _renamed(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.{number}.old")).exists():
+        number += 1
+    # The write-ahead log belongs to the file and keeps its suffix, so that SQLite can open what was set aside.
+    for suffix in ("-wal", "-journal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def _create(path: Path) -> None:
+    from aptui.store.db.tables import creation_sql
+
+    with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("BEGIN IMMEDIATE")
+        # One transaction: a file that was left half-made holds nothing, and is made again.
+        for statement in creation_sql():
+            database.execute(statement)
+        database.execute("INSERT INTO dbinfo(version) VALUES (?)", (O3DE_VERSION,))
+        database.execute("INSERT INTO aptui_state VALUES (?, ?)", (VERSION_KEY, str(OWN_VERSION)))
+        database.execute("COMMIT")

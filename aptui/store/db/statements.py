@@ -1,0 +1,183 @@
+"""What each row operation of `core.archive` does, as SQL; when it is done, and by whom, is `writer`'s business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import cast
+
+from aptui.core.archive import ROW_OPERATIONS
+from aptui.core.model import FileFact
+from aptui.store.db.packing import pack_files
+
+Parameters = tuple[object, ...]
+Statement = tuple[str, Callable[[Parameters], Parameters] | None]
+"""SQL, and how its parameters come from those of the operation (None: as they are)."""
+
+RUNS_KEPT = 5
+_NO_UUID = "zeroblob(16)"
+
+
+def _upsert(table: str, columns: str, key: str, values: str = "") -> str:
+    names = [name.strip() for name in columns.split(",")]
+    keys = {name.split()[0] for name in key.split(", ")}
+    updates = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+    values = values or ", ".join("?" * len(names))
+    return f"INSERT INTO {table}({columns}) VALUES ({values}) ON CONFLICT({key}) DO UPDATE SET {updates}"
+
+
+def _replace(table: str, count: int) -> str:
+    """Return the cheap upsert; only for tables that nothing refers to, since it deletes first."""
+    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"
+
+
+def _uuid_sql(column: str) -> str:
+    ends = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+    return "'{' || " + " || '-' || ".join(f"substr(hex({column}), {at}, {size})" for at, size in ends) + " || '}'"
+
+
+def job_stat_sql(scan_folder: str = "f", source: str = "s", job: str = "j") -> str:
+    """Return the SQL expression of a job's name in Stats (spec/surface.md §3.6), for these table aliases."""
+    parts = (
+        f"{scan_folder}.ScanFolder",
+        f"{source}.SourceName",
+        f"{job}.JobKey",
+        f"{job}.Platform",
+        _uuid_sql(f"{job}.BuilderGuid"),
+    )
+    return "'ProcessJob,' || " + " || ',' || ".join(parts)
+
+
+def _drop_job_stats(condition: str) -> str:
+    return (
+        f"DELETE FROM Stats WHERE StatName IN (SELECT {job_stat_sql()} FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
+        f"JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE {condition})"
+    )
+
+
+def _first(row: Parameters) -> Parameters:
+    return (row[0],)
+
+
+def _lower_target(row: Parameters) -> Parameters:
+    return (str(row[3]).lower(), row[7], row[1], row[2])
+
+
+def _packed_folder(row: Parameters) -> Parameters:
+    """Pack the files here, in the writer's thread, when the core gave them as facts."""
+    return row if isinstance(row[3], bytes) else (*row[:3], pack_files(cast("Sequence[FileFact]", row[3])))
+
+
+# '-' follows ',' in ASCII, so these are all names that begin with "CreateJobs,<path>,".
+_DROP_ANALYSIS_STATS = (
+    "DELETE FROM Stats WHERE StatName >= (SELECT 'CreateJobs,' || SourceName || ',' FROM Sources WHERE SourceID = ?1) "
+    "AND StatName < (SELECT 'CreateJobs,' || SourceName || '-' FROM Sources WHERE SourceID = ?1)"
+)
+_JOB_COLUMNS = (
+    "JobID, SourcePK, JobKey, Fingerprint, Platform, BuilderGuid, Status, JobRunKey, FirstFailLogTime, FirstFailLogFile, "
+    "LastFailLogTime, LastFailLogFile, LastLogTime, LastLogFile, ErrorCount, WarningCount"
+)
+_JOB_WIDTH = _JOB_COLUMNS.count(",") + 1
+
+_SQL: dict[str, tuple[Statement, ...]] = {
+    "drop_source": (
+        (_drop_job_stats("s.SourceID = ?"), None),
+        (_DROP_ANALYSIS_STATS, None),
+        ("DELETE FROM SourceDependency WHERE SourceGuid = (SELECT SourceGuid FROM Sources WHERE SourceID = ?)", None),
+        ("DELETE FROM Sources WHERE SourceID = ?", None),
+    ),
+    "drop_analysis": (("DELETE FROM aptui_analyses WHERE source_id = ? AND builder = ?", None),),
+    "drop_job": ((_drop_job_stats("j.JobID = ?"), None), ("DELETE FROM Jobs WHERE JobID = ?", None)),
+    "drop_products": (("DELETE FROM Products WHERE JobPK = ?", None),),
+    "drop_edges": (
+        (
+            "DELETE FROM aptui_edges WHERE source_id IN (SELECT SourceID FROM Sources WHERE SourceGuid = ?) AND builder = ?",
+            None,
+        ),
+        ("DELETE FROM SourceDependency WHERE SourceGuid = ? AND BuilderGuid = ?", None),
+    ),
+    "drop_folder": (("DELETE FROM aptui_folders WHERE scan_folder_id = ? AND folder = ?", None),),
+    "drop_file": (("DELETE FROM Files WHERE ScanFolderPK = ? AND FileName = ? COLLATE BINARY", None),),
+    "drop_conflict": (("DELETE FROM aptui_conflicts WHERE job_id = ?", None),),
+    "put_source": (
+        (_upsert("Sources", "SourceID, ScanFolderPK, SourceName, SourceGuid", "SourceID"), itemgetter(slice(0, 4))),
+        (_replace("aptui_sources", 4), itemgetter(0, 4, 5, 6)),
+    ),
+    "drop_legacy": (("DELETE FROM aptui_legacy WHERE source_id = ?", None),),
+    "put_legacy": ((_replace("aptui_legacy", 3), None),),
+    "put_analysis": ((_replace("aptui_analyses", 12), None),),
+    "put_job": (
+        (_upsert("Jobs", _JOB_COLUMNS, "JobID"), itemgetter(slice(0, _JOB_WIDTH))),
+        (_replace("aptui_jobs", 11), itemgetter(0, *range(_JOB_WIDTH, _JOB_WIDTH + 10))),
+    ),
+    "put_product": (
+        (
+            _upsert(
+                "Products",
+                "ProductID, JobPK, ProductName, SubID, AssetType, Hash, Flags, LegacyGuid",
+                "ProductID",
+                f"?, ?, ?, ?, ?, ?, ?, {_NO_UUID}",
+            ),
+            itemgetter(slice(0, 7)),
+        ),
+        (_replace("aptui_products", 3), itemgetter(0, 7, 8)),
+    ),
+    "put_link": ((_replace("aptui_product_links", 10), itemgetter(0, *range(2, 11))),),
+    "put_legacy_sub_id": (("INSERT INTO LegacySubIDs(ProductPK, SubID) VALUES (?, ?)", itemgetter(0, 2)),),
+    "drop_missing": (("DELETE FROM MissingProductDependencies WHERE ProductPK = ?", None),),
+    "put_missing": (
+        (
+            """INSERT INTO MissingProductDependencies(ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint,
+            DependencySourceGuid, DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch)
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ?1 AND ProductName = ?10)""",
+            None,
+        ),
+    ),
+    "put_missing_scan": (
+        (
+            """INSERT OR REPLACE INTO aptui_missing_scans SELECT ?1, ?2, ?3, ?4
+            WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ?1 AND ProductName = ?5)""",
+            None,
+        ),
+    ),
+    "put_edge": (
+        (
+            """INSERT INTO SourceDependency(SourceGuid, BuilderGuid, DependsOnSource, TypeOfDependency, SubIds, FromAssetId)
+            VALUES (?, ?, ?, ?, ?, ?)""",
+            itemgetter(0, 1, 3, 4, 5, 6),
+        ),
+        (_replace("aptui_edges", 4), _lower_target),
+    ),
+    "put_run": (
+        (_replace("aptui_runs", 12), None),
+        (
+            f"""DELETE FROM aptui_runs WHERE job_id = ?1 AND run_key <=
+            (SELECT run_key FROM aptui_runs WHERE job_id = ?1 ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})""",
+            _first,
+        ),
+    ),
+    "put_stat": ((_upsert("Stats", "StatName, StatValue, LastLogTime", "StatName"), None),),
+    "put_conflict": ((_replace("aptui_conflicts", 2), None),),
+    "put_folder": ((_upsert("aptui_folders", "scan_folder_id, folder, digest, files", "folder, scan_folder_id"), _packed_folder),),
+    "put_file": (
+        (
+            _upsert("Files", "ScanFolderPK, FileName, IsFolder, ModTime, Hash", "ScanFolderPK, FileName COLLATE BINARY"),
+            None,
+        ),
+    ),
+    "put_cache_folder": ((_replace("aptui_cache_folders", 2), None),),
+    "drop_cache_folder": (("DELETE FROM aptui_cache_folders WHERE name = ?", None),),
+    "put_state": ((_replace("aptui_state", 2), None),),
+    "doubt_job": (
+        ("UPDATE Jobs SET Fingerprint = 0, Status = 0 WHERE JobID = ?", None),
+        ("UPDATE aptui_jobs SET state = 'waiting', planned = NULL WHERE job_id = ?", None),
+    ),
+}
+
+STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW_OPERATIONS}
+"""In the order in which they are applied within a transaction."""
+
+
+def reshaped(rows: Iterable[Parameters], shape: Callable[[Parameters], Parameters] | None) -> Iterable[Parameters]:
+    """Return the parameters of one statement."""
+    return rows if shape is None else map(shape, rows)

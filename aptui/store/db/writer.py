@@ -1,0 +1,386 @@
+"""The one thread that writes the asset database; what the operations mean is in `statements`, who reads is elsewhere.
+
+Work reaches the thread through a queue and is done in the order in which it came. `save` does not wait: the tickets that pile up while a
+transaction is written become the next transaction together. `run`, `record_intents` and `finish` wait for the commit, and so for every
+save before them.
+
+Durability. Losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk relies on them. So a
+transaction is synced when something will: intents (renames follow) and rows that are dropped (deletions of files follow). What `finish`
+writes is not synced, because recovery finishes durable intents anyway (reliability.md 1.2, F8).
+
+After a failed save everything that is asked is refused with the same error: what comes later may build on what was lost.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+from aptui.core.messages import Rows
+from aptui.shared.errors import HostError, InternalError, KnownError
+from aptui.store.changes.catalog_mark import CatalogMark
+from aptui.store.changes.changes import ChangeLog
+from aptui.store.db.product_links import ProductLinks
+from aptui.store.db.schema import host_error
+from aptui.store.db.statements import STATEMENTS, Parameters, reshaped
+
+MERGED_ROWS_MAX = 20_000
+"""Saves are merged into one transaction up to this many rows: about half a second of writing."""
+CHECKPOINT_PAGES = 4_000
+"""Pages in the write-ahead log (16 MiB) after which a commit moves them into the database."""
+CACHE_KIB = 64 * 1024
+BUSY_TIMEOUT_S = 1.0
+PATIENCE_S = 30.0
+"""How long another program may hold the write lock before we give up."""
+
+_NEW_SCAN_FOLDER = "INSERT INTO ScanFolders(ScanFolder, DisplayName, PortableKey, IsRoot) VALUES (?, ?, ?, 0)"
+_SCAN_FOLDER = "UPDATE ScanFolders SET ScanFolder = ?, DisplayName = ?, PortableKey = ? WHERE ScanFolderID = ?"
+
+T = TypeVar("T")
+
+
+class Intent(NamedTuple):
+    """One rename that a commit is about to make; `stale` is a JSON list of product names to delete after it."""
+
+    run_key: int
+    job_id: int
+    name: str
+    digest: bytes
+    size: int
+    stale: str
+
+
+@dataclass(slots=True)
+class _Save:
+    ticket: int
+    rows: Rows
+
+
+@dataclass(slots=True)
+class _Call:
+    """Something to do in the thread that somebody waits for."""
+
+    action: Callable[[], object]
+    done: threading.Event = field(default_factory=threading.Event)
+    result: object = None
+    error: KnownError | None = None
+
+
+class Writer:
+    """Owner of the writing connection.
+
+    Args:
+        path: a database that `schema.prepare` has seen.
+        on_saved: called from the thread with the highest ticket that rests in the database now.
+        on_failed: called from the thread when a save failed; nothing is saved after that.
+        patience_s: how long to wait for another program's write lock.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        on_saved: Callable[[int], None],
+        on_failed: Callable[[KnownError], None] | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._path = path
+        self._on_saved = on_saved
+        self._on_failed = on_failed
+        self._patience_s = patience_s
+        self._queue: queue.SimpleQueue[_Save | _Call | None] = queue.SimpleQueue()
+        self._failure: KnownError | None = None
+        self._is_closed = False
+        self._database = self._open()
+        self._is_durable = True
+        self._thread = threading.Thread(target=self._work, name="database-writer", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------------------------------------- what anybody may ask
+
+    def save(self, ticket: int, rows: Rows) -> None:
+        """Save `rows` after everything asked before; `on_saved` tells when.
+
+        Raises:
+            KnownError: an earlier save failed.
+        """
+        self._refuse_if_broken()
+        self._queue.put(_Save(ticket, rows))
+
+    def run(self, rows: Rows, *, durable: bool) -> None:
+        """Save `rows` and return when they are committed, and on the disk if `durable`.
+
+        Raises:
+            HostError: the disk is full, or failed; nothing of `rows` was saved.
+        """
+        self._ask(lambda: self._transact([rows], durable=durable))
+
+    def record_intents(self, intents: Iterable[Parameters]) -> None:
+        """Put `Intent` rows on the disk before the first rename."""
+        listed = list(intents)
+        sql = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
+        self._ask(lambda: self._transact([], durable=True, then=lambda: self._database.executemany(sql, listed)))
+
+    def finish(self, rows: Rows, run_keys: Sequence[int]) -> None:
+        """Save the rows of a commit and clear the intents of its runs, in one transaction."""
+        keys = [(key,) for key in run_keys]
+        sql = "DELETE FROM aptui_intents WHERE run_key = ?"
+        self._ask(lambda: self._transact([rows], durable=False, then=lambda: self._database.executemany(sql, keys)))
+
+    def intents(self) -> list[Intent]:
+        """Return what a commit was about to do when the last engine ended, by run key."""
+        sql = "SELECT run_key, job_id, name, digest, size, stale FROM aptui_intents ORDER BY run_key, name"
+        return self._ask(lambda: [Intent(*row) for row in self._database.execute(sql)])
+
+    def sync_scan_folders(self, folders: Sequence[tuple[str, str, int]]) -> tuple[dict[str, int], list[int]]:
+        """Give each (name, path, order) its row in ScanFolders; names are compared without case.
+
+        Returns:
+            {name: ScanFolderID}, and the ids of rows that are not among them, for the engine to drop with their sources.
+        """
+        return self._ask(lambda: self._sync_scan_folders(folders))
+
+    def drop_scan_folder(self, scan_folder_id: int) -> None:
+        """Delete a scan folder's row with everything that hangs on it."""
+        self._ask(lambda: self._drop_scan_folder(scan_folder_id))
+
+    def take_preloaders(self) -> set[int] | None:
+        """Return the products of which what they load before themselves may have changed since the last call; None = of any."""
+        return self._ask(self._links.take_preloaders)
+
+    def product_changes(self) -> tuple[int, frozenset[str] | None]:
+        """Return how many transactions have changed products, those that were asked before now included, and which since the last mark.
+
+        None = too many to say.
+        """
+        return self._ask(lambda: (self._mark.changes, None if self._mark.names is None else frozenset(self._mark.names)))
+
+    def mark_catalogs(self, changes: int, text: str) -> bool:
+        """Set the mark that catalogs are up to date, unless products have changed since there were `changes`; return whether it is set."""
+        return self._ask(lambda: self._mark_catalogs(changes, text))
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the database and cut it to nothing, as far as readers allow."""
+        self._ask(lambda: self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+
+    def close(self) -> None:
+        """Write what was asked, then end the thread; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._queue.put(None)
+        self._thread.join()
+        self._database.close()
+
+    # ------------------------------------------------------------------------------------------------------ the thread
+
+    def _ask(self, action: Callable[[], T]) -> T:
+        self._refuse_if_broken()
+        call = _Call(action)
+        self._queue.put(call)
+        call.done.wait()
+        if call.error is not None:
+            raise call.error
+        return cast("T", call.result)
+
+    def _refuse_if_broken(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closed:
+            raise InternalError("the asset database is closed")
+
+    def _work(self) -> None:
+        """Do what the queue says until it says None."""
+        item = self._queue.get()
+        while item is not None:
+            if isinstance(item, _Call):
+                self._answer(item)
+                item = self._queue.get()
+            else:
+                item = self._save_with_followers(item)
+
+    def _answer(self, call: _Call) -> None:
+        try:
+            if self._failure is not None:
+                raise self._failure
+            call.result = call.action()
+        except Exception as error:  # noqa: BLE001 (whatever happens here belongs to the one who waits)
+            call.error = self._known(error)
+        finally:
+            call.done.set()
+
+    def _save_with_followers(self, first: _Save) -> _Save | _Call | None:
+        """Save `first` and the saves that wait behind it in one transaction; return what came after them."""
+        saves, after, row_count = [first], cast("_Save | _Call | None", None), _row_count(first)
+        while row_count < MERGED_ROWS_MAX:
+            try:
+                after = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if not isinstance(after, _Save):
+                self._save_all(saves)
+                return after
+            saves.append(after)
+            row_count += _row_count(after)
+        self._save_all(saves)
+        return self._queue.get()
+
+    def _save_all(self, saves: list[_Save]) -> None:
+        if self._failure is not None:
+            return
+        try:
+            is_durable = any(name.startswith("drop_") and save.rows[name] for save in saves for name in save.rows)
+            self._transact([save.rows for save in saves], durable=is_durable)
+            self._on_saved(max(save.ticket for save in saves))
+        except Exception as error:  # noqa: BLE001 (told to whoever asks next)
+            self._failure = self._known(error)
+            if self._on_failed is not None:
+                self._on_failed(self._failure)
+
+    def _known(self, error: Exception) -> KnownError:
+        if isinstance(error, KnownError):
+            return error
+        if isinstance(error, (sqlite3.OperationalError, OSError)) or type(error) is sqlite3.DatabaseError:
+            return host_error(self._path, error) if isinstance(error, sqlite3.Error) else HostError(str(error))
+        return InternalError(f"the asset database '{self._path}' refused a row: {type(error).__name__}: {error}")
+
+    # ---------------------------------------------------------------------------------------------------- transactions
+
+    def _transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None = None) -> None:
+        """Apply `batches` one after the other and call `then`, all in one transaction."""
+        try:
+            self._try_transact(batches, durable=durable, then=then)
+        except UnicodeEncodeError:
+            # Half a surrogate pair in a builder's text must not stop the engine; it costs that character.
+            self._try_transact([_encodable(rows) for rows in batches], durable=durable, then=then)
+
+    def _try_transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None) -> None:
+        self._begin(durable=durable)
+        self._links.begin()
+        self._mark.begin()
+        self._changes.begin()
+        try:
+            for rows in batches:
+                self._links.watch(rows)
+                self._mark.watch(rows)
+                self._changes.watch(rows)
+                self._apply(rows)
+            self._links.project()
+            self._mark.settle(self._links.owners)
+            self._changes.settle()
+            if then is not None:
+                then()
+            self._database.execute("COMMIT")
+            self._mark.committed()
+            self._changes.committed()
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+    def _apply(self, rows: Rows) -> None:
+        unknown = rows.keys() - STATEMENTS.keys()
+        if unknown:
+            raise InternalError(f"there is no row operation '{min(unknown)}'")
+        for name, statements in STATEMENTS.items():
+            parameters = rows.get(name)
+            if parameters:
+                for sql, shape in statements:
+                    self._database.executemany(sql, reshaped(parameters, shape))
+
+    def _begin(self, *, durable: bool) -> None:
+        self._refuse_if_replaced()
+        if durable != self._is_durable:
+            self._database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._is_durable = durable
+        give_up = time.monotonic() + self._patience_s
+        while True:
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= give_up:
+                    raise
+                time.sleep(random.uniform(0.001, 0.05))
+            else:
+                return
+
+    def _refuse_if_replaced(self) -> None:
+        """Refuse to write into a file that has no name any more: SQLite would say that all is well."""
+        try:
+            seen = os.stat(self._path)
+        except FileNotFoundError:
+            seen = None
+        if seen is None or (seen.st_dev, seen.st_ino) != self._identity:
+            raise HostError(f"the asset database '{self._path}' was deleted or replaced while in use", hint="restart the engine")
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            database = sqlite3.connect(
+                self._path,
+                timeout=min(BUSY_TIMEOUT_S, self._patience_s),
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA foreign_keys = ON")
+            database.execute("PRAGMA synchronous = FULL")
+            database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            database.execute("PRAGMA temp_store = MEMORY")
+            self._links, self._mark, self._changes = ProductLinks(database), CatalogMark(database), ChangeLog(database)
+            stat = self._path.stat()
+        except sqlite3.Error as error:
+            raise host_error(self._path, error) from error
+        self._identity = (stat.st_dev, stat.st_ino)
+        return database
+
+    def _mark_catalogs(self, changes: int, text: str) -> bool:
+        if self._mark.changes != changes:
+            return False
+        self._transact([], durable=False, then=lambda: self._mark.put(text))
+        return True
+
+    # ---------------------------------------------------------------------------------------------------- scan folders
+
+    def _sync_scan_folders(self, folders: Sequence[tuple[str, str, int]]) -> tuple[dict[str, int], list[int]]:
+        known = {key.lower(): row for row, key in self._database.execute("SELECT ScanFolderID, PortableKey FROM ScanFolders")}
+        ids: dict[str, int] = {}
+
+        def put() -> None:
+            for name, path, _ in sorted(folders, key=lambda folder: folder[2]):
+                row, values = known.pop(name.lower(), None), (path, name, name)
+                if row is None:
+                    row = self._database.execute(_NEW_SCAN_FOLDER, values).lastrowid or 0
+                else:
+                    self._database.execute(_SCAN_FOLDER, (*values, row))
+                ids[name] = row
+
+        self._transact([], durable=True, then=put)
+        return ids, sorted(known.values())
+
+    def _drop_scan_folder(self, scan_folder_id: int) -> None:
+        sql = "SELECT SourceID FROM Sources WHERE ScanFolderPK = ?"
+        sources: list[Parameters] = self._database.execute(sql, (scan_folder_id,)).fetchall()
+        drop = "DELETE FROM ScanFolders WHERE ScanFolderID = ?"
+        self._transact([{"drop_source": sources}], durable=True, then=lambda: self._database.execute(drop, (scan_folder_id,)))
+
+
+def _row_count(save: _Save) -> int:
+    return sum(map(len, save.rows.values()))
+
+
+def _encodable(rows: Rows) -> Rows:
+    return {name: [tuple(map(_encodable_value, row)) for row in listed] for name, listed in rows.items()}
+
+
+def _encodable_value(value: object) -> object:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

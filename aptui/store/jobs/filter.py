@@ -1,0 +1,379 @@
+r"""The filter language, the same in every pane, in saved filters and in `aptui jobs --filter`: text → terms → which rows they mean.
+
+Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field, a bare term is a
+regex on the source path, a bare status word is a status unless quoted; `after:` and `slower:` take a time and a duration. A pattern without
+capitals ignores case. Patterns take linear time, whatever they are (SEC-18 of design/reliability.md): Rust's engine, through polars, which is
+imported when the first pattern is used. Rust's syntax has no look-around and no back-references.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from aptui.shared.errors import UserError
+from aptui.store.jobs.texts import Mask, Texts, contains, engine
+
+STATUS_CODES = {name: code for code, name in enumerate(("pending", "processing", "completed", "failed", "cancelled"))}
+"""{status: its number in columns}."""
+STATUS_WORDS = (*STATUS_CODES, "warnings", "errors")
+"""What can be asked for; the last two are `completed` with some."""
+_ALIASES = {"warning": "warnings", "error": "errors", "canceled": "cancelled", "inprogress": "processing", "queued": "pending"}
+_FIELD_NAMES = {
+    "source": "source", "path": "source", "status": "status", "platform": "platform", "key": "key", "builder": "builder",
+    "reason": "reason", "error": "error", "cause": "cause", "folder": "folder", "after": "after", "slower": "slower",
+}  # fmt: skip
+FIELDS = tuple(dict.fromkeys(_FIELD_NAMES.values()))
+"""Fields that terms can name, for completion."""
+
+_TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
+_BLANK = re.compile(r"\s*")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_TIMES = ("%H:%M", "%H:%M:%S")
+_DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S")
+_LETTERS_THAT_MEAN_ELSE = re.compile(r"\\x[0-9A-Fa-f]{2}|\\[^pP]", re.DOTALL)
+_ENDING = re.compile(r"\.[A-Za-z0-9]+\$?")
+_PARSE_ERROR = re.compile(r"regex parse error:\n(?P<text>.*?)\n(?P<mark> *\^+)\nerror: (?P<what>[^\n]*)", re.DOTALL)
+_INDENT = 4
+"""Rust shows a pattern of one line behind so many blanks."""
+
+
+class FilterError(UserError):
+    """A filter that cannot be understood; `column` (from 1) is where in its text."""
+
+    def __init__(self, what: str, column: int, hint: str = "") -> None:
+        super().__init__(what, where=f"filter:{column}", hint=hint)
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A regex on a field. `column` is where the pattern begins in the text, from 1; `raw` is the pattern as it was typed."""
+
+    field: str
+    pattern: str
+    is_negated: bool
+    column: int
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Completed after a moment."""
+
+    time_ms: int
+    is_negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """Took longer than this."""
+
+    duration_ms: float
+    is_negated: bool
+
+
+Term = Match | After | Slower
+
+
+class Columns(Protocol):
+    """Rows as a filter sees them."""
+
+    def row_count(self) -> int:
+        """Return how many rows there are."""
+
+    def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
+        """Return the code of each row and what the codes name; `field` is one of `FIELDS` that hold text."""
+
+    def number(self, field: str) -> npt.NDArray[np.number]:
+        """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms" or "duration_ms" of each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A parsed filter; `hint` is advice about one that is valid and probably not what was meant."""
+
+    text: str = ""
+    terms: tuple[Term, ...] = ()
+    hint: str = ""
+
+    def matches(
+        self, columns: Columns, rows: npt.NDArray[np.integer] | None = None, check: Callable[[], None] = lambda: None
+    ) -> Mask:
+        """Return which rows pass (all, or those of `rows`); `check` is called every few milliseconds and may raise to stop this.
+
+        Raises:
+            FilterError: a pattern is no regular expression.
+            HostError: polars cannot be imported.
+        """
+        count = columns.row_count() if rows is None else len(rows)
+        mask = np.ones(count, np.bool_)
+        for term in sorted(self.terms, key=lambda term: isinstance(term, Match) and term.field == "source"):
+            if isinstance(term, After):
+                found = _of(columns.number("completed_ms"), rows, count) >= term.time_ms
+            elif isinstance(term, Slower):
+                found = _of(columns.number("duration_ms"), rows, count) > term.duration_ms
+            elif term.field == "status":
+                found = _with_status(term, columns, rows, count)
+            else:
+                found = _with_text(term, columns, rows, mask, check)
+            mask &= ~found if term.is_negated else found
+        return mask
+
+    def check(self) -> None:
+        """Compile every pattern.
+
+        Raises:
+            FilterError: a pattern is no regular expression; the error says where.
+        """
+        for term in self.terms:
+            if isinstance(term, Match) and not _is_bare_status(term):
+                _try(term)
+
+    def spans(self, texts: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
+        """Return where each source path is hit, as (start, end) in characters: one span a positive term, in order, merged where they meet.
+
+        Meant for the rows on the screen: one call for all of them.
+        """
+        terms = [term for term in self.terms if isinstance(term, Match) and term.field == "source" and not term.is_negated]
+        found: list[list[tuple[int, int]]] = [[] for _ in texts]
+        if terms and texts:
+            series = engine()(list(texts))
+            for term in terms:
+                starts, pieces = series.str.find(term.pattern), series.str.extract(term.pattern, 0)
+                for row, (text, start, piece) in enumerate(zip(texts, starts, pieces, strict=True)):
+                    if piece:
+                        at = start if text.isascii() else len(text.encode()[:start].decode())
+                        found[row].append((at, at + len(piece)))
+        return [_merged(spans) for spans in found]
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """Return the status words that positive terms ask for, for the picker."""
+        return tuple(
+            word for word in STATUS_WORDS
+            if any(isinstance(term, Match) and term.field == "status" and not term.is_negated and word in _words(term)
+                   for term in self.terms)
+        )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------------- parsing
+
+
+def parse(text: str, now_ms: int | None = None) -> Filter:
+    """Return the terms of a filter; `now_ms` is what relative times count from. Patterns are looked at by `Filter.check`.
+
+    Raises:
+        FilterError: the text is not well formed.
+    """
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    terms: list[Term] = []
+    hints: list[str] = []
+    at = _skip(text, 0)
+    while at < len(text):
+        found = _TERM.match(text, at)
+        assert found is not None  # every part may be empty
+        terms.append(_term(text, found, now_ms))
+        hints += _hints(terms[-1])
+        at = found.end()
+        if at < len(text) and not text[at].isspace():
+            raise FilterError("a blank is missing after the closing quote", at + 1)
+        at = _skip(text, at)
+    return Filter(text, tuple(terms), next(iter(hints), ""))
+
+
+def with_statuses(text: str, words: Sequence[str]) -> str:
+    """Return `text` with its status terms replaced by one for any of `words` (none: no such term); what the picker writes."""
+    kept = []
+    at = _skip(text, 0)
+    while at < len(text):
+        found = _TERM.match(text, at)
+        assert found is not None
+        is_status = (found["field"] or "").lower() == "status" or (not found["field"] and _status_word(found["value"]))
+        if not is_status or found["not"]:
+            kept.append(found[0])
+        at = _skip(text, max(found.end(), at + 1))
+    return " ".join(([f"status:{'|'.join(words)}"] if words else []) + kept)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
+    is_negated, field, value, column = bool(found["not"]), found["field"], found["value"], found.start("value") + 1
+    is_quoted = value.startswith('"')
+    if is_quoted:
+        if len(value) < 2 or not value.endswith('"'):
+            raise FilterError("a quote is not closed", column, 'write "…", or \\" for a quote that belongs to the pattern')
+        value, column = value[1:-1].replace('\\"', '"'), column + 1
+    if field is None:
+        word = "" if is_quoted else _status_word(value)
+        if word:
+            return Match("status", f"^{word}$", is_negated, column, value)
+        name = "source"
+    else:
+        name = _field(text, field, found.start("field") + 1)
+    if not value:
+        raise FilterError(f"nothing stands behind '{found[0]}'" if found[0] else "the term is empty", column)
+    if name == "after":
+        return After(_moment(value, now_ms, column), is_negated)
+    if name == "slower":
+        return Slower(_duration_ms(value, "s", column), is_negated)
+    return Match(name, _smart(value.replace(",", "|") if name == "status" else value), is_negated, column, value)
+
+
+def _field(text: str, field: str, column: int) -> str:
+    name = _FIELD_NAMES.get(field.lower())
+    if name is None:
+        near = get_close_matches(field.lower(), _FIELD_NAMES, n=1)
+        word = text[column - 1 :].split(maxsplit=1)[0]
+        hint = f"did you mean '{near[0]}:'?" if near else f"fields are {', '.join(FIELDS)}"
+        raise FilterError(f"there is no field '{field}'", column, f'{hint} "{word}" in quotes searches for it in the path')
+    return name
+
+
+def _status_word(value: str) -> str:
+    word = _ALIASES.get(value.lower(), value.lower())
+    return word if word in STATUS_WORDS else ""
+
+
+def _smart(pattern: str) -> str:
+    """Return the pattern, ignoring case unless it has a capital of its own."""
+    has_capital = any(char.isupper() for char in _LETTERS_THAT_MEAN_ELSE.sub("", pattern)) or "[:upper:]" in pattern
+    return pattern if has_capital else f"(?i){pattern}"
+
+
+def _hints(term: Term) -> list[str]:
+    if isinstance(term, Match) and term.field == "source" and _ENDING.fullmatch(term.raw):
+        return [f"`.` matches any character: `\\{term.raw}`"]
+    return []
+
+
+def _moment(value: str, now_ms: int, column: int) -> int:
+    now = datetime.fromtimestamp(now_ms / 1000)  # noqa: DTZ006 - people mean the time of the wall clock beside them
+    for form in _TIMES:
+        try:
+            clock = datetime.strptime(value, form).time()  # noqa: DTZ007 - as above
+        except ValueError:
+            continue
+        moment = datetime.combine(now.date(), clock)
+        return int((moment if moment <= now else moment - timedelta(days=1)).timestamp() * 1000)
+    for form in _DATES:
+        try:
+            return int(datetime.strptime(value, form).timestamp() * 1000)  # noqa: DTZ007 - as above
+        except (ValueError, OverflowError, OSError):
+            continue
+    try:
+        return int(now_ms - _duration_ms(value, "", column))
+    except FilterError:
+        raise FilterError(
+            f"'{value}' is no moment", column, "write 23:01, 2026-11-20, 2026-11-20T23:01, or 2h for two hours ago"
+        ) from None
+
+
+def _duration_ms(value: str, default: str, column: int) -> float:
+    found = _DURATION.fullmatch(value)
+    unit = (found[2] or default).lower() if found else ""
+    if found is None or not unit:
+        raise FilterError(f"'{value}' is no duration", column, "write 200ms, 1.5s, 2m or 1h")
+    return float(found[1]) * _MS[unit]
+
+
+# ---------------------------------------------------------------------------------------------------------------- matching
+
+
+def _merged(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return tuple(merged)
+
+
+def _of(values: npt.NDArray[np.number], rows: npt.NDArray[np.integer] | None, count: int) -> npt.NDArray[np.number]:
+    return values[:count] if rows is None else values[rows]
+
+
+def _words(term: Match) -> set[str]:
+    names = [*STATUS_WORDS, *_ALIASES]
+    mask = _checked(term, lambda: contains(engine()(names), term.pattern))
+    return {_ALIASES.get(name, name) for name, is_hit in zip(names, mask, strict=True) if is_hit}
+
+
+def _is_bare_status(term: Match) -> bool:
+    """Whether it is one known word, which needs no engine."""
+    return term.field == "status" and term.pattern == f"^{_status_word(term.raw)}$"
+
+
+def _with_status(term: Match, columns: Columns, rows: npt.NDArray[np.integer] | None, count: int) -> Mask:
+    wanted = {term.raw.lower()} if _is_bare_status(term) else _words(term)
+    wanted = {_ALIASES.get(word, word) for word in wanted}
+    status = _of(columns.number("status"), rows, count)
+    mask: Mask = np.isin(status, [STATUS_CODES[word] for word in wanted if word in STATUS_CODES])
+    for word in wanted & {"warnings", "errors"}:
+        mask |= (status == STATUS_CODES["completed"]) & (_of(columns.number(word), rows, count) > 0)
+    return mask
+
+
+def _with_text(
+    term: Match, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None]
+) -> Mask:
+    """Return which rows have the pattern; those that are not `wanted` any more may be answered with no."""
+    codes, texts = columns.text(term.field)
+    codes = codes[: len(wanted)] if rows is None else codes[rows]
+    left = np.flatnonzero(wanted)
+    if not len(left):
+        return wanted
+    if len(left) * 4 > len(texts) or len(left) * 4 > len(wanted) > 4096:
+        count = int(codes.max()) + 1
+        found: Mask = _checked(term, lambda: texts.matches(term.pattern, count, check))[codes]
+        return found
+    distinct, place = np.unique(codes[left], return_inverse=True)
+    mask = np.zeros(len(wanted), np.bool_)
+    mask[left] = _checked(term, lambda: texts.matches_some(term.pattern, distinct))[place]
+    return mask
+
+
+def _checked(term: Match, search: Callable[[], Mask]) -> Mask:
+    """Search, and say what the engine says about the pattern in our words."""
+    try:
+        return search()
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "polars":
+            raise
+        raise _pattern_error(term, str(error)) from None
+
+
+def _try(term: Match) -> None:
+    _checked(term, lambda: contains(engine()(["x"]), term.pattern))
+
+
+def _pattern_error(term: Match, said: str) -> FilterError:
+    found = _PARSE_ERROR.search(said)
+    if found is None:
+        what = "the pattern is too large" if "size limit" in said else said.partition("\n")[0]
+        return FilterError(what, term.column)
+    added = len(term.pattern) - len(term.raw)
+    at = max(0, len(found["mark"]) - len(found["mark"].lstrip()) - _INDENT - added)
+    return FilterError(found["what"], term.column + min(at, len(term.raw)), _advice(term.raw, found["what"]))
+
+
+def _advice(raw: str, what: str) -> str:
+    if raw.startswith("*"):
+        return f"`*` repeats what stands before it; for names that end so: `{re.escape(raw.lstrip('*'))}$`"
+    if "look-around" in what or "backreference" in what:
+        return "patterns take linear time, so there is no look-around and there are no back-references; `!` inverts a term"
+    return "a backslash before a character takes it as it stands"

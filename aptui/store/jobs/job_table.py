@@ -1,0 +1,423 @@
+"""Every job of the asset database as columns, for lists of a million rows; what is done with them is the business of who holds them.
+
+A row is named by its place, which never changes; rows that are gone stay as dead ones until everything is read again. A job is known by its
+id, a failed analysis, which has none, by a negative number of our own (`analysis_key`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aptui.core.notices import JobChanged
+from aptui.store.db.packed import Packed, read_packed
+from aptui.store.db.schema import uuid_text
+from aptui.store.db.statements import job_stat_sql
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.texts import Codes, Mask, Pool, Texts
+from aptui.store.queries.reader import ERROR_SQL, SHOWN, Reader
+
+PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
+_JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms")
+_NUMBERS: dict[str, Any] = {
+    "id": np.int64, "source": np.int32, "source_id": np.int32, "folder": np.uint16, "platform": np.uint16, "key": np.int32,
+    "builder": np.uint16, "rest": np.uint8, "status": np.uint8, "warnings": np.int32, "errors": np.int32, "completed_ms": np.int64,
+    "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "run_key": np.int64, "alive": np.bool_,
+}  # fmt: skip
+_POOLS = ("folder", "platform", "key", "builder")
+_TEXTS = ("source", "reason", "error", "cause")
+_SOURCES = Packed("s.SourceID", "Sources s", ("s.SourceID", "s.ScanFolderPK"), ("s.SourceName",))
+_STATE = " ".join(f"WHEN '{state}' THEN {STATUS_CODES[shown]}" for state, shown in SHOWN.items())
+_JOBS = Packed(
+    "j.JobID",
+    "Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID",
+    (
+        "j.JobID", "j.SourcePK", f"CASE o.state {_STATE} ELSE CASE j.Status WHEN 0 THEN 0 WHEN 1 THEN 1 WHEN 4 THEN 2 ELSE 3 END END",
+        "COALESCE(j.WarningCount, 0)", "COALESCE(j.ErrorCount, 0)", "COALESCE(j.JobRunKey, 0)",
+        "COALESCE(o.completed_ms, j.LastLogTime, 0)", "COALESCE(o.duration_ms, 0)",
+    ),
+    ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", "COALESCE(o.reason, '')"),
+)  # fmt: skip
+# What went wrong is asked of those alone that are not completed: there is an index of them.
+_ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
+WHERE j.Status <> 4 AND ({ERROR_SQL} <> '' OR o.failure_cause <> '')"""
+_ANALYSES_SQL = """SELECT source_id, builder, warnings, errors, completed_ms, duration_ms, reason, error
+FROM aptui_analyses WHERE state = 'failed' ORDER BY source_id, builder"""
+_FOREIGN_DURATIONS_SQL = f"""
+SELECT j.JobID, t.StatValue FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+JOIN Stats t ON t.StatName = {job_stat_sql()} WHERE j.JobID NOT IN (SELECT job_id FROM aptui_jobs)"""
+
+Moment = tuple[int, int]
+"""(epoch, seq): when something became so; later moments compare greater."""
+Rows = npt.NDArray[np.integer]
+_ANALYSIS = "CreateJobs_"
+_RECENT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class JobValues:
+    """One job as news bring it; `source` and `scan_folder` are texts, `analysis` says that it has no row in Jobs."""
+
+    job_id: int
+    source: str
+    scan_folder: int
+    platform: str
+    job_key: str
+    builder: str
+    status: int
+    warnings: int
+    errors: int
+    completed_ms: int
+    duration_ms: int
+    reason: str
+    error: str
+    run_key: int
+
+
+class AnalysisKeys:
+    """Numbers of failed analyses, negative and the same as long as the program runs, whatever is read again meanwhile."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[int, str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def of(self, scan_folder: int, source: str, job_key: str) -> int:
+        """Return the number of an analysis; `job_key` is `CreateJobs_<builder uuid>` in whatever form."""
+        builder = "".join(char for char in job_key.removeprefix(_ANALYSIS) if char.isalnum()).lower()
+        with self._lock:
+            return self._keys.setdefault((scan_folder, source, builder), -1 - len(self._keys))
+
+
+class JobTable:
+    """Columns of jobs. One thread changes them; `row_count` rows may be read by any."""
+
+    def __init__(self, builders: Mapping[bytes, str], analyses: AnalysisKeys) -> None:
+        self.moment: Moment = (0, 0)
+        self.analyses = analyses
+        self.folders: dict[int, str] = {}
+        self.alive_count = 0
+        self._builders = builders
+        self._count = 0
+        self._sorted = 0
+        self._columns = {name: np.empty(0, kind) for name, kind in _NUMBERS.items()}
+        self._pools = {name: Pool() for name in _POOLS}
+        self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
+        self._late: dict[int, int] = {}
+        self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}}
+        for name in ("reason", "error", "cause"):
+            self._texts[name].append("")  # code 0
+
+    # ----------------------------------------------------------------------------------------------------------- looking
+
+    def row_count(self) -> int:
+        """Return how many rows there are, dead ones among them."""
+        return self._count
+
+    def number(self, field: str) -> npt.NDArray[np.number]:
+        """Return a column of numbers."""
+        return self._columns[field][: self._count]
+
+    def text(self, field: str) -> tuple[Rows, Texts]:
+        """Return a column of texts: a code for each row, and what the codes name."""
+        return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
+
+    def value(self, field: str, row: int) -> int:
+        """Return one number."""
+        return int(self._columns[field][row])
+
+    def words(self, field: str, row: int) -> str:
+        """Return one text."""
+        texts = self._texts[field] if field in self._texts else self._pools[field].texts
+        return texts[int(self._columns[field][row])]
+
+    def row_of(self, key: int) -> int:
+        """Return the row of a job by its id (or analysis key), -1 when there is none."""
+        row = int(self._rows_of([key])[0])
+        return row if row >= 0 and self._columns["alive"][row] else -1
+
+    def rows_of(self, keys: Sequence[int]) -> Rows:
+        """Return the rows of jobs, -1 for those that there are none of."""
+        rows = self._rows_of(keys)
+        rows[~self._are_alive(rows)] = -1
+        return rows
+
+    def _are_alive(self, rows: Rows) -> Mask:
+        alive = rows >= 0
+        alive[alive] = self._columns["alive"][rows[alive]]
+        return alive
+
+    def _rows_of(self, keys: Sequence[int]) -> Rows:
+        """Return rows, dead ones too."""
+        ids = self._columns["id"][: self._sorted]
+        wanted = np.array(keys, np.int64)
+        at = np.searchsorted(ids, wanted)
+        rows = (
+            np.where((at < self._sorted) & (ids[np.minimum(at, self._sorted - 1)] == wanted), at, -1)
+            if self._sorted
+            else np.full(len(wanted), -1)
+        )
+        if self._late:
+            for place in np.flatnonzero(rows < 0).tolist():
+                rows[place] = self._late.get(keys[place], -1)
+        return rows
+
+    def order(self, field: str, *, is_descending: bool) -> Codes:
+        """Return all rows in the order of a column; equal ones stay in the order in which they were read.
+
+        What runs is the newest of all: it completes next.
+        """
+        count = self._count
+        if field == "completed_ms":
+            keys = self._columns[field][:count].astype(np.int64)
+            keys[self.number("status") == PROCESSING] = keys.max(initial=0) + 1
+        elif field in ("duration_ms", "id", "warnings", "errors"):
+            keys = self._columns[field][:count].astype(np.int64)
+        elif field == "status":
+            keys = self._urgency()
+        else:
+            codes, texts = self.text(field)
+            keys = texts.ranks(len(texts))[codes].astype(np.int64)
+        return argsort(-keys if is_descending else keys)
+
+    def _urgency(self) -> npt.NDArray[np.int64]:
+        """Return where a row stands by its status: what went wrong first."""
+        status, warnings, errors = self.number("status"), self.number("warnings"), self.number("errors")
+        places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
+        is_completed = status == COMPLETED
+        places[is_completed & (warnings > 0)] = 2
+        places[is_completed & (errors > 0)] = 1
+        return places
+
+    def warm(self) -> None:
+        """Make the paths searchable and sortable now; may be done in a thread."""
+        paths = self._texts["source"]
+        paths.warm()
+        paths.ranks(len(paths))
+
+    # ---------------------------------------------------------------------------------------------------------- changing
+
+    def extend(
+        self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[Sequence[str]], source: Codes, folder: Codes
+    ) -> None:
+        """Add jobs as `_JOBS` has them, all with higher ids than those that are there; `source` and `folder` are their codes."""
+        start, count = self._grown(len(source)), len(source)
+        part = {name: column[start : start + count] for name, column in self._columns.items()}
+        for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
+            part[name][:] = np.minimum(values, np.iinfo(np.int32).max) if name == "duration_ms" else values
+        part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["rest"], True
+        part["error"][:] = part["cause"][:] = 0
+        platforms, keys, builders, reasons = texts
+        names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
+        for name, words in (("platform", platforms), ("key", keys), ("builder", [names[builder] for builder in builders])):
+            part[name][:] = np.fromiter(map(self._pools[name].__getitem__, words), np.int32, count)
+        part["reason"][:] = self._texts["reason"].extend_distinct(reasons)
+        self._count += count
+        self.alive_count += count
+        self._sorted = self._count
+
+    def set_errors(self, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Set (job id, error, cause of failure) of jobs."""
+        if rows:
+            places = self._rows_of([job_id for job_id, _error, _cause in rows])
+            _ids, errors, causes = zip(*rows, strict=True)
+            self._columns["error"][places] = self._texts["error"].extend_distinct(errors)
+            self._columns["cause"][places] = self._texts["cause"].extend_distinct(causes)
+
+    def builder_name(self, uuid: bytes) -> str:
+        """Return what a builder is called."""
+        return self._builders.get(uuid) or uuid_text(uuid)
+
+    def put(self, values: JobValues, source: int = -1) -> int:
+        """Change a row, or add one; return it. `source` is the code of its path, where that is known."""
+        row = self._row_to_change(values, self._key_of(values), source)
+        self._write(np.array([row]), [values], [values.status], [values.completed_ms])
+        return row
+
+    def put_news(self, news: Sequence[JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
+        """Change the rows of these jobs, or add them, each at most once; return them. Many at once cost a few passes over arrays."""
+        keys = [self._key_of(item) for item in news]
+        rows = self._rows_of(keys)
+        for at in np.flatnonzero(~self._are_alive(rows)).tolist():
+            rows[at] = self._row_to_change(news[at], keys[at], -1)
+        self._write(rows, news, statuses, completed_ms)
+        return rows
+
+    def _write(
+        self, rows: Rows, items: Sequence[JobValues | JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]
+    ) -> None:
+        columns = self._columns
+        for name, texts in (("platform", [item.platform for item in items]), ("key", [item.job_key for item in items])):
+            columns[name][rows] = [self._pools[name][text] for text in texts]
+        builders = [self._pools["builder"][item.builder] if item.builder else -1 for item in items]
+        known = np.array(builders)
+        columns["builder"][rows] = np.where(known < 0, columns["builder"][rows], known)
+        columns["reason"][rows] = [self._recent_code("reason", item.reason) for item in items]
+        columns["error"][rows] = [self._recent_code("error", item.error) for item in items]
+        for name in ("warnings", "errors", "duration_ms", "run_key"):
+            columns[name][rows] = [getattr(item, name) for item in items]
+        columns["completed_ms"][rows] = completed_ms
+        columns["rest"][rows] = columns["status"][rows] = statuses
+        has_no_cause = np.array(statuses) != FAILED
+        columns["cause"][rows[has_no_cause]] = 0
+
+    def _recent_code(self, name: str, text: str) -> int:
+        """Return the code of a text that news brought; the last ones are known, so that what is often said is held once."""
+        if not text:
+            return 0
+        recent = self._recent[name]
+        code = recent.get(text)
+        if code is None:
+            if len(recent) >= _RECENT:
+                recent.clear()
+            code = recent[text] = self._texts[name].append(text)
+        return code
+
+    def drop(self, row: int) -> None:
+        """Let a row be gone."""
+        if self._columns["alive"][row]:
+            self._columns["alive"][row] = False
+            self.alive_count -= 1
+
+    def show(self, rows: Rows, status: int) -> None:
+        """Change what people see of the status of rows, not the status in which they rest."""
+        self._columns["status"][rows] = status
+
+    def show_rest(self, rows: Rows) -> None:
+        """Let people see the status in which rows rest."""
+        self._columns["status"][rows] = self._columns["rest"][rows]
+
+    def set_durations(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Set durations by job id."""
+        for job_id, duration_ms in pairs:
+            row = self.row_of(job_id)
+            if row >= 0:
+                self._columns["duration_ms"][row] = duration_ms
+
+    def set_source_id(self, row: int, source_id: int) -> None:
+        """Set the id of a row's source, for questions to the database."""
+        self._columns["source_id"][row] = source_id
+
+    def make_room(self, count: int) -> None:
+        """Make room for `count` rows, so that adding them moves nothing."""
+        self._grown(count)
+
+    def folder_code(self, scan_folder: int) -> int:
+        """Return the code of a scan folder's name."""
+        return self._pools["folder"][self.folders.get(scan_folder, "")]
+
+    def _key_of(self, item: JobValues | JobChanged) -> int:
+        return item.job_id or self.analyses.of(item.scan_folder, item.source, item.job_key)
+
+    def _row_to_change(self, item: JobValues | JobChanged, key: int, source: int) -> int:
+        row = int(self._rows_of([key])[0])
+        if row < 0:
+            row = self._grown(1)
+            self._count += 1
+            for column in self._columns.values():
+                column[row] = 0
+            self._columns["id"][row], self._late[key] = key, row
+            self._columns["source"][row] = source if source >= 0 else self._texts["source"].append(item.source)
+            self._columns["folder"][row] = self.folder_code(item.scan_folder)
+        if not self._columns["alive"][row]:
+            self._columns["alive"][row] = True
+            self.alive_count += 1
+        return row
+
+    def _grown(self, count: int) -> int:
+        """Make room for `count` rows more; return the first of them."""
+        capacity = len(self._columns["id"])
+        if self._count + count > capacity:
+            room = max(self._count + count, int(capacity * 1.125) + 1024)
+            for name, column in self._columns.items():
+                wider = np.empty(room, column.dtype)
+                wider[: self._count] = column[: self._count]
+                self._columns[name] = wider
+        return self._count
+
+
+def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
+    """Read every job and failed analysis, and the moment they are of, in one transaction; `builders` are names by UUID."""
+    table = JobTable(builders, analyses or AnalysisKeys())
+    with reader.snapshot():
+        table.moment = reader.moment()
+        table.folders = dict(reader.ask("SELECT ScanFolderID, DisplayName FROM ScanFolders").fetchall())
+        jobs, ours = reader.ask("SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM aptui_jobs)").fetchone()
+        table.make_room(jobs)
+        ids, folders = _read_sources(reader, table)
+        for numbers, texts in read_packed(reader, _JOBS):
+            codes = np.searchsorted(ids, numbers[1]).astype(np.int32)
+            table.extend(numbers, [text.decode() for text in texts], codes, folders[codes])
+        table.set_errors(reader.ask(_ERRORS_SQL).fetchall())
+        _read_analyses(reader, table, ids, folders)
+        if ours < jobs:
+            table.set_durations(reader.ask(_FOREIGN_DURATIONS_SQL).fetchall())
+    return table
+
+
+def _read_sources(reader: Reader, table: JobTable) -> tuple[npt.NDArray[np.int64], Codes]:
+    """Return (ids of all sources, codes of their scan folders); a source's code is its place."""
+    ids: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+    owners: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+    for numbers, texts in read_packed(reader, _SOURCES):
+        ids.append(numbers[0])
+        owners.append(numbers[1])
+        table.text("source")[1].extend_joined(texts[0].data, len(numbers[0]))
+    codes = np.zeros(max(table.folders, default=0) + 1, np.int32)
+    for number in table.folders:
+        codes[number] = table.folder_code(number)
+    return np.concatenate(ids), codes[np.concatenate(owners)]
+
+
+def _read_analyses(reader: Reader, table: JobTable, ids: npt.NDArray[np.int64], folders: Codes) -> None:
+    numbers = {table.folder_code(number): number for number in table.folders}
+    paths = table.text("source")[1]
+    for source_id, builder, warnings, errors, completed_ms, duration_ms, reason, error in reader.ask(_ANALYSES_SQL):
+        code = int(np.searchsorted(ids, source_id))
+        row = table.put(
+            JobValues(
+                0, paths[code], numbers[int(folders[code])], "all", f"{_ANALYSIS}{uuid_text(builder)}", table.builder_name(builder), FAILED,
+                warnings, errors, completed_ms, duration_ms, reason, error, 0,
+            ),
+            code,
+        )  # fmt: skip
+        table.set_source_id(row, source_id)
+
+
+def argsort(keys: npt.NDArray[np.int64]) -> Codes:
+    """Return the stable order of `keys`; sorting keys with their places in the low bits is faster than sorting places by keys."""
+    count = len(keys)
+    if not count:
+        return np.empty(0, np.int32)
+    bits = count.bit_length()
+    least = keys.min()
+    if int(keys.max()) - int(least) >= 1 << (62 - bits):
+        return np.argsort(keys, kind="stable").astype(np.int32)
+    packed = (keys - least) << bits
+    packed |= np.arange(count, dtype=np.int64)
+    packed.sort()
+    packed &= (1 << bits) - 1
+    order: Codes = packed.astype(np.int32)
+    return order
+
+
+def failed_causes(table: JobTable) -> list[tuple[str, bool, list[int]]]:
+    """Return why jobs failed: (the dependency that failed or the first line of the error, whether it is a dependency, rows), many first."""
+    groups: dict[tuple[str, bool], list[int]] = {}
+    for row in np.flatnonzero(failed_mask(table)).tolist():
+        cause = table.words("cause", row)
+        line = cause or table.words("error", row).strip().partition("\n")[0]
+        groups.setdefault((line, bool(cause)), []).append(row)
+    return sorted(
+        ((text, is_source, rows) for (text, is_source), rows in groups.items()), key=lambda group: (-len(group[2]), group[0])
+    )
+
+
+def failed_mask(table: JobTable, statuses: Collection[int] = (FAILED,)) -> Mask:
+    """Return which living rows have one of these statuses."""
+    mask: Mask = np.isin(table.number("status"), list(statuses)) & table.number("alive").astype(np.bool_)
+    return mask

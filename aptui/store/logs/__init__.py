@@ -1,0 +1,1 @@
+"""Job logs and engine logs on disk, in the reference's form."""

@@ -1,0 +1,261 @@
+"""Log files in the reference's record form: those of jobs and the engine's own; who logs what is decided elsewhere.
+
+A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line (spec/surface.md §1.2). What a record says beyond
+that is written as messages too: context as `C: [key] = value` before each line it belongs to, warnings and errors as `W: window: text`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.shared.errors import HostError
+from aptui.store.db.schema import uuid_text
+
+ENGINE_LOG_BYTES = 4 * 1024 * 1024
+ENGINE_LOGS_KEPT = 5
+_HEADER_FIELD_CHARS = 80
+"""A header field is shorter than this, or the line is no record."""
+_NAME_BYTES = 255
+"""Longest file name of the file systems we know (NAME_MAX)."""
+
+_RECORD = re.compile(r"~~(?P<ms>.*?)~~(?P<severity>.*?)~~(?P<thread>.*?)~~(?P<window>.*?)~~(?P<text>.*)", re.DOTALL)
+# Unlike the reference we do not take a path on drive C for context that does not parse.
+_IS_CONTEXT = re.compile(r"C:(?![\\/])|(?i:ctx:|context:)")
+_CONTEXT = re.compile(r"(?:C:|(?i:ctx:|context:))\s*\[([^\n\r\[\]]+)\]\s*=\s*(.*)", re.DOTALL)
+_LINE_END = re.compile(r"\r\n|\n|\r")
+# Short forms are upper case, long ones any case (spec/surface.md §1.2).
+_PREFIXES = (
+    (re.compile(r"W:|(?i:warn:|warning:)"), LogLevel.WARNING),
+    (re.compile(r"E:|(?i:err:|error:)"), LogLevel.ERROR),
+)
+# O3DE prints to windows that show rich text; a line that was cut has lost the end of its span.
+_SPAN = re.compile(r'<span\s+severity="(err|warn)"\s*>(.*?)(?:</span>|$)', re.IGNORECASE | re.DOTALL)
+_COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
+_SHORT = re.compile(r"[WES]: ")
+_MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
+_temporary_names = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a log as it is shown; `context` belongs to it."""
+
+    level: int
+    window: str
+    text: str
+    time_ms: int
+    context: tuple[tuple[str, str], ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------------------------- names
+
+
+def log_name(scan_folder: str, rel: str, platform: str, key: str, builder: bytes, run_key: int) -> str:
+    """Return where the log of one run lies, relative to the log folder; `scan_folder` is its name, `builder` 16 bytes."""
+    crc = zlib.crc32("\n".join((scan_folder, rel, platform, key, uuid_text(builder))).encode())
+    return f"JobLogs/{_fitting(rel, f'-{crc:08x}-{run_key}.log')}"
+
+
+def analysis_log_name(rel: str, builder: bytes) -> str:
+    """Return where the log of the last analysis lies, relative to the log folder."""
+    return f"JobLogs/{_fitting(rel, f'-{uuid_text(builder)}_createJobs.log')}"
+
+
+def _fitting(rel: str, ending: str) -> str:
+    """Return `rel` + `ending` with every part cut to what a file name may be; a cut part ends in its CRC to stay itself."""
+    *folders, name = rel.split("/")
+    return "/".join((*(_cut(folder, _NAME_BYTES) for folder in folders), _cut(name, _NAME_BYTES - len(ending)) + ending))
+
+
+def _cut(name: str, limit: int) -> str:
+    data = name.encode()
+    if len(data) <= limit:
+        return name
+    ending = f"~{zlib.crc32(data):08x}"
+    return data[: limit - len(ending)].decode(errors="ignore") + ending
+
+
+# ----------------------------------------------------------------------------------------------------------------- writing
+
+
+def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) -> bool:
+    """Write the log of a run in one step; return whether there was anything to write.
+
+    What has no time, for the core has no clock, is of now. The file is not synced: a log lost in a power cut costs nothing.
+    """
+    if not records:
+        return False
+    now_ms = time.time_ns() // 1_000_000
+    lines = [line for record in records for line in _record_lines(record, now_ms)]
+    lines.append(_record(records[-1].time_ms or now_ms, LogLevel.INFO, "aptui", f"S: {errors} errors, {warnings} warnings"))
+    temporary = path.with_name(f".{os.getpid()}-{next(_temporary_names)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(_encoded(lines))
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise HostError(f"the log '{path}' cannot be written: {error.strerror}") from error
+    return True
+
+
+def _encoded(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+
+
+def _record_lines(record: LogRecord, now_ms: int = 0) -> Iterator[str]:
+    time_ms = record.time_ms or now_ms
+    window = _field(record.window)
+    mark = f"{_MARK[LogLevel(record.level)]}{window}: " if record.level in _MARK else ""
+    context = [f"C: [{_context_key(key)}] = {_one_line(value)}" for key, value in record.context]
+    for line in _LINE_END.split(record.text):
+        for entry in context:
+            yield _record(time_ms, LogLevel.INFO, window, entry)
+        yield _record(time_ms, record.level, window, mark + line)
+
+
+def _record(time_ms: int, level: int, window: str, message: str) -> str:
+    return f"~~{time_ms}~~{int(level)}~~{threading.get_native_id():x}~~{window}~~{message}"
+
+
+def _field(text: str) -> str:
+    """Return `text` as a header field: one line, shorter than the limit, without what separates fields."""
+    return _one_line(text).replace("~~", "--")[: _HEADER_FIELD_CHARS - 1].strip("~")
+
+
+def _one_line(text: str) -> str:
+    return _LINE_END.sub(" ", text)
+
+
+def _context_key(key: str) -> str:
+    return _one_line(key).replace("[", "(").replace("]", ")") or "?"
+
+
+# ----------------------------------------------------------------------------------------------------------------- reading
+
+
+def parse(path: Path) -> list[LogLine]:
+    """Return the lines of a log for people; whatever is no record is a message of its own.
+
+    Raises:
+        HostError: the file is missing or cannot be read.
+    """
+    try:
+        data, now_ms = path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
+    except OSError as error:
+        raise HostError(f"the log '{path}' cannot be read: {error.strerror}") from error
+    return parse_text(data.decode("utf-8", "replace"), now_ms)
+
+
+def parse_text(text: str, now_ms: int) -> list[LogLine]:
+    """Return the lines of a log; `now_ms` is the time of lines that do not say theirs."""
+    physical = _LINE_END.split(text)
+    if physical[-1] == "":
+        physical.pop()
+    lines: list[LogLine] = []
+    context: dict[str, str] = {}
+    for line in physical:
+        level, window, message, time_ms = _split(line, now_ms)
+        if _IS_CONTEXT.match(message):
+            entry = _CONTEXT.fullmatch(message)
+            if entry:
+                context[entry[1]] = entry[2]
+            continue
+        level, message = _cleaned(level, window, message)
+        lines.append(LogLine(level, window, message, time_ms, tuple(sorted(context.items()))))
+        context.clear()
+    return lines
+
+
+def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
+    """Return (level, window, message, time in ms) of a physical line."""
+    record = _RECORD.fullmatch(line)
+    if record is None or any(len(field) >= _HEADER_FIELD_CHARS for field in record.groups()[:4]):
+        return LogLevel.INFO, "Message", line.rstrip(), now_ms
+    try:
+        time_ms, severity = int(record["ms"]), int(record["severity"])
+    except ValueError:
+        return LogLevel.INFO, "Message", line.rstrip(), now_ms
+    return min(max(severity, LogLevel.DEBUG), LogLevel.ERROR), record["window"], record["text"].rstrip(), time_ms
+
+
+def _cleaned(level: int, window: str, message: str) -> tuple[int, str]:
+    """Return the level that a message's prefix says, and the message without what is for machines."""
+    for prefix, said in _PREFIXES:
+        match = prefix.match(message)
+        if match:
+            rest = _COMPILER_TIME.sub("", message[match.end() :], count=1).removeprefix(" ")
+            return said, _SPAN.sub(r"\2", _without_window(rest, window))
+    span = _SPAN.search(message)
+    if span:
+        said = LogLevel.ERROR if span[1].lower() == "err" else LogLevel.WARNING
+        return said, _SPAN.sub(r"\2", message)
+    return level, _SHORT.sub("", message, count=1) if _SHORT.match(message) else message
+
+
+def _without_window(text: str, window: str) -> str:
+    if text == f"{window}:":
+        return ""
+    return text.removeprefix(f"{window}: ")
+
+
+# --------------------------------------------------------------------------------------------------------- the engine's log
+
+
+class EngineLog:
+    """The engine's own log, `<folder>/<base>.log`; a full one is renamed to `<base>.<epoch>.log`, and only the newest stay.
+
+    Args:
+        started_ms: time of the run that begins; its three first records say so, as the reference's do.
+    """
+
+    def __init__(self, folder: Path, base: str, started_ms: int) -> None:
+        self._folder = folder
+        self._base = base
+        self._path = folder / f"{base}.log"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("ab")
+        except OSError as error:
+            raise HostError(f"the log '{self._path}' cannot be written: {error.strerror}") from error
+        ruler = "=" * 60
+        self.append(
+            *(LogRecord(LogLevel.INFO, "none", text, started_ms) for text in (ruler, "AzFramework File Logging New Run", ruler))
+        )
+
+    def append(self, *records: LogRecord) -> None:
+        """Append records; a full log is rolled before."""
+        data = _encoded([line for record in records for line in _record_lines(record)])
+        try:
+            if self._file.tell() and self._file.tell() + len(data) > ENGINE_LOG_BYTES:
+                self._roll(records[0].time_ms // 1000)
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            raise HostError(f"the log '{self._path}' cannot be written: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _roll(self, epoch_s: int) -> None:
+        self._file.close()
+        while (rolled := self._folder / f"{self._base}.{epoch_s}.log").exists():
+            epoch_s += 1
+        self._path.rename(rolled)
+        self._file = self._path.open("ab")
+        old = [path for path in self._folder.glob(f"{self._base}.*.log") if path.name[len(self._base) + 1 : -4].isdigit()]
+        old.sort(key=lambda path: int(path.name[len(self._base) + 1 : -4]))
+        for path in old[: 1 - ENGINE_LOGS_KEPT]:
+            path.unlink(missing_ok=True)

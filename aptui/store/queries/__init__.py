@@ -1,0 +1,1 @@
+"""Read-only questions of people and programs to the asset database."""

@@ -1,0 +1,196 @@
+"""Which products ship with some assets: the closure of product dependencies with what pulled each in, as a record and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from aptui.shared.errors import UserError
+from aptui.store.queries.asset_facts import ProductFact
+from aptui.store.queries.asset_graph import AssetGraph, Edge, Link, Node
+
+FORMAT = "aptui asset list"
+VERSION = 1
+LIST_BYTES_MOST = 1 << 30
+"""A larger file is no list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A product that ships; `pulled_in_by` is the product that needed it first, "" for a seed. `digest` "" and `size` -1 when not known."""
+
+    name: str
+    asset_id: str
+    size: int
+    digest: str
+    source: str = ""
+    pulled_in_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LooseEnd:
+    """What a product that ships needs and nobody has: `kind` is "unmet" (a path), "dangling" (an asset id) or "missing" (undeclared)."""
+
+    kind: str
+    product: str
+    target: str
+    asset_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AssetList:
+    """What ships; products by name."""
+
+    platform: str
+    seeds: tuple[str, ...]
+    products: tuple[Listed, ...]
+    loose_ends: tuple[LooseEnd, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        """Return the size of all whose size is known."""
+        return sum(product.size for product in self.products if product.size > 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that `read` reads."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "platform": self.platform,
+            "seeds": list(self.seeds),
+            "total_bytes": self.total_bytes,
+            "products": [asdict(product) for product in self.products],
+            "loose_ends": [asdict(end) for end in self.loose_ends],
+        }
+
+
+def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], platform: str) -> AssetList:
+    """Return what ships with `seeds`, which are products; `words` is what people called them."""
+    narrow = graph.narrowed((Link.PRODUCT,))
+    reached = narrow.walk(sorted(seeds))
+    facts = {node: fact for node, fact in narrow.facts(reached).items() if isinstance(fact, ProductFact)}
+    products = [_listed(facts[node], edge, facts) for node, edge in reached.items() if node in facts and _ships(facts[node])]
+    return AssetList(platform, tuple(words), tuple(sorted(products, key=lambda item: item.name)), tuple(_loose_ends(narrow, facts)))
+
+
+def orphans(graph: AssetGraph, seeds: Collection[Node], platform: str) -> AssetList:
+    """Return the products that `seeds` do not reach or, without seeds, that no other product needs."""
+    narrow = graph.narrowed((Link.PRODUCT,))
+    everything = {Node(fact.product_id): fact for fact in graph.products()}
+    if seeds:
+        reached = set(narrow.walk(sorted(seeds)))
+    else:
+        reached = {edge.needed for edge in narrow.needed_by(sorted(everything)) if edge.needed != edge.needs}
+    left = [_listed(fact, None, {}) for node, fact in everything.items() if node not in reached]
+    return AssetList(platform, (), tuple(left))
+
+
+def _ships(fact: ProductFact) -> bool:
+    return not fact.is_intermediate
+
+
+def _listed(fact: ProductFact, edge: Edge | None, facts: dict[Node, ProductFact]) -> Listed:
+    reason = facts[edge.needs].name if edge is not None and edge.needs in facts else ""
+    return Listed(fact.name, fact.asset_id, fact.size, fact.digest.hex(), fact.source, reason)
+
+
+def _loose_ends(graph: AssetGraph, facts: dict[Node, ProductFact]) -> list[LooseEnd]:
+    names = {node: fact.name for node, fact in facts.items()}
+    found = [
+        LooseEnd("unmet", names[Node(item.product_id)], item.path)
+        for item in graph.unmet(names)
+        if not item.is_exclusion and not item.is_pattern
+    ]
+    found += [LooseEnd("dangling", names[Node(item.product_id)], item.asset_id, item.asset_id) for item in graph.dangling(names)]
+    found += [LooseEnd("missing", names[Node(item.product_id)], item.text, item.asset_id) for item in graph.missing(names)]
+    return sorted(set(found), key=lambda end: (end.product, end.kind, end.target))
+
+
+# ----------------------------------------------------------------------------------------------------------------- reading
+
+
+def read(data: bytes, path: str) -> AssetList:
+    """Return the list that `AssetList.to_json` became.
+
+    Raises:
+        UserError: it is none, or of another version.
+    """
+    hint = "'aptui assetlist SEED --output FILE' writes one"
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"it is no asset list: {error}", where=path, hint=hint) from None
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise UserError("it is no asset list", where=path, hint=hint)
+    if value.get("version") != VERSION:
+        raise UserError(f"it is an asset list of version {value.get('version')!r}, not {VERSION}", where=path)
+    try:
+        products = tuple(_product(item) for item in value["products"])
+        return AssetList(_text(value["platform"]), tuple(map(_text, value["seeds"])), products)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"this asset list is damaged: {error}", where=path, hint=hint) from None
+
+
+def _product(item: dict[str, object]) -> Listed:
+    size, digest = item["size"], _text(item["digest"])
+    if not isinstance(size, int) or isinstance(size, bool) or size < -1:
+        message = f"{size!r} is no size"
+        raise ValueError(message)
+    bytes.fromhex(digest)
+    source, reason = (_text(item.get(key, "")) for key in ("source", "pulled_in_by"))
+    return Listed(_text(item["name"]), _text(item["asset_id"]), size, digest, source, reason)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        message = f"{value!r} is no text"
+        raise TypeError(message)
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------- comparing
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a product differs between two lists; `old_bytes` 0 for an added, `new_bytes` 0 for a removed one."""
+
+    kind: str
+    name: str
+    old_bytes: int
+    new_bytes: int
+
+
+def compare(old: AssetList, new: AssetList) -> list[Change]:
+    """Return what is added, removed, grown, shrunk, and changed with the same size; by kind in this order, then by name."""
+    before, after = {item.name: item for item in old.products}, {item.name: item for item in new.products}
+    found = []
+    for name in before.keys() | after.keys():
+        was, now = before.get(name), after.get(name)
+        kind = _kind_of_change(was, now)
+        if kind:
+            found.append(Change(kind, name, max(was.size, 0) if was else 0, max(now.size, 0) if now else 0))
+    return sorted(found, key=lambda change: (CHANGES.index(change.kind), change.name))
+
+
+CHANGES = ("added", "removed", "grown", "shrunk", "changed")
+
+
+def _kind_of_change(was: Listed | None, now: Listed | None) -> str:
+    if was is None or now is None:
+        return "added" if was is None else "removed"
+    if was.size != now.size:
+        return "grown" if now.size > was.size else "shrunk"
+    differs = was.asset_id != now.asset_id or (was.digest and now.digest and was.digest != now.digest)
+    return "changed" if differs else ""
+
+
+def as_json(value: AssetList) -> str:
+    """Return a list as text, the same for the same list, one product a line."""
+    whole = value.to_json()
+    lines = {key: [json.dumps(item) for item in cast("list[Any]", whole.pop(key))] for key in ("products", "loose_ends")}
+    head = json.dumps(whole)[1:-1]
+    body = ",\n".join(f'"{key}": [' + ",".join(f"\n{text}" for text in items) + "]" for key, items in lines.items())
+    return f"{{{head},\n{body}}}\n"

@@ -1,0 +1,289 @@
+"""Questions about one source or one product: what the Assets screen shows beside its trees. Every answer is small and asked for lazily."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
+
+INTERMEDIATE_FLAG = 2
+"""Bit of `Products.Flags` (spec/surface.md §4)."""
+_INTERMEDIATE_FOLDER = (
+    "lower(f.ScanFolder) LIKE '%/intermediate assets' OR lower(f.PortableKey) IN ('intermediates', 'intermediate assets')"
+)
+INTERMEDIATE_FOLDERS_SQL = f"SELECT f.ScanFolderID FROM ScanFolders f WHERE {_INTERMEDIATE_FOLDER}"
+"""Scan folders whose sources are intermediates."""
+_UUID = re.compile(
+    r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::(\d+|0x[0-9a-fA-F]+))?"
+)
+_JOB_BIT, _WILDCARD_BIT = 2, 4
+_SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, COALESCE(o.digest, x'')
+FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"""
+_PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType, p.Flags, p.ProductID
+FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
+_LINKS = """SELECT p.ProductID, p.ProductName, d.DependencySourceGuid, d.DependencySubID, d.DependencyFlags"""
+_OUT_SQL = f"""{_LINKS} FROM ProductDependencies d
+LEFT JOIN Sources s ON s.SourceGuid = d.DependencySourceGuid
+LEFT JOIN Jobs j ON j.SourcePK = s.SourceID AND j.Platform = d.Platform
+LEFT JOIN Products p ON p.JobPK = j.JobID AND +p.SubID = d.DependencySubID
+WHERE d.ProductPK = ? AND d.UnresolvedPath = '' ORDER BY d.ProductDependencyID, p.ProductID"""
+_IN_SQL = """SELECT p.ProductID, p.ProductName, s.SourceGuid, p.SubID, d.DependencyFlags
+FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK
+JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
+WHERE d.DependencySourceGuid = ? AND d.DependencySubID = ? AND d.Platform = ? AND d.UnresolvedPath = '' ORDER BY p.ProductName"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A source dependency; `source_id` 0 = its target is no source that we know: a pattern, a path, a UUID, shown as `text`.
+
+    `kind` is "source", "job" or "wildcard".
+    """
+
+    text: str
+    kind: str
+    source_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDetails:
+    """A source and everything about it. `intermediates` are (product, id of the source that it is, 0 = none)."""
+
+    source: SourceRow
+    products: tuple[ProductRow, ...]
+    out: tuple[Dependency, ...]
+    incoming: tuple[Dependency, ...]
+    intermediates: tuple[tuple[ProductRow, int], ...]
+    jobs: tuple[JobRow, ...]
+    analysis_ms: int
+    made_from: SourceRow | None
+
+    @property
+    def uuid(self) -> str:
+        """Its UUID as O3DE writes it."""
+        return uuid_text(self.source.uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductLink:
+    """A product dependency; `product_id` 0 = there is no such product, `name` is its asset id then. `has_more` = it depends on others."""
+
+    product_id: int
+    name: str
+    asset_id: str
+    flags: int
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MissingDependency:
+    """What looks like a dependency in a product's bytes and was not declared; `product_id` 0 = it names no product."""
+
+    text: str
+    asset_id: str
+    product_id: int
+    scanned_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProductDetails:
+    """A product and what is cheap to know of it; dependencies that lead on are asked for by `db.product_links` and `product_dependents`.
+
+    `scanned_s` is when it was last scanned for missing dependencies, 0 = never; `scan_says` how that ended, beside what was found.
+    """
+
+    product: ProductRow
+    asset_id: str
+    job: JobRow | None
+    source: SourceRow | None
+    out_count: int
+    unmet: tuple[str, ...]
+    missing: tuple[MissingDependency, ...]
+    scanned_s: int
+    scan_says: str = ""
+
+
+def asset_id_text(uuid: bytes, sub_id: int) -> str:
+    """Return an asset id as people see it: `{UUID}:<sub id in decimal>`."""
+    return f"{uuid_text(uuid)}:{sub_id}"
+
+
+def parse_asset_id(text: str) -> tuple[bytes, int | None] | None:
+    """Return (uuid, sub id or None) when `text` is a UUID or an asset id in any of their forms."""
+    found = _UUID.fullmatch(text.strip())
+    if found is None:
+        return None
+    return bytes.fromhex("".join(found.groups()[:5])), int(found[6], 0) if found[6] else None
+
+
+# ----------------------------------------------------------------------------------------------------------------- sources
+
+
+def source_by_id(reader: Reader, source_id: int) -> SourceRow | None:
+    """Return one source."""
+    row = reader.ask(f"{_SOURCES_SQL} WHERE s.SourceID = ?", (source_id,)).fetchone()
+    return SourceRow(*row) if row else None
+
+
+def source_ids(reader: Reader, uuid: bytes) -> list[int]:
+    """Return the sources with this UUID."""
+    return [number for (number,) in reader.ask("SELECT SourceID FROM Sources WHERE SourceGuid = ?", (uuid,))]
+
+
+def source_details(reader: Reader, source_id: int) -> SourceDetails | None:
+    """Return everything about a source; None when it is gone."""
+    source = source_by_id(reader, source_id)
+    if source is None:
+        return None
+    sql = f"{_PRODUCTS_SQL} JOIN Jobs j ON j.JobID = p.JobPK WHERE j.SourcePK = ? ORDER BY p.ProductName, p.ProductID"
+    products = [ProductRow(*row) for row in reader.ask(sql, (source_id,))]
+    intermediates = tuple((row, _source_of_product(reader, row)) for row in products if row.flags & INTERMEDIATE_FLAG)
+    analysis_ms = analysis_durations(reader, [source_id]).get(source_id, 0)
+    return SourceDetails(
+        source, tuple(row for row in products if not row.flags & INTERMEDIATE_FLAG), _out(reader, source), _incoming(reader, source),
+        intermediates, tuple(reader.jobs_of(source_id)), analysis_ms, _made_from(reader, source),
+    )  # fmt: skip
+
+
+def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
+    """Return {source id: how long its last analyses took, ms}, for the rows on the screen."""
+    marks = ", ".join("?" * len(ids))
+    sql = f"SELECT source_id, SUM(duration_ms) FROM aptui_analyses WHERE source_id IN ({marks}) GROUP BY source_id"
+    # O3DE's own databases have `CreateJobs,<path>,<builder>` in Stats; "-" is what comes after ",".
+    theirs = f"""SELECT s.SourceID, SUM(t.StatValue) FROM Sources s JOIN Stats t ON t.StatName > 'CreateJobs,' || s.SourceName || ','
+        AND t.StatName < 'CreateJobs,' || s.SourceName || '-' WHERE s.SourceID IN ({marks}) GROUP BY s.SourceID"""
+    return dict(reader.ask(theirs, tuple(ids)).fetchall()) | dict(reader.ask(sql, tuple(ids)).fetchall())
+
+
+def _out(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
+    found = {}
+    for edge in reader.edges_of(source.source_id):
+        kind = "wildcard" if edge.type_bits & _WILDCARD_BIT else "job" if edge.type_bits & _JOB_BIT else "source"
+        target = 0 if kind == "wildcard" else _source_named(reader, edge.target)
+        found[edge.target, kind] = Dependency(_name_of(reader, target) or edge.target, kind, target)
+    return tuple(found.values())
+
+
+def _incoming(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
+    names = (source.source.lower(), source.uuid.hex(), f"{source.root}/{source.source}".lower(), uuid_text(source.uuid).lower())
+    sql = """SELECT s.SourceName, d.TypeOfDependency, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
+        WHERE d.DependsOnSource IN (?1, ?2, ?3, ?4)
+        UNION SELECT s.SourceName, 4, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
+        WHERE d.TypeOfDependency IN (4, 5, 6, 7)
+        AND (?1 GLOB lower(d.DependsOnSource) OR (d.DependsOnSource LIKE '%|%%' ESCAPE '|' AND ?1 LIKE d.DependsOnSource))
+        UNION SELECT s.SourceName, 1, s.SourceID FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id
+        WHERE e.target IN (?1, ?2) AND s.SourceGuid NOT IN (SELECT SourceGuid FROM SourceDependency)
+        ORDER BY 1, 2"""
+    return tuple(
+        Dependency(name, "wildcard" if bits & _WILDCARD_BIT else "job" if bits & _JOB_BIT else "source", number)
+        for name, bits, number in reader.ask(sql, names)
+    )
+
+
+def _source_named(reader: Reader, target: str) -> int:
+    """Return the source that a dependency names by path or UUID, 0 when there is none."""
+    parsed = parse_asset_id(target)
+    if parsed is not None:
+        return next(iter(source_ids(reader, parsed[0])), 0)
+    found = reader.source(target)
+    return found.source_id if found else 0
+
+
+def _name_of(reader: Reader, source_id: int) -> str:
+    row = reader.ask("SELECT SourceName FROM Sources WHERE SourceID = ?", (source_id,)).fetchone() if source_id else None
+    return row[0] if row else ""
+
+
+def _source_of_product(reader: Reader, product: ProductRow) -> int:
+    """Return the source that an intermediate product is: its name without the platform, in the scan folder of intermediates."""
+    sql = f"SELECT SourceID FROM Sources WHERE SourceName = ? AND ScanFolderPK IN ({INTERMEDIATE_FOLDERS_SQL})"
+    row = reader.ask(sql, (product.name.partition("/")[2],)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _made_from(reader: Reader, source: SourceRow) -> SourceRow | None:
+    """Return the source from which an intermediate was made."""
+    if source.scan_folder_id not in {number for (number,) in reader.ask(INTERMEDIATE_FOLDERS_SQL)}:
+        return None
+    sql = f"""{_SOURCES_SQL} JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+        WHERE p.Flags & {INTERMEDIATE_FLAG} AND p.ProductName LIKE '%/' || ? LIMIT 1"""
+    row = reader.ask(sql, (source.source,)).fetchone()
+    return SourceRow(*row) if row else None
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+def product_ids(reader: Reader, uuid: bytes, sub_id: int | None) -> list[int]:
+    """Return the products with this asset id, or all of the source with this UUID."""
+    sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+        WHERE s.SourceGuid = ?1 AND (?2 IS NULL OR p.SubID = ?2) ORDER BY p.ProductID"""
+    return [number for (number,) in reader.ask(sql, (uuid, sub_id))]
+
+
+def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
+    """Return what is known of a product; None when it is gone."""
+    row = reader.ask(f"{_PRODUCTS_SQL} WHERE p.ProductID = ?", (product_id,)).fetchone()
+    if row is None:
+        return None
+    product = ProductRow(*row)
+    job = reader.job(product.job_id)
+    source = source_by_id(reader, job.source_id) if job else None
+    counts = "SELECT COUNT(*) FROM ProductDependencies WHERE ProductPK = ? AND UnresolvedPath = ''"
+    unmet = "SELECT UnresolvedPath FROM ProductDependencies WHERE ProductPK = ? AND UnresolvedPath <> '' ORDER BY 1"
+    missing = _missing(reader, product_id, job.platform if job else "")
+    hits = tuple(item for item in missing if item.asset_id)
+    return ProductDetails(
+        product, asset_id_text(source.uuid, product.sub_id) if source else "", job, source,
+        reader.ask(counts, (product_id,)).fetchone()[0], tuple(path for (path,) in reader.ask(unmet, (product_id,))),
+        hits, max((item.scanned_s for item in missing), default=0), next((item.text for item in missing if not item.asset_id), ""),
+    )  # fmt: skip
+
+
+def product_links(reader: Reader, product_id: int) -> list[ProductLink]:
+    """Return what a product needs at run time, one step far; whoever shows them as a tree guards against rings."""
+    return _links(reader, _OUT_SQL, (product_id,))
+
+
+def product_dependents(reader: Reader, product_id: int) -> list[ProductLink]:
+    """Return which products need this one, one step far. There is no index for it: at a million products it takes 0.1 s."""
+    sql = """SELECT s.SourceGuid, p.SubID, j.Platform FROM Products p JOIN Jobs j ON j.JobID = p.JobPK
+        JOIN Sources s ON s.SourceID = j.SourcePK WHERE p.ProductID = ?"""
+    row = reader.ask(sql, (product_id,)).fetchone()
+    return _links(reader, _IN_SQL, tuple(row)) if row else []
+
+
+def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[ProductLink]:
+    rows = reader.ask(sql, values).fetchall()
+    ids = sorted({row[0] for row in rows if row[0]})
+    more = {
+        number
+        for number in ids
+        if reader.ask("SELECT 1 FROM ProductDependencies WHERE ProductPK = ? LIMIT 1", (number,)).fetchone()
+    }
+    return [
+        ProductLink(number or 0, name or asset_id_text(uuid, sub_id), asset_id_text(uuid, sub_id), flags, number in more)
+        for number, name, uuid, sub_id, flags in rows
+    ]
+
+
+def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:
+    """Return the rows of its last scans, the newest first; those that only say how a scan ended have no asset id."""
+    sql = """SELECT MissingDependencyString, DependencySourceGuid, DependencySubId, ScanTimeSecondsSinceEpoch
+        FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, MissingProductDependencyId"""
+    found = []
+    for text, uuid, sub_id, scanned_s in reader.ask(sql, (product_id,)).fetchall():
+        target = _product_for(reader, uuid, sub_id, platform) if any(uuid) else 0
+        found.append(MissingDependency(text, asset_id_text(uuid, sub_id) if any(uuid) else "", target, scanned_s))
+    return found
+
+
+def _product_for(reader: Reader, uuid: bytes, sub_id: int, platform: str) -> int:
+    """Return the product with this asset id, of that platform if there is one; 0 = there is none."""
+    sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+        WHERE s.SourceGuid = ? AND p.SubID = ? ORDER BY j.Platform <> ?, p.ProductID LIMIT 1"""
+    row = reader.ask(sql, (uuid, sub_id, platform)).fetchone()
+    return int(row[0]) if row else 0

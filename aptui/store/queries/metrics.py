@@ -1,0 +1,138 @@
+"""What builders cost and what the cache holds, for the Builders and Shared cache screens; one pass over the tables each, so ask in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aptui.store.db.statements import job_stat_sql
+from aptui.store.queries.reader import Reader
+
+_DURATION = (
+    f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f "
+    f"ON f.ScanFolderID = s.ScanFolderPK WHERE t.StatName = {job_stat_sql()}), 0)"
+)
+_ANALYSES_SQL = """SELECT builder, COUNT(*), COALESCE(SUM(duration_ms), 0), COALESCE(MAX(duration_ms), 0)
+FROM aptui_analyses GROUP BY builder"""
+_JOBS_SQL = f"""SELECT j.BuilderGuid, COUNT(*), COALESCE(SUM({_DURATION}), 0), COALESCE(MAX({_DURATION}), 0)
+FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY j.BuilderGuid"""
+_ANALYSIS_ENTRIES_SQL = """SELECT s.SourceName, '', 'all', a.duration_ms, a.completed_ms, 0, s.SourceID
+FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id WHERE a.builder = ? ORDER BY a.duration_ms DESC, 1 LIMIT ?"""
+_JOB_ENTRIES_SQL = f"""SELECT s.SourceName, j.JobKey, j.Platform, {_DURATION.replace("JOIN Sources s ON s.SourceID = j.SourcePK ", "")} d,
+COALESCE(o.completed_ms, j.LastLogTime), j.JobID, s.SourceID FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK
+LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.BuilderGuid = ? ORDER BY d DESC, 1 LIMIT ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """How often something was done and how long it took."""
+
+    count: int = 0
+    total_ms: int = 0
+    slowest_ms: int = 0
+
+    @property
+    def average_ms(self) -> float:
+        """Return the average, 0 when nothing was done."""
+        return self.total_ms / self.count if self.count else 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        """Return both together."""
+        return Spent(self.count + other.count, self.total_ms + other.total_ms, max(self.slowest_ms, other.slowest_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class BuilderSpent:
+    """What a builder did: its analyses and its jobs."""
+
+    builder: bytes
+    analyses: Spent
+    jobs: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One analysis (`job_id` 0) or job of a builder, as it took the last time."""
+
+    source: str
+    job_key: str
+    platform: str
+    duration_ms: int
+    completed_ms: int
+    job_id: int
+    source_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So many products of so many bytes."""
+
+    name: str
+    count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheContents:
+    """What the cache holds. `folders` are the largest, by top folder of the products; `grown` is what was made since a moment, by platform."""
+
+    platforms: tuple[Amount, ...]
+    folders: tuple[Amount, ...]
+    builders: tuple[tuple[bytes, Amount], ...]
+    grown: tuple[Amount, ...]
+
+    @property
+    def total(self) -> Amount:
+        """Return everything together."""
+        return Amount("", sum(item.count for item in self.platforms), sum(item.size_bytes for item in self.platforms))
+
+
+def builders_spent(reader: Reader) -> list[BuilderSpent]:
+    """Return what each builder did, the one that took longest first; 1 s at a million jobs."""
+    analyses = {builder: Spent(*row) for builder, *row in reader.ask(_ANALYSES_SQL)}
+    jobs = {builder: Spent(*row) for builder, *row in reader.ask(_JOBS_SQL)}
+    found = [BuilderSpent(uuid, analyses.get(uuid, Spent()), jobs.get(uuid, Spent())) for uuid in analyses.keys() | jobs.keys()]
+    return sorted(found, key=lambda item: (-(item.analyses + item.jobs).total_ms, item.builder))
+
+
+def analysis_entries(reader: Reader, builder: bytes, limit: int = 1000) -> list[Entry]:
+    """Return a builder's slowest analyses."""
+    return [Entry(*row) for row in reader.ask(_ANALYSIS_ENTRIES_SQL, (builder, limit))]
+
+
+def job_entries(reader: Reader, builder: bytes, limit: int = 1000) -> list[Entry]:
+    """Return a builder's slowest jobs."""
+    return [Entry(*row) for row in reader.ask(_JOB_ENTRIES_SQL, (builder, limit))]
+
+
+def cache_contents(reader: Reader, since_ms: int, limit: int = 20) -> CacheContents:
+    """Return what the cache holds and what was made in it after `since_ms`; some seconds at a million products."""
+    after = "instr(p.ProductName, '/')"
+    rest = f"substr(p.ProductName, {after} + 1)"
+    folder = f"CASE instr({rest}, '/') WHEN 0 THEN '' ELSE substr({rest}, 1, instr({rest}, '/') - 1) END"
+    platform = f"substr(p.ProductName, 1, max({after} - 1, 0))"
+    owned = "Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"
+    sizes = "COUNT(*), COALESCE(SUM(o.size), 0)"
+    rows = reader.ask(f"SELECT {platform} a, {folder} b, {sizes} FROM {owned} GROUP BY a, b").fetchall()
+    made = f"{owned} JOIN Jobs j ON j.JobID = p.JobPK"
+    builders = reader.ask(f"SELECT j.BuilderGuid, {sizes} FROM {made} GROUP BY 1 ORDER BY 3 DESC").fetchall()
+    grown = reader.ask(
+        f"""SELECT {platform} a, {sizes} FROM {made} LEFT JOIN aptui_jobs w ON w.job_id = j.JobID
+        WHERE COALESCE(w.completed_ms, j.LastLogTime) >= ? AND j.Status = 4 GROUP BY a ORDER BY a""",
+        (since_ms,),
+    )
+    platforms, folders = _summed((name, count, size) for name, _, count, size in rows), _summed(row[1:] for row in rows)
+    return CacheContents(
+        tuple(sorted(platforms, key=lambda item: item.name)),
+        tuple(sorted(folders, key=lambda item: (-item.size_bytes, item.name))[:limit]),
+        tuple((uuid, Amount("", count, size)) for uuid, count, size in builders),
+        tuple(Amount(*row) for row in grown),
+    )
+
+
+def _summed(rows: Iterable[tuple[str, int, int]]) -> list[Amount]:
+    found: dict[str, tuple[int, int]] = {}
+    for name, count, size in rows:
+        known = found.get(name, (0, 0))
+        found[name] = known[0] + count, known[1] + size
+    return [Amount(name, *values) for name, values in found.items()]

@@ -1,0 +1,408 @@
+"""The asset database as people ask about it: read-only, plain SQL, cheap to import, no engine needed; it never writes a byte.
+
+It reads ours and those of O3DE itself: a database without tables of ours gets empty temporary ones, so that every question has one form.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aptui.core import fingerprint
+from aptui.core.model import FileFact, JobState
+from aptui.shared.errors import UserError
+from aptui.store.db import foreign
+from aptui.store.db.packing import unpack_files
+from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, uuid_text
+from aptui.store.db.statements import job_stat_sql
+
+STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
+"""What people see of a state; "completed" with warnings or errors is told by the counts."""
+SHOWN = {
+    JobState.WAITING.value: "pending",
+    JobState.QUEUED.value: "pending",
+    JobState.RUNNING.value: "processing",
+    JobState.COMMITTING.value: "processing",
+    JobState.COMPLETED.value: "completed",
+    JobState.FAILED.value: "failed",
+    JobState.CANCELLED.value: "cancelled",
+}
+"""{state of the machine: what people see of it}."""
+
+_OLDEST_READ = 36
+"""Oldest version of O3DE's whose tables have all that is asked here."""
+_NOT_ASKED = frozenset({"FailureCauseSourcePK", "FailureCauseFingerprint"})
+"""Columns of version 39 that no question needs."""
+_TOO_LONG, _MISSING = "the path of the source is too long for the job", "the source or the job is missing"
+_STATE_SQL = (
+    "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
+)
+ERROR_SQL = f"COALESCE(o.error, CASE j.Status WHEN 3 THEN '{_TOO_LONG}' WHEN 5 THEN '{_MISSING}' ELSE '' END)"
+"""What a job says is wrong; of O3DE's own, what their status means."""
+_DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
+_JOBS_SQL = f"""
+SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE(o.reason, ''),
+    COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
+    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, '')
+FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+LEFT JOIN aptui_jobs o ON o.job_id = j.JobID"""
+_ANALYSES_SQL = """
+SELECT s.SourceName, f.DisplayName, 'all', '', a.builder, a.state, a.reason, a.completed_ms, a.duration_ms, a.warnings, a.errors,
+    a.log_file, 0, a.error, 0, s.SourceID, ''
+FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+WHERE a.state = 'failed'"""
+_SOURCES_SQL = """
+SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, COALESCE(o.digest, x'')
+FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"""
+_PRODUCTS_SQL = """
+SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType, p.Flags, p.ProductID
+FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
+_METRICS_SQL = f"""
+SELECT builder, SUM(analyses), SUM(analysis_ms), SUM(jobs), SUM(processing_ms) FROM (
+    SELECT builder, COUNT(*) analyses, SUM(duration_ms) analysis_ms, 0 jobs, 0 processing_ms FROM aptui_analyses GROUP BY builder
+    UNION ALL
+    SELECT j.BuilderGuid, 0, 0, COUNT(*), SUM({_DURATION_SQL}) FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK
+        JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY j.BuilderGuid
+) GROUP BY builder ORDER BY builder"""
+_DEPENDENTS_SQL = """
+SELECT s.SourceName FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id WHERE e.target = ?1
+UNION SELECT s.SourceName FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid WHERE d.DependsOnSource = ?1
+ORDER BY 1"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`."""
+
+    source: str
+    scan_folder: str
+    platform: str
+    job_key: str
+    builder: bytes
+    status: str
+    reason: str
+    completed_ms: int
+    duration_s: float
+    warnings: int
+    errors: int
+    log: str
+    job_id: int
+    error: str
+    run_key: int
+    source_id: int
+    state: str
+    failure_cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source; `scan_folder` is the name, `root` the path of its scan folder; `digest` b"" when not known."""
+
+    source_id: int
+    source: str
+    uuid: bytes
+    scan_folder_id: int
+    scan_folder: str
+    root: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProductRow:
+    """A product; `digest` b"" and `size` -1 when not known."""
+
+    name: str
+    digest: bytes
+    size: int
+    job_id: int
+    sub_id: int
+    asset_type: bytes
+    flags: int
+    product_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run of a job's history; `outcome` is `core.messages.Outcome`.
+
+    `version` is the builder's, `products` one digest over what it made (b"" for nothing), `step` as `core.history` packs it.
+    """
+
+    run_key: int
+    completed_ms: int
+    duration_ms: int
+    outcome: int
+    reason: str
+    error: str
+    log_file: str
+    fingerprint: int
+    version: str
+    products: bytes
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRow:
+    """A source dependency as declared; `type_bits` as in spec/surface.md §4."""
+
+    builder: bytes
+    target: str
+    type_bits: int
+    sub_ids: str
+    from_asset_id: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BuilderMetric:
+    """How much one builder did, and how long it took."""
+
+    builder: bytes
+    analyses: int
+    analysis_ms: int
+    jobs: int
+    processing_ms: int
+
+    @property
+    def analysis_average_ms(self) -> float:
+        """Return the average of one analysis, 0 when there was none."""
+        return self.analysis_ms / self.analyses if self.analyses else 0.0
+
+    @property
+    def processing_average_ms(self) -> float:
+        """Return the average of one job, 0 when there was none."""
+        return self.processing_ms / self.jobs if self.jobs else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts over everything; `jobs` {status: count} has every status, failed analyses count as failed."""
+
+    sources: int
+    products: int
+    jobs: dict[str, int] = field(default_factory=dict)
+    warnings: int = 0
+    errors: int = 0
+
+
+class Reader:
+    """A read-only connection; make one with `open_reader`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let every question inside see the same moment."""
+        self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.execute("COMMIT")
+
+    # ---------------------------------------------------------------------------------------------------------------- jobs
+
+    def jobs(self, *, statuses: Collection[str] = (), platform: str = "") -> Iterator[JobRow]:
+        """Yield jobs by source path, failed analyses last.
+
+        Args:
+            statuses: those of `STATUSES` that are wanted; empty = all.
+            platform: a platform id, "" = all.
+        """
+        conditions = ["j.Platform = ?"] if platform else []
+        if statuses and "completed" not in statuses:
+            conditions.append("j.Status <> 4")
+        where, values = (f" WHERE {' AND '.join(conditions)}" if conditions else ""), (platform,) if platform else ()
+        questions: list[tuple[str, tuple[str, ...]]] = [(f"{_JOBS_SQL}{where} ORDER BY s.SourceName, j.JobID", values)]
+        if platform in ("", "all"):
+            questions.append((f"{_ANALYSES_SQL} ORDER BY s.SourceName", ()))
+        for sql, parameters in questions:
+            for row in self._database.execute(sql, parameters):
+                if not statuses or SHOWN[row[5]] in statuses:
+                    yield _job_row(row)
+
+    def job(self, job_id: int) -> JobRow | None:
+        """Return one job."""
+        row = self._database.execute(f"{_JOBS_SQL} WHERE j.JobID = ?", (job_id,)).fetchone()
+        return _job_row(row) if row else None
+
+    def jobs_of(self, source_id: int) -> list[JobRow]:
+        """Return the jobs of a source, its failed analyses last."""
+        rows = self._database.execute(f"{_JOBS_SQL} WHERE s.SourceID = ? ORDER BY j.JobID", (source_id,)).fetchall()
+        rows += self._database.execute(f"{_ANALYSES_SQL} AND s.SourceID = ? ORDER BY a.builder", (source_id,)).fetchall()
+        return [_job_row(row) for row in rows]
+
+    def runs_of(self, job_id: int) -> list[RunRow]:
+        """Return the last runs of a job, the newest first."""
+        sql = """SELECT run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, version, products, step
+            FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC"""
+        return [RunRow(*row) for row in self._database.execute(sql, (job_id,))]
+
+    def inputs_of(self, job_id: int) -> tuple[tuple[str, str, str], ...]:
+        """Return the manifest of a job's last committed run: ((kind, name, digest hex), ...)."""
+        row = self._database.execute("SELECT inputs FROM aptui_jobs WHERE job_id = ?", (job_id,)).fetchone()
+        return fingerprint.load(row[0]) if row else ()
+
+    def builder_metrics(self) -> list[BuilderMetric]:
+        """Return what each builder did."""
+        return [BuilderMetric(*row) for row in self._database.execute(_METRICS_SQL)]
+
+    def totals(self) -> Totals:
+        """Return counts over everything; what is completed without a word costs one count, not one look each."""
+        jobs = dict.fromkeys(STATUSES, 0)
+        unfinished = f"""SELECT {_STATE_SQL}, COUNT(*) FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
+            WHERE j.Status <> 4 GROUP BY 1 UNION ALL SELECT state, COUNT(*) FROM aptui_analyses WHERE state = 'failed' GROUP BY 1"""
+        for state, count in self._database.execute(unfinished):
+            jobs[SHOWN[state]] += count
+        counts = """SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM Jobs WHERE Status <> 4),
+            (SELECT COUNT(*) FROM Sources), (SELECT COUNT(*) FROM Products)"""
+        all_jobs, open_jobs, sources, products = self._database.execute(counts).fetchone()
+        jobs["completed"] = all_jobs - open_jobs
+        logged = """SELECT COALESCE(SUM(w), 0), COALESCE(SUM(e), 0) FROM (
+            SELECT WarningCount w, ErrorCount e FROM Jobs WHERE WarningCount > 0 OR ErrorCount > 0
+            UNION ALL SELECT warnings, errors FROM aptui_analyses WHERE state = 'failed')"""
+        warnings, errors = self._database.execute(logged).fetchone()
+        return Totals(sources, products, jobs, warnings, errors)
+
+    # ------------------------------------------------------------------------------------------ sources, products, files
+
+    def sources(self) -> Iterator[SourceRow]:
+        """Yield every source by path."""
+        for row in self._database.execute(f"{_SOURCES_SQL} ORDER BY s.SourceName, s.SourceID"):
+            yield SourceRow(*row)
+
+    def source(self, path_key: str) -> SourceRow | None:
+        """Return the source of this path, whatever its case."""
+        key = path_key.lower()
+        row = self._database.execute(f"{_SOURCES_SQL} WHERE o.path_key = ?", (key,)).fetchone()
+        row = row or self._database.execute(f"{_SOURCES_SQL} WHERE s.SourceName = ? ORDER BY s.SourceID", (key,)).fetchone()
+        return SourceRow(*row) if row else None
+
+    def products(self) -> Iterator[ProductRow]:
+        """Yield every product by name."""
+        for row in self._database.execute(f"{_PRODUCTS_SQL} ORDER BY p.ProductName, p.ProductID"):
+            yield ProductRow(*row)
+
+    def products_of(self, job_id: int) -> list[ProductRow]:
+        """Return the products of a job, in the order in which it made them."""
+        return [
+            ProductRow(*row) for row in self._database.execute(f"{_PRODUCTS_SQL} WHERE p.JobPK = ? ORDER BY p.ProductID", (job_id,))
+        ]
+
+    def edges_of(self, source_id: int) -> list[EdgeRow]:
+        """Return what a source depends on."""
+        sql = """SELECT d.BuilderGuid, d.DependsOnSource, d.TypeOfDependency, d.SubIds, d.FromAssetId FROM Sources s
+            JOIN SourceDependency d ON d.SourceGuid = s.SourceGuid WHERE s.SourceID = ? ORDER BY d.DependsOnSource, d.TypeOfDependency"""
+        rows = self._database.execute(sql, (source_id,))
+        return [EdgeRow(builder, target, bits, sub_ids, bool(by_id)) for builder, target, bits, sub_ids, by_id in rows]
+
+    def dependents_of(self, target: str) -> list[str]:
+        """Return the paths of sources that depend on `target`: a path, or 32 hex digits of a UUID; wildcards are not expanded."""
+        return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, (target.lower(),))]
+
+    def file(self, path: str) -> FileFact | None:
+        """Return what is remembered of a file: that of its source, else of the first scan folder that has it."""
+        key = path.lower()
+        sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ? ORDER BY scan_folder_id"
+        rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()
+        found = [fact for part, data in rows for fact in unpack_files(data, part) if fact.rel.lower() == key]
+        source = self.source(key)
+        preferred = [fact for fact in found if source is not None and fact.scan_folder == source.scan_folder_id]
+        return next(iter(preferred or found), None)
+
+    def state(self, key: str) -> str | None:
+        """Return a value of `aptui_state`, such as "epoch" or "seq"."""
+        row = self._database.execute("SELECT value FROM aptui_state WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def moment(self) -> tuple[int, int]:
+        """Return (epoch, seq) of the last transaction; 0 where no engine of ours wrote them."""
+        return int(self.state("epoch") or 0), int(self.state("seq") or 0)
+
+    def ask(self, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        """Ask in SQL; for the modules of this room whose questions are too many for this class."""
+        return self._database.execute(sql, values)
+
+
+def open_reader(path: Path) -> Reader:
+    """Open an asset database for reading: ours, or a private copy of one that O3DE wrote (versions 36 to 40).
+
+    Raises:
+        UserError: there is none, or it is of another version.
+        HostError: it cannot be read.
+    """
+    if not path.is_file():
+        raise UserError(f"there is no asset database '{path}'", hint="start the engine once, or name another file")
+    with ExitStack() as stack:
+        try:
+            is_ours = foreign.writer_of(path) is foreign.Writer.APTUI
+            database = stack.enter_context(closing(_connect(path) if is_ours else _connect_copy(path)))
+            _check_version(path, database, is_ours=is_ours)
+            if not is_ours:
+                _adapt(path, database)
+            database.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
+            raise host_error(path, error) from error
+        stack.pop_all()
+    return Reader(database)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    uri = path.absolute().as_uri()
+    database = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+    try:
+        database.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as error:
+        database.close()
+        # A copy in a folder we cannot write: WAL wants a shared-memory file beside it, unless nobody can be writing.
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
+            raise
+        database = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+    return database
+
+
+def _connect_copy(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(foreign.private_copy(path), isolation_level=None, check_same_thread=False, timeout=5)
+
+
+def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -> None:
+    known = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dbinfo'").fetchone()
+    version = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()[0] if known else None
+    if version is None:
+        raise UserError(f"'{path}' is no asset database")
+    if not (O3DE_VERSION if is_ours else _OLDEST_READ) <= version <= O3DE_VERSION:
+        readable = f"{O3DE_VERSION}" if is_ours else f"{_OLDEST_READ} to {O3DE_VERSION}"
+        raise UserError(f"'{path}' has version {version}, not {readable}")
+    if is_ours:
+        own = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
+        if own is not None and own[0] != str(OWN_VERSION):
+            raise UserError(f"'{path}' was made by another version of aptui", hint="'aptui batch' makes it anew from the sources")
+
+
+def _adapt(path: Path, database: sqlite3.Connection) -> None:
+    """Give a database of O3DE's the tables of ours, empty; refuse one that has not all we ask for."""
+    from aptui.store.db.tables import O3DE_TABLES, column_names, own_tables_sql
+
+    for table, wanted in map(column_names, O3DE_TABLES):
+        there = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
+        lacking = [name for name in wanted if name not in there and name not in _NOT_ASKED]
+        if lacking:
+            raise UserError(f"'{path}' cannot be read: its table {table!r} has no column {lacking[0]!r}")
+    for statement in own_tables_sql():
+        database.execute(statement)
+
+
+def _job_row(row: tuple[Any, ...]) -> JobRow:
+    source, scan_folder, platform, job_key, builder, state, reason, completed_ms, duration_ms, warnings, errors, log = row[:12]
+    job_id, error, run_key, source_id, failure_cause = row[12:]
+    return JobRow(
+        source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, SHOWN[state], reason, completed_ms,
+        duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause,
+    )  # fmt: skip

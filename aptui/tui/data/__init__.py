@@ -1,0 +1,1 @@
+"""What the screens show: news joined with the database, in order, filtered, made in threads. No widget."""

@@ -1,0 +1,347 @@
+"""The way from news and database to what the screens hold: subscribe, then read, then news; what is drawn of it is decided elsewhere.
+
+Notices carry (epoch, seq), and so does the database, in every transaction. Somebody who subscribes first and reads then sees everything once:
+a notice up to the moment that was read is in the rows already and tells only whether the job runs; a later one changes the row too. Rows may
+be written after their news, so a read that is older than the subscription is done again as soon as the database has caught up.
+
+`take`, `subscribed`, `lost` and `read` are called by other threads; `drain` by the UI, once a frame.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from aptui.core.notices import (
+    ConnectionsChanged,
+    HealthChanged,
+    JobChanged,
+    MissingScan,
+    Notice,
+    ProductsChanged,
+    Progress,
+    Said,
+    SourcesChanged,
+)
+from aptui.shared.errors import KnownError
+from aptui.shared.health import Connection, Health
+from aptui.shared.peers import GatewayReport
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, read_job_table
+from aptui.store.queries.reader import open_reader
+
+CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
+_SAID_KEPT = 200
+_TOLD_MS = 10_000
+"""Rows are in the database so long after their news at the latest; it is a matter of some commits."""
+JobKey = int | tuple[int, str, str]
+
+
+class JobNews(NamedTuple):
+    """The newest news of a job; `is_later` = than the rows that were read, so that the row changes too. `heard_ms` is when we heard it."""
+
+    notice: JobChanged
+    is_later: bool
+    heard_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What happened since the last frame, in the order in which to apply it: `table`, `running`, `jobs`.
+
+    Args:
+        table: all jobs, read anew; None = as they were.
+        running: ids of the jobs that ran when we subscribed; None = as they were.
+        are_assets_stale: sources or products changed, so trees are not what the database says.
+        gateway: what it tells of itself, where `connections` are there; None = none runs.
+        missing_scans: how far searches for missing dependencies have come.
+        error: why the database cannot be read, "" = it can.
+    """
+
+    table: JobTable | None = None
+    running: frozenset[int] | None = None
+    jobs: tuple[JobNews, ...] = ()
+    are_assets_stale: bool = False
+    said: tuple[Said, ...] = ()
+    progress: Progress | None = None
+    health: Health | None = None
+    connections: tuple[Connection, ...] | None = None
+    gateway: GatewayReport | None = None
+    missing_scans: tuple[MissingScan, ...] = ()
+    is_connected: bool = False
+    error: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(
+            self.table is not None or self.running is not None or self.jobs or self.are_assets_stale or self.said or self.progress
+            or self.health or self.connections is not None or self.missing_scans or self.error
+        )  # fmt: skip
+
+
+class _Heard(NamedTuple):
+    notice: JobChanged
+    moment: Moment
+    heard_ms: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    table: JobTable | None = None
+    running: frozenset[int] | None = None
+    jobs: dict[JobKey, _Heard] = field(default_factory=dict)
+    are_assets_stale: bool = False
+    said: list[Said] = field(default_factory=list)
+    progress: Progress | None = None
+    health: Health | None = None
+    connections: tuple[Connection, ...] | None = None
+    gateway: GatewayReport | None = None
+    missing_scans: dict[tuple[str, bool], MissingScan] = field(default_factory=dict)
+    error: str = ""
+
+
+class Feed:
+    """News of one engine over one database.
+
+    Args:
+        database: the path of the asset database.
+        builders: names by UUID.
+        more_builders: names that take a while to find (the project's own); asked for once, in the thread that reads, after the first rows,
+            which are read again where these names are others.
+        wake: called, by any thread, when there is something to drain; may be called often.
+        clock_ms: the time, for news that do not say theirs.
+        read_table: what reads all jobs; tests give their own.
+        reads_alone: whether rows are read, in a thread, whenever they have to be; else somebody calls `read` while `owes_read`.
+    """
+
+    def __init__(
+        self,
+        database: Path,
+        builders: Mapping[bytes, str] | None = None,
+        *,
+        more_builders: Callable[[], Mapping[bytes, str]] | None = None,
+        wake: Callable[[], None] = lambda: None,
+        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        read_table: Callable[[], JobTable] | None = None,
+        reads_alone: bool = True,
+    ) -> None:
+        self._database, self._builders, self._more_builders = database, dict(builders or {}), more_builders
+        self._wake, self._clock_ms = wake, clock_ms
+        self._read_table = read_table or self._read_database
+        self._reads_alone = reads_alone
+        self._analyses = AnalysisKeys()
+        self._lock = threading.Lock()
+        self._pending = _Pending()
+        self._shown: Moment | None = None  # of the rows that the UI has, or is about to get
+        self._subscribed: Moment = (0, 0)
+        self._is_connected = False
+        self._owes_read = True
+        self._reads, self._reading = 0, 0
+        # News that were drained and may not be in the database yet: they are told again with rows that are read meanwhile.
+        self._told: dict[JobKey, _Heard] = {}
+        self._thread: threading.Thread | None = None
+        self._is_at_it = False  # whether the thread will look once more what is owed; a thread that is about to end is alive, too
+        self._closed = threading.Event()
+
+    # ----------------------------------------------------------------------------------------------- the session's thread
+
+    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
+        """Note that news come from now on, what ran at that moment, and that everything has to be read."""
+        with self._lock:
+            # What came over an earlier connection is in what the new one answered, or in what is read now.
+            self._pending.jobs.clear()
+            self._pending.running = frozenset(running)
+            self._subscribed = (epoch, seq)
+            self._is_connected = True
+            self._told.clear()
+        self._must_read()
+
+    def lost(self) -> None:
+        """Note that the connection is gone: what was read stays, nothing runs any more as far as we know."""
+        with self._lock:
+            self._is_connected = False
+            self._pending.running = frozenset()
+            self._pending.jobs = {key: kept for key, kept in self._pending.jobs.items() if kept.notice.status != "processing"}
+        self._wake()
+
+    def take(self, epoch: int, seq: int, notice: Notice) -> None:
+        """Take one piece of news; the newest of its kind, or of its job, replaces older ones."""
+        with self._lock:
+            pending = self._pending
+            match notice:
+                case JobChanged():
+                    key = _key(notice)
+                    pending.jobs.pop(key, None)
+                    pending.jobs[key] = _Heard(notice, (epoch, seq), self._clock_ms())
+                case ProductsChanged() | SourcesChanged():
+                    pending.are_assets_stale = True
+                case Progress():
+                    pending.progress = notice
+                case HealthChanged():
+                    pending.health = notice.health
+                case ConnectionsChanged():
+                    pending.connections, pending.gateway = notice.connections, notice.gateway
+                case MissingScan():
+                    pending.missing_scans.pop((notice.name, notice.is_over), None)
+                    pending.missing_scans[notice.name, notice.is_over] = notice
+                    pending.are_assets_stale |= notice.is_over
+                case Said():
+                    pending.said = [*pending.said[1 - _SAID_KEPT :], notice]
+            is_new_epoch = epoch > self._subscribed[0]
+            if is_new_epoch:
+                self._subscribed = (epoch, 0)
+        if is_new_epoch:
+            self._must_read()
+        self._wake()
+
+    # ------------------------------------------------------------------------------------------------------------- reading
+
+    @property
+    def owes_read(self) -> bool:
+        """Whether everything has to be read (again): somebody calls `read`, or `refresh` did."""
+        with self._lock:
+            return self._owes_read
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the rows that were read are older than the subscription: they may lack what was said before it."""
+        with self._lock:
+            return self._shown is not None and self._shown < self._subscribed
+
+    def _must_read(self) -> None:
+        with self._lock:
+            self._owes_read = True
+        if self._reads_alone:
+            self.refresh()
+        self._wake()
+
+    def refresh(self) -> None:
+        """Read everything in a thread of its own; one that is at it goes on after."""
+        with self._lock:
+            self._owes_read = True
+            if self._closed.is_set() or self._is_at_it:
+                return
+            self._is_at_it = True
+            self._thread = threading.Thread(target=self._read_until_current, name="aptui-read", daemon=True)
+            self._thread.start()
+
+    def read(self) -> Moment:
+        """Read everything now, however long it takes; return the moment it is of.
+
+        Raises:
+            KnownError: the database cannot be read.
+        """
+        with self._lock:
+            self._owes_read = False
+            self._reads += 1
+            self._reading += 1
+            number = self._reads
+        table, error = None, ""
+        try:
+            table = self._read_table()
+        except KnownError as known:
+            error = str(known)
+            raise
+        finally:
+            with self._lock:
+                self._reading -= 1
+                self._pending.error = error
+                # Two reads may overlap; the one that began last knows most.
+                if table is not None and number == self._reads:
+                    self._adopt(table)
+            self._wake()
+        return table.moment
+
+    def _adopt(self, table: JobTable) -> None:
+        self._pending.table, self._shown = table, table.moment
+        self._pending.are_assets_stale = True
+        self._pending.jobs = {key: heard for key, heard in self._told.items() if heard.moment > table.moment} | self._pending.jobs
+
+    def close(self) -> None:
+        """End the reading thread."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _read_until_current(self) -> None:
+        while self._goes_on():
+            with suppress(KnownError):  # the next frame says it
+                self._catch_up()
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            self._is_at_it = self._owes_read and not self._closed.is_set()
+            return self._is_at_it
+
+    def _catch_up(self) -> None:
+        """Read, and again as soon as the database has reached the moment of the subscription."""
+        self.read()
+        self._find_builders()
+        _give_memory_back()
+        for pause_s in CATCH_UP_S:
+            if self.owes_read or not self.is_behind or self._closed.wait(pause_s):
+                return
+            if self._moment() >= self._subscribed:
+                self.read()
+
+    def _find_builders(self) -> None:
+        more, self._more_builders = self._more_builders, None
+        if more is None:
+            return
+        with suppress(KnownError):  # a builder that cannot be imported has no name but its UUID
+            found = more()
+            if any(self._builders.get(uuid) != name for uuid, name in found.items()):
+                self._builders.update(found)
+                with self._lock:
+                    self._owes_read = True
+
+    def _read_database(self) -> JobTable:
+        with closing(open_reader(self._database)) as reader:
+            return read_job_table(reader, self._builders, self._analyses)
+
+    def _moment(self) -> Moment:
+        with closing(open_reader(self._database)) as reader:
+            return reader.moment()
+
+    # -------------------------------------------------------------------------------------------------------------- the UI
+
+    def drain(self) -> Batch:
+        """Return what happened since the last call. News of jobs wait while everything is to be read."""
+        with self._lock:
+            pending, shown = self._pending, self._shown
+            waits = shown is None or self._owes_read or self._reading > 0
+            self._pending = _Pending(running=pending.running, jobs=pending.jobs) if waits else _Pending()
+            jobs: tuple[JobNews, ...] = ()
+            if shown is not None and not waits:
+                jobs = tuple(JobNews(heard.notice, heard.moment > shown, heard.heard_ms) for heard in pending.jobs.values())
+                self._remember(pending.jobs)
+            return Batch(
+                pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said), pending.progress,
+                pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected, pending.error,
+            )  # fmt: skip
+
+    def _remember(self, jobs: dict[JobKey, _Heard]) -> None:
+        for key, heard in jobs.items():
+            self._told.pop(key, None)
+            self._told[key] = heard
+        oldest = self._clock_ms() - _TOLD_MS
+        for key in list(itertools.takewhile(lambda key: self._told[key].heard_ms < oldest, self._told)):
+            del self._told[key]
+
+
+def _give_memory_back() -> None:
+    """Give the system what reading needed for a while: glibc would keep it, 7 MB of a hundred thousand jobs."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _key(notice: JobChanged) -> JobKey:
+    return notice.job_id or (notice.scan_folder, notice.source, notice.job_key)

@@ -1,0 +1,491 @@
+"""What the Jobs screen shows: all jobs, filtered and sorted, kept up to date by news; how it is drawn is the widgets' business.
+
+Nothing jumps. A row that changes stays where it is. A new one that passes the filter comes last until people sort again (`resort`) or change
+filter or sort. One that does not pass any more leaves, but not while it is on the screen (`hold`): a failed job that turns green under the
+cursor stays to be seen. A table that was read anew takes over together with its view; rows keep their keys.
+
+Everything is called by the UI's thread; reading happens in the feed's, filtering and sorting in the view worker's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from aptui.core.notices import JobChanged
+from aptui.shared.errors import KnownError
+from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, parse
+from aptui.store.jobs.job_table import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    PENDING,
+    PROCESSING,
+    AnalysisKeys,
+    JobTable,
+    Rows,
+    failed_causes,
+)
+from aptui.store.jobs.texts import Codes, Mask
+from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.job_views import View, ViewWorker, Wish
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+
+COLUMNS = {
+    "status": "status", "source": "source", "completed": "completed_ms", "platform": "platform", "key": "key", "duration": "duration_ms",
+    "reason": "reason", "builder": "builder", "folder": "folder", "warnings": "warnings", "errors": "errors", "number": "id",
+}  # fmt: skip
+"""{column id: field that it is sorted by}."""
+_WORDS = tuple(STATUS_CODES)
+_TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
+_ROLES = {"warnings": "warning", "errors": "error"}
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_SPANS_AROUND = 64
+_SPANS_KEPT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job as its row knows it; `key` is the job id, negative for a failed analysis. `status` is a word of `filter.STATUS_WORDS`.
+
+    `source_id` is 0 for jobs that came by news: `Reader.job(key).source_id` knows it.
+    """
+
+    key: int
+    source: str
+    scan_folder: str
+    platform: str
+    job_key: str
+    builder: str
+    status: str
+    warnings: int
+    errors: int
+    completed_ms: int
+    duration_ms: int
+    reason: str
+    error: str
+    cause: str
+    run_key: int
+    source_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CauseGroup:
+    """Jobs that failed for one cause: the source whose job failed first (`is_source`), or the first line of the error."""
+
+    cause: str
+    is_source: bool
+    keys: tuple[int, ...]
+
+
+class JobsStore:
+    """The rows of the Jobs table (`version`, `row_count`, `cell`, `key`, `index_of`), and all that is asked about them.
+
+    Args:
+        wake: called by the view worker's thread when `refresh` has something to do.
+        clock_ms: the time, for what runs and for "today".
+    """
+
+    def __init__(
+        self, *, wake: Callable[[], None] = lambda: None, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    ) -> None:
+        self._clock_ms = clock_ms
+        self._worker = ViewWorker(wake)
+        self._table = JobTable({}, AnalysisKeys())
+        self._next: JobTable | None = None
+        self._filter = Filter()
+        self._wanted = Filter()
+        self._field, self._is_descending = "completed_ms", True
+        self._view: Codes = np.empty(0, np.int32)
+        self._shown: Mask = np.zeros(0, np.bool_)
+        self._number, self._done, self._changes = 0, 0, 0
+        self._is_complete = True
+        self._touched: set[int] = set()
+        self._running: dict[int, int] = {}
+        self._held = (0, 0)
+        self._lingering: set[int] = set()
+        self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.version = 0
+        self.error: KnownError | None = None
+        """Why the filter that was asked for is not in force; the view is still that of the last good one."""
+        self.late_count = 0
+        """How many rows came in after the last sorting and stand at the end."""
+        self.is_loaded = False
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+    # -------------------------------------------------------------------------------------------------- the table's rows
+
+    def row_count(self) -> int:
+        """Return how many rows are shown."""
+        return len(self._view)
+
+    def key(self, index: int) -> int:
+        """Return what the row is known by, whatever is filtered or sorted."""
+        return self._table.value("id", int(self._view[index]))
+
+    def index_of(self, key: int) -> int | None:
+        """Return where a job is shown."""
+        row = self._table.row_of(key)
+        if row < 0 or row >= len(self._shown) or not self._shown[row]:
+            return None
+        return int(np.argmax(self._view == row))
+
+    def cell(self, index: int, column_id: str) -> Cell:
+        """Return what stands in a cell."""
+        row, table = int(self._view[index]), self._table
+        if column_id == "source":
+            return Cell(table.words("source", row), "", self._spans_at(index, row))
+        if column_id == "status":
+            word = self._word(row)
+            count = table.value(word, row) if word in ("warnings", "errors") else 0
+            role = _ROLES.get(word, word)
+            return Cell(f"{glyph(role)} {f'{count} {role if count == 1 else word}' if count else word}", role)
+        if column_id == "completed":
+            has_ended = table.value("status", row) not in (PENDING, PROCESSING)
+            return Cell(moment_text(table.value("completed_ms", row), self._clock_ms()) if has_ended else glyph("none"))
+        if column_id == "duration":
+            return Cell(self._duration(row))
+        if column_id in _TEXT_COLUMNS:
+            return Cell(table.words(column_id, row))
+        value = table.value(COLUMNS[column_id], row)
+        return Cell(f"#{value}" if column_id == "number" and value > 0 else str(value) if value > 0 else "")
+
+    # ------------------------------------------------------------------------------------------------------------- facts
+
+    @property
+    def filter(self) -> Filter:
+        """The filter that is in force."""
+        return self._filter
+
+    @property
+    def sort(self) -> tuple[str, bool]:
+        """(Column id, is descending)."""
+        return next(name for name, field in COLUMNS.items() if field == self._field), self._is_descending
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a view is being computed."""
+        return self._done != self._number
+
+    @property
+    def hit_count(self) -> int:
+        """How many jobs pass the filter; rows that stay because they are on the screen do not count."""
+        return len(self._view) - len(self._lingering)
+
+    @property
+    def total(self) -> int:
+        """How many jobs there are."""
+        return self._table.alive_count
+
+    def counts(self) -> dict[str, int]:
+        """Return {status word: how many}; completed ones with warnings or errors count as those too."""
+        table = self._table
+        alive = table.number("alive").astype(np.bool_)
+        status = table.number("status")[alive]
+        found = dict(zip(_WORDS, np.bincount(status, minlength=len(_WORDS)).tolist(), strict=True))
+        for word in ("warnings", "errors"):
+            found[word] = int(np.count_nonzero((status == COMPLETED) & (table.number(word)[alive] > 0)))
+        return found
+
+    def info(self, key: int) -> JobInfo | None:
+        """Return what its row knows of a job, shown or not."""
+        table, row = self._table, self._table.row_of(key)
+        if row < 0:
+            return None
+        return JobInfo(
+            key, table.words("source", row), table.words("folder", row), table.words("platform", row), table.words("key", row),
+            table.words("builder", row), self._word(row), table.value("warnings", row), table.value("errors", row),
+            table.value("completed_ms", row), table.value("duration_ms", row), table.words("reason", row), table.words("error", row),
+            table.words("cause", row), table.value("run_key", row), table.value("source_id", row),
+        )  # fmt: skip
+
+    def keys(self, start: int, end: int) -> list[int]:
+        """Return the keys of a range of rows, for marks and copies."""
+        return [int(key) for key in self._table.number("id")[self._view[start:end]]]
+
+    def keys_of_source(self, source_id: int, source: str) -> list[int]:
+        """Return the jobs of a source; for going there from other screens."""
+        table = self._table
+        owners, alive = table.number("source_id"), table.number("alive").astype(np.bool_)
+        # Jobs that came by news do not know their source's id.
+        late = [row for row in np.flatnonzero((owners == 0) & alive).tolist() if table.words("source", row) == source]
+        rows = [*np.flatnonzero((owners == source_id) & alive).tolist(), *late]
+        return [table.value("id", row) for row in rows]
+
+    def next_with(self, word: str, index: int, step: int) -> int | None:
+        """Return the nearest row before (-1) or after (1) `index` that failed or has errors ("errors") or has warnings; it wraps around.
+
+        None when there is none but where we are.
+        """
+        table, rows = self._table, self._view
+        status = table.number("status")[rows]
+        mask = (status == COMPLETED) & (table.number(word)[rows] > 0)
+        if word == "errors":
+            mask |= status == FAILED
+        places = np.flatnonzero(mask)
+        places = places[places != index]
+        if not len(places):
+            return None
+        if step > 0:
+            after = int(np.searchsorted(places, index))
+            return int(places[after % len(places)])
+        return int(places[int(np.searchsorted(places, index)) - 1])
+
+    def failure_groups(self) -> list[CauseGroup]:
+        """Return all failed jobs by their cause, the most frequent first."""
+        ids = self._table.number("id")
+        return [
+            CauseGroup(cause, is_source, tuple(int(ids[row]) for row in rows))
+            for cause, is_source, rows in failed_causes(self._table)
+        ]
+
+    def tick(self) -> bool:
+        """Let durations that count be drawn again, once a second; return whether any does."""
+        self.version += bool(self._running)
+        return bool(self._running)
+
+    # ------------------------------------------------------------------------------------------------------------ wishes
+
+    def set_filter(self, text: str) -> None:
+        """Filter by `text`; a mistake shows in `error` at once or, in a pattern, after `refresh`, and the last good view stays."""
+        try:
+            self._wanted = parse(text, self._clock_ms())
+        except FilterError as error:
+            self.error = error
+            self.version += 1
+            return
+        self.error = None
+        self._want(sorts_anew=False)
+
+    def set_sort(self, column_id: str, *, is_descending: bool) -> None:
+        """Sort by a column."""
+        self._field, self._is_descending = COLUMNS[column_id], is_descending
+        self._want()
+
+    def resort(self) -> None:
+        """Sort again, and let go what does not pass any more."""
+        self._want()
+
+    def hold(self, start: int, end: int) -> None:
+        """Say which rows are on the screen: they do not leave while they are."""
+        self._held = (start, end)
+
+    def warm(self) -> None:
+        """Make the first filter as fast as the next; takes 0.1 s and more, for a thread after the first paint."""
+        self._table.warm()
+
+    # -------------------------------------------------------------------------------------------------------------- news
+
+    def apply(self, batch: Batch) -> bool:
+        """Take what happened, and what the worker finished; return whether anything looks different."""
+        before = self.version
+        if batch.table is not None:
+            self._next = batch.table
+            self._overlay(self._running, PROCESSING)
+        if batch.running is not None:
+            self._overlay(self._running, None)
+            now_ms = self._clock_ms()
+            self._running = {key: self._running.get(key, now_ms) for key in batch.running}
+            self._overlay(self._running, PROCESSING)
+        if batch.table is not None:
+            self._want()  # once it is known what runs: that stands first
+        if batch.jobs:
+            self._take(batch.jobs)
+        if self._lingering:
+            self._reconsider(self._lingering)
+        return self.refresh() or self.version != before
+
+    def refresh(self) -> bool:
+        """Take what the worker finished; return whether anything looks different."""
+        view = self._worker.take()
+        if view is None or view.wish.number != self._number:
+            return False
+        self._adopt(view)
+        return True
+
+    def settle(self, timeout_s: float = 10.0) -> None:
+        """Wait until the view is complete."""
+        deadline = time.monotonic() + timeout_s
+        while self.is_busy:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._worker.wait(left):
+                raise TimeoutError
+            self.refresh()
+
+    # ---------------------------------------------------------------------------------------------------------- internal
+
+    def _want(self, *, sorts_anew: bool = True) -> None:
+        self._number += 1
+        table = self._next or self._table
+        self._touched.clear()
+        self._worker.wish(Wish(self._number, table, self._wanted, self._field, self._is_descending, self._changes, sorts_anew))
+
+    def _adopt(self, view: View) -> None:
+        self.version += 1
+        if view.error is not None:
+            self.error, self._wanted = view.error, self._filter
+            self._done = view.wish.number
+            if self._next is not None:
+                self._want()  # the rows are new, although the filter is not
+            return
+        if self._next is view.wish.table:
+            self._table, self._next, self.is_loaded = self._next, None, True
+        self._filter, self._view, self._is_complete = view.wish.filter, view.rows, view.is_complete
+        self._spans.clear()
+        self._lingering.clear()
+        self._shown = np.zeros(self._table.row_count() + 1024, np.bool_)
+        self._shown[self._view] = True
+        if view.is_complete:
+            self._done = view.wish.number
+            self.late_count = 0
+            touched, self._touched = self._touched, set()
+            self._reconsider(touched)
+
+    def _overlay(self, keys: Iterable[int], status: int | None) -> None:
+        """Show these jobs as running (or as they rest)."""
+        table = self._next or self._table
+        rows = table.rows_of(list(keys))
+        rows = rows[rows >= 0]
+        if status is None:
+            table.show_rest(rows)
+        else:
+            table.show(rows, status)
+        self._changed(rows)
+
+    def _take(self, jobs: Sequence[JobNews]) -> None:
+        table = self._next or self._table
+        keys = [news.notice.job_id or _analysis_key(table, news.notice) for news in jobs]
+        for key, news in zip(keys, jobs, strict=True):
+            if news.notice.status == "processing":
+                self._running[key] = news.heard_ms
+            else:
+                self._running.pop(key, None)
+        # A failed analysis is listed, any other is not (spec/surface.md §1.2).
+        is_listed = [
+            news.notice.status == "failed" if key < 0 else news.notice.status != "" for key, news in zip(keys, jobs, strict=True)
+        ]
+        leaving = table.rows_of(
+            [key for key, news, stays in zip(keys, jobs, is_listed, strict=True) if news.is_later and not stays]
+        )
+        put = [news for news, stays in zip(jobs, is_listed, strict=True) if news.is_later and stays]
+        if put:
+            # What runs rests as pending in the database; that it runs is known by news alone.
+            statuses = [PENDING if news.notice.status == "processing" else STATUS_CODES[news.notice.status] for news in put]
+            ended = [
+                0 if status == PENDING else news.notice.completed_ms or news.heard_ms
+                for status, news in zip(statuses, put, strict=True)
+            ]
+            table.put_news([news.notice for news in put], statuses, ended)
+        rows = table.rows_of(keys)
+        for row in leaving[leaving >= 0].tolist():
+            table.drop(row)
+        is_running = np.fromiter((key in self._running for key in keys), np.bool_, len(keys))
+        table.show_rest(rows[rows >= 0])
+        table.show(rows[is_running & (rows >= 0)], PROCESSING)
+        self._changed(rows[rows >= 0])
+
+    def _changed(self, rows: Rows) -> None:
+        if not len(rows):
+            return
+        self._changes += 1
+        if self._next is not None or not self._is_complete:
+            self._touched.update(rows.tolist())
+            return
+        self.version += 1
+        if self.is_busy:
+            self._touched.update(rows.tolist())
+        self._reconsider(rows)
+
+    def _reconsider(self, changed: Rows | set[int]) -> None:
+        """Let rows come and go as the filter says of them now."""
+        if not len(changed) or not self._is_complete:
+            return
+        table = self._table
+        rows = np.unique(np.fromiter(changed, np.int64, len(changed)))
+        if int(rows[-1]) >= len(self._shown):
+            self._shown = np.concatenate([self._shown, np.zeros(table.row_count() + 1024 - len(self._shown), np.bool_)])
+        alive = table.number("alive")[rows].astype(np.bool_)
+        passes = self._filter.matches(table, rows) & alive
+        is_shown = self._shown[rows]
+        come, leave = rows[passes & ~is_shown], rows[~passes & is_shown]
+        self._lingering.difference_update(rows[passes].tolist())
+        if len(leave):
+            held = self._view[self._held[0] : self._held[1]]
+            stays = np.isin(leave, held) & table.number("alive")[leave].astype(np.bool_)
+            self._lingering.update(leave[stays].tolist())
+            self._leave(leave[~stays])
+        if len(come):
+            self._shown[come] = True
+            self._view = np.concatenate([self._view, come.astype(np.int32)])
+            self.late_count += len(come)
+            self.version += 1
+
+    def _leave(self, rows: Rows) -> None:
+        if len(rows):
+            self._shown[rows] = False
+            self._lingering.difference_update(rows.tolist())
+            self._view = self._view[self._shown[self._view]]
+            self.version += 1
+
+    def _word(self, row: int) -> str:
+        table = self._table
+        status = table.value("status", row)
+        if status == COMPLETED:
+            return "errors" if table.value("errors", row) else "warnings" if table.value("warnings", row) else "completed"
+        return _WORDS[status]
+
+    def _duration(self, row: int) -> str:
+        table = self._table
+        status = table.value("status", row)
+        if status == PROCESSING:
+            began = self._running.get(table.value("id", row))
+            return f"{max(0, self._clock_ms() - began) // 1000} s…" if began is not None else glyph("none")
+        duration_ms = table.value("duration_ms", row)
+        return duration_text(duration_ms) if duration_ms and status not in (PENDING, CANCELLED) else glyph("none")
+
+    def _spans_at(self, index: int, row: int) -> tuple[tuple[int, int], ...]:
+        """Return where the filter hits a row's path; asked for rows around at once, for each call of the engine has its price."""
+        if not self._filter.terms:
+            return ()
+        code = self._table.value("source", row)
+        if code not in self._spans:
+            if len(self._spans) > _SPANS_KEPT:
+                self._spans.clear()
+            around = self._view[max(0, index - _SPANS_AROUND // 2) : index + _SPANS_AROUND]
+            codes, texts = self._table.text("source")
+            wanted = sorted({int(code) for code in codes[around]})
+            self._spans.update(zip(wanted, self._filter.spans([texts[code] for code in wanted]), strict=True))
+        return self._spans[code]
+
+
+def _analysis_key(table: JobTable, notice: JobChanged) -> int:
+    return table.analyses.of(notice.scan_folder, notice.source, notice.job_key)
+
+
+def moment_text(time_ms: int, now_ms: int) -> str:
+    """Return a time of today as 23:01:07.204, another as Nov 20 23:01, one of another year with it."""
+    if not time_ms:
+        return glyph("none")
+    moment, now = (datetime.fromtimestamp(value / 1000) for value in (time_ms, now_ms))  # noqa: DTZ006 - the wall clock beside people
+    if moment.date() == now.date():
+        return f"{moment:%H:%M:%S}.{time_ms % 1000:03d}"
+    day = f"{_MONTHS[moment.month - 1]} {moment.day:2d}"
+    return f"{day} {moment:%H:%M}" if moment.year == now.year else f"{moment.year} {day}"
+
+
+def duration_text(duration_ms: int) -> str:
+    """Return a duration in at most seven characters: 14 ms, 1.42 s, 2m 05s, 1h 02m."""
+    if duration_ms < 1000:
+        return f"{duration_ms} ms"
+    if duration_ms < 60_000:
+        return f"{duration_ms / 1000:.2f} s" if duration_ms < 10_000 else f"{duration_ms / 1000:.1f} s"
+    minutes, seconds = divmod(duration_ms // 1000, 60)
+    return f"{minutes}m {seconds:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"

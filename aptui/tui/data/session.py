@@ -1,0 +1,390 @@
+"""The engine as the screen sees it: attached, gone, coming back, or none at all. What it says is handed on; nothing is drawn here.
+
+A session has one thread of its own, which connects, reads news and hands over answers. Whoever listens is called in that thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from aptui import __version__
+from aptui.shared.errors import HostError, KnownError, UserError
+
+if TYPE_CHECKING:
+    from aptui.core.notices import Notice, Progress
+    from aptui.link.client import Client
+    from aptui.link.port import Answer, Verb
+    from aptui.shared.health import Connection, Health
+    from aptui.shared.peers import GatewayReport
+
+BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""How long to wait before each new try to attach; the last goes on for ever. A connect to a dead socket costs microseconds."""
+START_WITHIN_S = 30.0
+"""So long after it was started an engine may take to listen, before that counts as failure."""
+
+
+class SessionState(StrEnum):
+    """How things stand between the screen and an engine."""
+
+    ATTACHING = "attaching"
+    ATTACHED = "attached"
+    DETACHED = "detached"
+    REATTACHING = "reattaching"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """The engine we are, or were, attached to."""
+
+    pid: int = 0
+    version: str = ""
+    epoch: int = 0
+    started_ms: int = 0
+    socket: str = ""
+    speaks_our_protocol: bool = True
+
+
+class Listener(Protocol):
+    """Hears what an engine says, in the session's thread; `feed.Feed` is one."""
+
+    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
+        """News come from now on; these jobs ran at that moment."""
+
+    def take(self, epoch: int, seq: int, notice: Notice) -> None:
+        """Take one piece of news."""
+
+    def lost(self) -> None:
+        """The connection is gone."""
+
+
+class Session(Protocol):
+    """What the app needs of an engine, there or not."""
+
+    project_name: str
+    cache_dir: Path
+    is_read_only: bool
+    listeners: list[Listener]
+    on_state: list[Callable[[], None]]
+    """Called, in any thread, after `state`, `trouble` or `engine` changed."""
+
+    @property
+    def state(self) -> SessionState:
+        """How things stand."""
+
+    @property
+    def since_ms(self) -> int:
+        """When `state` last turned from or to ATTACHED (ms since 1970)."""
+
+    @property
+    def trouble(self) -> str:
+        """Return why there is no engine, in people's words; "" where all is well."""
+
+    @property
+    def engine(self) -> EngineFacts:
+        """The engine we are, or were last, attached to."""
+
+    @property
+    def latest_progress(self) -> Progress | None:
+        """The newest counts."""
+
+    @property
+    def latest_health(self) -> Health | None:
+        """The newest health."""
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Who is connected, as far as the engine said."""
+
+    @property
+    def gateway(self) -> GatewayReport | None:
+        """What the gateway tells of itself, None = none runs."""
+
+    def open(self) -> None:
+        """Begin; listeners were added before."""
+
+    def ask(self, verb: Verb) -> Future[Answer]:
+        """Say a verb; the future fails with a `KnownError` where there is no engine, or it refuses."""
+
+    def start_engine(self) -> None:
+        """Start an engine if there is none, and attach to it."""
+
+    def restart_engine(self, *, is_when_idle: bool) -> None:
+        """Stop the engine, then start one of our own version."""
+
+    def close(self) -> None:
+        """Detach; the engine goes on."""
+
+
+class NoSession:
+    """A database without an engine: `aptui open`, `--read-only`."""
+
+    is_read_only = True
+    state = SessionState.NONE
+    since_ms = 0
+    trouble = ""
+    engine = EngineFacts()
+    latest_progress: Progress | None = None
+    latest_health: Health | None = None
+    connections: tuple[Connection, ...] = ()
+    gateway: GatewayReport | None = None
+
+    def __init__(self, project_name: str, cache_dir: Path) -> None:
+        self.project_name, self.cache_dir = project_name, cache_dir
+        self.listeners: list[Listener] = []
+        self.on_state: list[Callable[[], None]] = []
+
+    def open(self) -> None:
+        """Let listeners read what rests."""
+        for listener in self.listeners:
+            listener.subscribed(0, 0, ())
+
+    def ask(self, verb: Verb) -> Future[Answer]:
+        """Refuse."""
+        return _failed(UserError(f"nobody can be asked to {_word(verb)}: this is a database without an engine"))
+
+    def start_engine(self) -> None:
+        """Do nothing."""
+
+    def restart_engine(self, *, is_when_idle: bool) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a session finds its engine, and what starts one: `start` returns when a daemon was asked for, or raises a `KnownError`."""
+
+    project_name: str
+    cache_dir: Path
+    socket: str
+    start: Callable[[], None] | None = None
+
+
+class LinkSession:
+    """An engine behind the local socket. `is_read_only`: nothing is asked of it but news."""
+
+    def __init__(
+        self,
+        places: Places,
+        *,
+        is_read_only: bool = False,
+        connect: Callable[[str], Client] | None = None,
+        back_off_s: tuple[float, ...] = BACK_OFF_S,
+    ) -> None:
+        self.project_name, self.cache_dir, self.is_read_only = places.project_name, places.cache_dir, is_read_only
+        self.listeners: list[Listener] = []
+        self.on_state: list[Callable[[], None]] = []
+        self.state, self.since_ms, self.trouble = SessionState.ATTACHING, _now_ms(), ""
+        self.engine = EngineFacts(socket=places.socket)
+        self.latest_progress: Progress | None = None
+        self.latest_health: Health | None = None
+        self.connections: tuple[Connection, ...] = ()
+        self.gateway: GatewayReport | None = None
+        self._places, self._connect, self._back_off_s = places, connect or _connect, back_off_s
+        self._client: Client | None = None
+        self._is_closing = False
+        self._tries_now = threading.Event()
+        self._wants_engine = places.start is not None and not is_read_only
+        self._thread = threading.Thread(target=self._run, name="aptui-session", daemon=True)
+
+    # ---------------------------------------------------------------------------------------------------------- any thread
+
+    def open(self) -> None:
+        """Begin to attach."""
+        self._thread.start()
+
+    def ask(self, verb: Verb) -> Future[Answer]:
+        """Say a verb and return its answer to be; it is set in the session's thread."""
+        client = self._client
+        if self.is_read_only:
+            return _failed(UserError(f"nobody may {_word(verb)} here: the screen was opened with '--read-only'"))
+        if client is None:
+            return _failed(HostError(f"no engine to {_word(verb)}", hint="':start' starts one"))
+        answer: Future[Answer] = Future()
+
+        def hand_over(said: Answer | KnownError) -> None:
+            if isinstance(said, KnownError):
+                answer.set_exception(said)
+            else:
+                answer.set_result(said)
+
+        try:
+            client.post(verb, hand_over)
+        except KnownError as gone:
+            return _failed(gone)
+        return answer
+
+    def start_engine(self) -> None:
+        """Start an engine at the next try, which is now."""
+        self._wants_engine = self._places.start is not None and not self.is_read_only
+        self._tries_now.set()
+
+    def restart_engine(self, *, is_when_idle: bool) -> None:
+        """Stop the engine; when the connection ends, a new one is started."""
+        from aptui.link.port import Shutdown
+
+        self._wants_engine = self._places.start is not None
+        self.ask(Shutdown(is_when_idle))
+
+    def close(self) -> None:
+        """Detach and wait for the thread, for a moment: it may be starting an engine, which shall not keep people here."""
+        self._is_closing = True
+        self._tries_now.set()
+        client = self._client
+        if client is not None:
+            client.hang_up()
+        if self._thread.ident is not None:
+            self._thread.join(1.0)
+
+    # --------------------------------------------------------------------------------------------------------- its thread
+
+    def _run(self) -> None:
+        tries = 0
+        while not self._is_closing:
+            client = self._attach()
+            if client is None:
+                self._tries_now.wait(self._back_off_s[min(tries, len(self._back_off_s) - 1)])
+                self._tries_now.clear()
+                tries += 1
+                continue
+            tries = 0
+            try:
+                self._follow(client)
+            except KnownError as gone:
+                self.trouble = gone.what
+            finally:
+                self._client = None
+                client.close()
+            self._lose()
+
+    def _attach(self) -> Client | None:
+        """Return a connection to a living engine, started if somebody wants it; None = there is none now."""
+        try:
+            client = self._connect(self._places.socket)
+        except KnownError as absent:
+            self._turn(SessionState.REATTACHING if self.engine.pid else SessionState.DETACHED, absent.what)
+            return self._started() if self._wants_engine else None
+        return client
+
+    def _started(self) -> Client | None:
+        self._wants_engine = False
+        self._turn(SessionState.ATTACHING, "")
+        try:
+            assert self._places.start is not None
+            self._places.start()
+            deadline = time.monotonic() + START_WITHIN_S
+            while not self._is_closing and time.monotonic() < deadline:
+                try:
+                    return self._connect(self._places.socket)
+                except KnownError:
+                    self._tries_now.wait(self._back_off_s[0])
+                    self._tries_now.clear()
+        except KnownError as refused:
+            self._turn(SessionState.DETACHED, str(refused))
+        return None
+
+    def _follow(self, client: Client) -> None:
+        """Subscribe, then hand on what is said until the connection ends."""
+        # Here and not above: these records cost a good part of the time to the first paint, and this thread runs after it.
+        from aptui.core.notices import JobChanged
+        from aptui.link.port import PROTOCOL, Subscribe
+
+        self._wants_engine = False  # one that is stopped while we look on stays stopped
+        hello = client.hello
+        ours = hello.protocol == PROTOCOL
+        self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, self._places.socket, ours)
+        self._client = client
+        if not ours:
+            self._turn(SessionState.DETACHED, f"the engine is aptui {hello.version or 'unknown'} and speaks another language")
+        else:
+            self._subscribed(client.ask(Subscribe(wants_all=True)))
+            self._turn(SessionState.ATTACHED, "")
+        while not self._is_closing:
+            news = client.next_news(None)
+            if news is None:
+                continue
+            if not isinstance(news.notice, JobChanged):  # nearly all are: ten thousand a second at worst
+                self._note(news.notice)
+            for listener in self.listeners:
+                listener.take(news.epoch, news.seq, news.notice)
+
+    def _subscribed(self, answer: Answer) -> None:
+        import msgspec
+
+        from aptui.core.notices import Progress
+        from aptui.shared.health import Health
+
+        progress = msgspec.convert(answer.get("progress"), Progress | None)
+        health = msgspec.convert(answer.get("health"), Health | None)
+        self.latest_progress, self.latest_health = progress or self.latest_progress, health or self.latest_health
+        epoch, seq = (msgspec.convert(answer.get(name, 0), int) for name in ("epoch", "seq"))
+        running = msgspec.convert(answer.get("running", ()), tuple[int, ...])
+        for listener in self.listeners:
+            listener.subscribed(epoch, seq, running)
+
+    def _note(self, notice: Notice) -> None:
+        from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress
+
+        match notice:
+            case Progress():
+                self.latest_progress = notice
+            case HealthChanged():
+                self.latest_health = notice.health
+            case ConnectionsChanged():
+                self.connections, self.gateway = notice.connections, notice.gateway
+
+    def _lose(self) -> None:
+        self.connections, self.gateway = (), None
+        for listener in self.listeners:
+            listener.lost()
+        if not self._is_closing:
+            self._turn(SessionState.REATTACHING, self.trouble)
+
+    def _turn(self, state: SessionState, trouble: str) -> None:
+        if (state, trouble) == (self.state, self.trouble):
+            return
+        if SessionState.ATTACHED in {state, self.state}:
+            self.since_ms = _now_ms()
+        self.state, self.trouble = state, trouble
+        for hear in self.on_state:
+            hear()
+
+
+def is_older(version: str) -> bool:
+    """Whether an engine of `version` is older than this screen."""
+    return bool(version) and _parts(version) < _parts(__version__)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split("+", maxsplit=1)[0].split(".")[:3])
+
+
+def _connect(path: str) -> Client:
+    from aptui.link.client import Client
+
+    return Client.connect(path, "tui")
+
+
+def _failed(why: KnownError) -> Future[Answer]:
+    answer: Future[Answer] = Future()
+    answer.set_exception(why)
+    return answer
+
+
+def _word(verb: Verb) -> str:
+    name = type(verb).__name__
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,1 @@
+"""Files of people: themes, keys, what is remembered."""

@@ -1,0 +1,292 @@
+"""`themes/*.yaml`, shipped and a person's own → looks, Textual themes and the styles of roles; which look suits a terminal. No widget.
+
+A *role* is what a colour means (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without colours can
+say the same with attributes. Widgets ask `roles(app)` and never name a colour.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from aptui.shared.errors import UserError
+from aptui.tui.preferences import yaml_files
+from aptui.tui.terminal.safety import prepare_terminal
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual.app import App
+    from textual.theme import Theme
+
+    from aptui.config.schema import Node
+
+ROLES: dict[str, str] = {
+    "failed": "bold ansi_red",
+    "warning": "ansi_yellow",
+    "completed": "ansi_green",
+    "processing": "ansi_cyan",
+    "pending": "dim",
+    "cancelled": "dim italic",
+    "muted": "dim",
+    "path": "",
+    "match": "bold underline",
+    "key": "bold",
+    "value": "",
+    "error": "bold ansi_red",
+    "info": "",
+    "debug": "dim",
+    "accent": "bold",
+    "cursor": "reverse",
+    "mark": "bold",
+    "header": "bold",
+    "title": "bold",
+    "rule": "dim",
+}
+"""{role: its style where the theme of the app is none of ours}."""
+
+COLORS = ("background", "surface", "panel", "foreground", "primary", "secondary", "accent", "warning", "error", "success")
+ATTRIBUTES = frozenset({"bold", "dim", "italic", "underline", "reverse", "strike"})
+_KEYS = ("name", "description", "dark", "ansi", "extends", "colors", "roles")
+_ANSI = frozenset(
+    {
+        "default",
+        *(
+            f"{bright}{name}"
+            for bright in ("", "bright_")
+            for name in ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"]
+        ),
+    }
+)
+DEFAULT, ANSI_DEFAULT, WITHOUT_COLOUR = "dark", "ansi-dark", "monochrome"
+_FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A theme as its file says it, complete; `is_ansi`: it uses the terminal's own sixteen colours."""
+
+    name: str
+    description: str
+    is_dark: bool
+    is_ansi: bool
+    colors: Mapping[str, str]
+    roles: Mapping[str, str]
+    file: str
+
+
+@dataclass(slots=True)
+class Looks:
+    """All looks by name, the mistakes found in people's own, and what the files were like when they were read."""
+
+    by_name: dict[str, Look] = field(default_factory=dict)
+    mistakes: list[UserError] = field(default_factory=list)
+    stamps: tuple[tuple[str, int], ...] = ()
+
+    def is_current(self) -> bool:
+        """Whether no theme file came, went or changed since."""
+        return self.stamps == _stamps()
+
+
+def load_looks() -> Looks:
+    """Read all themes; a broken one is reported, not fatal. A person's own takes the place of a shipped one of the same name."""
+    looks = Looks(stamps=_stamps())
+    parts: dict[str, tuple[dict[str, Any], str]] = {}
+    for file, _ in looks.stamps:
+        try:
+            part = yaml_files.compiled(Path(file), checked)
+            parts[part.get("name") or Path(file).stem] = (part, file)
+        except UserError as mistake:
+            looks.mistakes.append(mistake)
+    for name in parts:
+        try:
+            looks.by_name[name] = _completed(name, parts)
+        except UserError as mistake:
+            looks.mistakes.append(mistake)
+    return looks
+
+
+def _stamps() -> tuple[tuple[str, int], ...]:
+    """Return (file, mtime_ns) of the shipped themes and then of the person's own."""
+    from aptui.config.model import data_dir
+
+    found: list[tuple[str, int]] = []
+    for folder in (data_dir() / "themes", yaml_files.config_home() / "themes"):
+        try:
+            with os.scandir(folder) as entries:
+                found += sorted((entry.path, entry.stat().st_mtime_ns) for entry in entries if entry.name.endswith(".yaml"))
+        except OSError:
+            continue
+    return tuple(found)
+
+
+def checked(root: Node) -> dict[str, Any]:
+    """Return a theme file as plain data.
+
+    Raises:
+        UserError: the first mistake, with its place.
+    """
+    children = yaml_files.mapping(root, "a theme")
+    for key in children:
+        yaml_files.known_key(root, key, _KEYS, "key of a theme")
+    data: dict[str, Any] = {"where": root.where}
+    for key in ("name", "description", "extends"):
+        if key in children:
+            data[key] = yaml_files.text(children[key], f"'{key}'")
+    for key in ("dark", "ansi"):
+        if key in children:
+            data[key] = _flag(children[key], key)
+    data["colors"] = _checked_colors(children["colors"]) if "colors" in children else {}
+    data["roles"] = _checked_roles(children["roles"]) if "roles" in children else {}
+    return data
+
+
+def _flag(node: Node, key: str) -> bool:
+    if not isinstance(node.value, bool):
+        raise UserError(f"'{key}' must be true or false", where=node.where)
+    return node.value
+
+
+def _checked_colors(node: Node) -> dict[str, str]:
+    colors = {}
+    for key, child in yaml_files.mapping(node, "'colors'").items():
+        yaml_files.known_key(node, key, COLORS, "colour")
+        colors[key] = yaml_files.text(child, f"colour '{key}'")
+        if not _is_color(colors[key]):
+            raise UserError(f"'{colors[key]}' is no colour", where=child.where, hint="write '#rrggbb' or 'ansi_red'")
+    return colors
+
+
+def _checked_roles(node: Node) -> dict[str, str]:
+    roles = {}
+    for key, child in yaml_files.mapping(node, "'roles'").items():
+        yaml_files.known_key(node, key, tuple(ROLES), "role")
+        roles[key] = yaml_files.text(child, f"role '{key}'")
+        for word in roles[key].split():
+            if word not in ATTRIBUTES and word != "on" and not _is_color(word):
+                hint = f"a style is made of {', '.join(sorted(ATTRIBUTES))}, a colour, and 'on' a colour"
+                raise UserError(f"'{word}' is no part of a style", where=child.where, hint=hint)
+    return roles
+
+
+def _is_color(word: str) -> bool:
+    return re.fullmatch("#[0-9a-fA-F]{6}", word) is not None or (word.startswith("ansi_") and word[5:] in _ANSI)
+
+
+def _completed(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> Look:
+    """Lay a theme over the one it extends."""
+    part, file = parts[name]
+    base: Look | None = None
+    parent = part.get("extends")
+    if parent is not None:
+        if parent in (*seen, name) or parent not in parts:
+            raise UserError(
+                f"theme '{name}' cannot extend '{parent}'", where=part["where"], hint=f"there are {', '.join(sorted(parts))}"
+            )
+        base = _completed(parent, parts, (*seen, name))
+    colors = {**(base.colors if base else {}), **part["colors"]}
+    roles = {**(base.roles if base else {}), **part["roles"]}
+    for what, lacking in (("colour", set(COLORS) - set(colors)), ("role", set(ROLES) - set(roles))):
+        if lacking:
+            hint = f"it lacks {', '.join(sorted(lacking))}; or write 'extends: {DEFAULT}'"
+            raise UserError(f"theme '{name}' does not say every {what}", where=part["where"], hint=hint)
+    is_dark = part.get("dark", base.is_dark if base else True)
+    is_ansi = part.get("ansi", base.is_ansi if base else False)
+    return Look(name, part.get("description", ""), is_dark, is_ansi, colors, roles, file)
+
+
+# ── to Textual ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def theme_of(look: Look) -> Theme:
+    """Return the Textual theme of a look.
+
+    Its variables hold, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (everything, for content).
+    """
+    from textual.theme import Theme
+
+    colors = dict(look.colors)
+    variables = _stock_variables(look)
+    for role, style in look.roles.items():
+        words = style.split()
+        before = words[: words.index("on")] if "on" in words else words
+        variables[f"role-{role}"] = next((word for word in before if word not in ATTRIBUTES), colors["foreground"])
+        variables[f"role-{role}-style"] = style
+    return Theme(name=look.name, dark=look.is_dark, ansi=look.is_ansi, variables=variables, **cast("dict[str, Any]", colors))
+
+
+def _stock_variables(look: Look) -> dict[str, str]:
+    """Say how the few stock widgets (input, option list, palette) look, with no colour but the look's own."""
+    plain, paper, accent = look.colors["foreground"], look.colors["background"], look.colors["accent"]
+    is_bare = plain == accent == "ansi_default"
+    ours = {
+        "block-cursor-foreground": plain if is_bare else paper if not look.is_ansi else "ansi_black",
+        "block-cursor-background": paper if is_bare else accent,
+        "block-cursor-text-style": "reverse bold" if is_bare else "bold",
+        "input-cursor-foreground": plain if is_bare else paper if not look.is_ansi else "ansi_black",
+        "input-cursor-background": paper if is_bare else plain if not look.is_ansi else "ansi_white",
+        "input-cursor-text-style": "reverse" if is_bare else "none",
+    }
+    if look.is_ansi:
+        # Textual asks themes of the terminal's own colours for these, and for these alone.
+        ours |= {name: plain if is_bare else "ansi_blue" if name.endswith("background") else plain for name in _ANSI_VARIABLES}
+        ours |= {"ansi-background": paper, "ansi-foreground": plain}
+    return ours
+
+
+_ANSI_VARIABLES = (
+    "border-blurred", "input-selection-background", "input-selection-foreground", "screen-selection-background",
+    "screen-selection-foreground",
+)  # fmt: skip
+
+
+class Roles:
+    """The styles of one look: `roles["failed"]` is a Rich style for segments, `roles.text("failed")` the same as text for `Content`."""
+
+    def __init__(self, styles: Mapping[str, str]) -> None:
+        self._texts = {**ROLES, **styles}
+        self._styles = {role: rich_style(text) for role, text in self._texts.items()}
+
+    def __getitem__(self, role: str) -> Style:
+        return self._styles[role]
+
+    def text(self, role: str) -> str:
+        """Return a role's style as text, for `Content.styled` and `Content.assemble`."""
+        return self._texts[role]
+
+
+@lru_cache(maxsize=256)
+def rich_style(text: str) -> Style:
+    """Return a role's style as Rich wants it."""
+    from rich.style import Style
+
+    return Style.parse(text.replace("ansi_", "")) if text else Style()
+
+
+_made: dict[int, tuple[Theme, Roles]] = {}
+
+
+def roles(app: App[Any]) -> Roles:
+    """Return the styles of the theme the app shows now; a theme that is none of ours has plain ones."""
+    theme = app.current_theme
+    known = _made.get(id(theme))
+    if known is None or known[0] is not theme:
+        _made.clear()
+        styles = {role: theme.variables[f"role-{role}-style"] for role in ROLES if f"role-{role}-style" in theme.variables}
+        known = _made[id(theme)] = (theme, Roles(styles))
+    return known[1]
+
+
+def suitable(wanted: str, looks: Looks, environment: Mapping[str, str] | None = None) -> str:
+    """Return the look to begin with: `wanted` where the terminal can show it; without colours where people or terminal want none."""
+    colours = prepare_terminal(os.environ if environment is None else environment).colours
+    if colours == 0:
+        return WITHOUT_COLOUR
+    look = looks.by_name.get(wanted)
+    if colours > _FEW or (look is not None and look.is_ansi):
+        return wanted if look is not None else DEFAULT
+    return ANSI_DEFAULT if look is None or look.is_dark else "ansi-light"

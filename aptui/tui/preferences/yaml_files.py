@@ -1,0 +1,113 @@
+"""YAML files of the screen (themes, keys) → plain data, checked by who asks; an unchanged file costs no YAML, as in `config`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aptui import __version__
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.config.schema import Node
+
+_LARGEST_BYTES = (1 << 20) + 1
+_FORM = 1
+"""Rises when what is kept changes its form."""
+
+
+def config_home() -> Path:
+    """Return the folder of a person's own settings."""
+    from aptui.config.model import user_file
+
+    return user_file().parent
+
+
+def compiled(file: Path, compile_node: Callable[[Node], Any]) -> Any:
+    """Return what `compile_node` makes of `file`: plain JSON data.
+
+    Raises:
+        UserError: the file cannot be read, or the first mistake in it, with its place.
+    """
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_LARGEST_BYTES)
+    except OSError as error:
+        raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
+    kind = f"{compile_node.__module__}.{compile_node.__qualname__}"
+    key = hashlib.sha256(repr((_FORM, __version__, kind, str(file), data)).encode()).hexdigest()
+    kept = _kept_file(file)
+    value = _recall(kept, key)
+    if value is None:
+        from aptui.config.schema import read_yaml  # YAML is paid for only when something changed
+
+        value = compile_node(read_yaml(data, str(file)))
+        _keep(kept, key, value)
+    return value
+
+
+def known_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], what: str) -> None:
+    """Refuse `key` of the mapping `node` unless it is one of `known`.
+
+    Raises:
+        UserError: with the nearest known key as hint.
+    """
+    if key not in known:
+        from aptui.config.schema import nearest
+
+        raise UserError(
+            f"there is no {what} '{key}'", where=node.value[key].key_where or node.value[key].where, hint=nearest(key, known)
+        )
+
+
+def mapping(node: Node, what: str) -> dict[str, Node]:
+    """Return the children of `node`.
+
+    Raises:
+        UserError: it is no mapping.
+    """
+    if not isinstance(node.value, dict):
+        raise UserError(f"{what} must be a mapping", where=node.where)
+    return node.value
+
+
+def text(node: Node, what: str) -> str:
+    """Return the text of `node`.
+
+    Raises:
+        UserError: it is no text.
+    """
+    if not isinstance(node.value, str):
+        raise UserError(f"{what} must be text", where=node.where, hint="put it in quotes")
+    return node.value
+
+
+def _kept_file(file: Path) -> str:
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    home = given if os.path.isabs(given) else os.path.expanduser("~/.cache")
+    return os.path.join(home, "aptui", "screen", f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:24]}.json")
+
+
+def _recall(kept: str, key: str) -> Any:
+    try:
+        with open(kept, encoding="ascii") as stream:
+            value = json.load(stream)
+        return value["value"] if value["key"] == key else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _keep(kept: str, key: str, value: Any) -> None:
+    """Write what was compiled, whole or not at all; a folder that cannot be written costs only time."""
+    temporary = f"{kept}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(kept), mode=0o700, exist_ok=True)
+        with open(temporary, "w", encoding="ascii") as stream:
+            json.dump({"key": key, "value": value}, stream)
+        os.replace(temporary, kept)
+    except OSError:
+        return

@@ -1,0 +1,45 @@
+"""Tells people, once, of each address that the gateway did not let in; how often it came back is in the Connections screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from aptui.core.notices import ConnectionsChanged, Notice
+from aptui.tui.terminal.safety import shown
+
+_KEPT = 1_000
+_AT_ONCE = 3
+"""So many are told one by one; more of them are told as a number."""
+
+
+class Strangers:
+    """A listener of the session (`session.Listener`).
+
+    Args:
+        tell: shows a message; called in the session's thread.
+    """
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+        self._since_ms = time.time_ns() // 1_000_000
+        self._told: dict[str, None] = {}
+
+    def take(self, epoch: int, seq: int, notice: Notice) -> None:  # noqa: ARG002  # a listener's form
+        """Tell of those who were turned away since the screen is open and whom nobody was told of."""
+        if not isinstance(notice, ConnectionsChanged) or notice.gateway is None:
+            return
+        fresh = [each for each in notice.gateway.turned_away if each.address not in self._told and each.last_ms >= self._since_ms]
+        self._told.update(dict.fromkeys(each.address for each in fresh))
+        while len(self._told) > _KEPT:
+            del self._told[next(iter(self._told))]
+        for each in fresh[:_AT_ONCE]:
+            self._tell(f"turned away: {shown(each.why)}; the Connections screen can allow it")
+        if len(fresh) > _AT_ONCE:
+            self._tell(f"turned away: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
+
+    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
+        """Nothing is to be read."""
+
+    def lost(self) -> None:
+        """Nothing is lost."""

@@ -1,0 +1,166 @@
+"""The details of one asset: title, facts, references and preview; what is in them was read elsewhere, but for what is asked for lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from aptui.tui.screens.assets.lines import TitleLine
+from aptui.tui.screens.assets.panel import Panel, Ref, read_links
+from aptui.tui.screens.assets.preview import preview_of
+from aptui.tui.screens.assets.references import COLUMNS, References, branches
+from aptui.tui.widgets.keyvalue import KeyValue
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.textview import Preview, TextView
+from aptui.tui.widgets.tree import Branch, VTree
+
+if TYPE_CHECKING:
+    from rich.segment import Segment
+
+    from aptui.tui.screens.assets.query_worker import Errands
+    from aptui.tui.widgets.cells import Painter
+
+_TELLS_CHANGE = frozenset({"Digest", "Size", "Changed", "Last processed"})
+"""Facts that are others when the file is another one."""
+
+
+class _Quiet(Rows):
+    """Rows that show their cursor only while the keys come here: beside a tree it would be one too many."""
+
+    def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
+        """Return the cell at the left edge."""
+        return super().edge(is_cursor=is_cursor and self.has_focus, is_mark=is_mark, painter=painter)
+
+
+class Facts(_Quiet, KeyValue):
+    """Keys and values without a header: the title stands above."""
+
+    HEADER_LINES: ClassVar[int] = 0
+
+
+class FilePreview(_Quiet, TextView):
+    """The preview."""
+
+
+class ReferenceTree(_Quiet, VTree):
+    """References: enter follows one, also where it can be opened; right and left open and close."""
+
+    HEADER_LINES: ClassVar[int] = 0
+
+    def __init__(self, ask: Callable[[Branch], None]) -> None:
+        super().__init__(COLUMNS, id="assets-references", classes="for-references")
+        self._ask = ask
+        self.references: References | None = None
+
+    def show_panel(self, panel: Panel, *, is_same: bool) -> None:
+        """Show the references of a panel; of another asset, with the groups that are not too long open."""
+        if is_same and self.references is not None:
+            self.references.show(panel)
+            self.refresh_model()
+            return
+        references = self.references = References(self._ask)
+        references.show(panel)
+        self.cursor, self.cursor_key = 0, None
+        self.set_tree(references)
+        for node in references.opened_at_first():
+            self.set_open(node, is_open=True)
+
+    def reference(self, key: int | None = None) -> Ref | None:
+        """Return the reference of a row, or under the cursor."""
+        wanted = self.cursor_key if key is None else key
+        branch = self.references.branch(wanted) if self.references is not None and wanted is not None else None
+        return branch.data if branch is not None and isinstance(branch.data, Ref) else None
+
+    def action_open(self) -> None:
+        """Follow what leads somewhere, open and close what does not."""
+        reference = self.reference()
+        if reference is not None and reference.leads and self.cursor_key is not None:
+            self.post_message(Rows.Opened(self, self.cursor_key))
+        else:
+            super().action_open()
+
+
+class AssetDetail(Vertical):
+    """The details; `show` draws what differs from before."""
+
+    def __init__(self) -> None:
+        super().__init__(id="assets-detail")
+        self._panel: Panel | None = None
+        self._errands: Errands | None = None
+        self._previewed: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield TitleLine("assets-title")
+        yield Facts(id="assets-facts", classes="for-references")
+        yield ReferenceTree(self._ask_below)
+        yield TitleLine("assets-preview-title", classes="for-preview", is_rule=True)
+        yield FilePreview(id="assets-preview", classes="for-preview")
+
+    @property
+    def references(self) -> ReferenceTree:
+        """The references."""
+        return self.query_one(ReferenceTree)
+
+    def show(self, panel: Panel, errands: Errands) -> None:
+        """Show an asset, or what is new of it: then cursor and branches stay."""
+        before, self._panel, self._errands = self._panel, panel, errands
+        is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
+        self._title.show(panel.path)
+        if not is_same or before is None or before.facts != panel.facts:
+            self.query_one(Facts).show(panel.facts)
+        self.references.show_panel(panel, is_same=is_same)
+        self._show_preview(panel, errands)
+
+    @property
+    def _title(self) -> TitleLine:
+        return self.query_one("#assets-title", TitleLine)
+
+    def say_gone(self) -> None:
+        """Say that what is shown is not there any more."""
+        if self._panel is not None:
+            self._title.show(self._panel.path, "gone")
+
+    def show_why(self, preview: Preview) -> None:
+        """Show reasons in the place of the preview."""
+        self.remove_class("-without-preview")
+        self.query_one(FilePreview).show_preview(preview)
+        self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
+
+    def _ask_below(self, branch: Branch) -> None:
+        """Have the children of a reference read."""
+        references, ref = self.references.references, branch.data
+        if references is None or self._errands is None or self._panel is None or not isinstance(ref, Ref):
+            return
+        above = references.above(branch) | {self._panel.key}
+        self._errands.want(
+            f"below {branch.key}", lambda reader: read_links(reader, ref, above), partial(self._grow, references, branch)
+        )
+
+    def _grow(self, references: References, branch: Branch, refs: tuple[Ref, ...]) -> None:
+        if self.references.references is references:
+            references.grow(branch, branches(refs))
+            self.references.refresh_model()
+
+    def _show_preview(self, panel: Panel, errands: Errands) -> None:
+        """Read the file, unless it is as it was."""
+        state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _TELLS_CHANGE))
+        if state == self._previewed:
+            return
+        self._previewed = state
+        is_file = bool(panel.file) and not panel.is_folder
+        errands.want(
+            "preview",
+            lambda _reader: preview_of(panel.file) if is_file else Preview("", ()),
+            partial(self._draw_preview, "Preview" if is_file else ""),
+        )
+
+    def _draw_preview(self, title: str, preview: Preview) -> None:
+        self.set_class(not title, "-without-preview")
+        view = self.query_one(FilePreview)
+        view.show_preview(preview)
+        self.query_one("#assets-preview-title", TitleLine).show(title, view.title() if preview.is_numbered else preview.kind)

@@ -1,0 +1,172 @@
+"""Searching for missing dependencies from the Assets screen: what is asked of the engine, and the line that says how far it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.core.notices import MissingScan
+from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.session import SessionState
+from aptui.tui.frame.line import Line, Part, Parts
+from aptui.tui.screens.assets.panel import Panel
+from aptui.tui.screens.assets.trees import AssetTrees
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import fit
+from aptui.tui.widgets.menu import MenuItem
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer
+    from aptui.store.queries.reader import Reader
+
+_ACTIONS = frozenset({"scan_missing", "clear_missing"})
+_BUSY = "the engine works: products are searched for missing dependencies when nothing is owed"
+
+
+class ScanLine(Line):
+    """The newest search: when it began, what of, how far it is, what came of it."""
+
+    def __init__(self) -> None:
+        super().__init__(id="assets-scan")
+        self._began = ""
+        self._news: MissingScan | None = None
+
+    def show(self, news: MissingScan) -> None:
+        """Say how far a search is."""
+        is_new = self._news is None or self._news.is_over or self._news.name != news.name
+        if is_new:
+            self._began = time.strftime("%H:%M:%S")
+        self._news = news
+        self.add_class("-shown")
+        self.changed()
+
+    def parts(self, width: int) -> Parts:
+        """Return the line; what is scanned is foreign text, and gives way when there is no room."""
+        news = self._news
+        if news is None:
+            return ()
+        if news.error:
+            head, tail, role = f"{self._began} Search of ", f" ended: {news.error}", "failed"
+        elif news.is_over:
+            head, tail = f"{self._began} Completed scanning ", f" in {news.seconds:.1f} s: {_missing(news.hit_count)}"
+            role = "failed" if news.hit_count else "completed"
+        else:
+            head, role = f"{self._began} Scanning {news.file_count:,} files for ", "processing"
+            tail = f": {news.done_count:,} done, {_missing(news.hit_count)}"
+        sign = {"failed": "error", "completed": "completed", "processing": "processing"}[role]
+        room = max(8, width - len(head) - len(tail) - 4)
+        name = fit(news.name, room).text.rstrip()
+        return (
+            Part(f" {glyph(sign)} ", role),
+            Part(head),
+            Part(name, "path"),
+            Part(fit(tail, max(1, width - len(head) - len(name) - 3)).text),
+        )
+
+
+def _missing(count: int) -> str:
+    return f"{count:,} missing" if count else "nothing missing"
+
+
+class MissingTrees(AssetTrees):
+    """The trees with the actions that search, and forget what was found."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what needs an engine where none can be asked."""
+        return self.shell.can_ask if action in _ACTIONS else super().check_action(action, parameters)
+
+    def more_items(self, panel: Panel) -> list[MenuItem | None]:
+        """Return the entries of the menu; while the engine works they say why they cannot be taken."""
+        count = len(self.shown_tree().marks)
+        what = f"{count:,} marked" if count else "the folder" if panel.is_folder else "it"
+        why = "" if self._is_engine_idle() or not self.shell.can_ask else " (when nothing is owed)"
+        return [
+            None,
+            MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", self.shell.can_ask and not why),
+            MenuItem(
+                "clear_missing",
+                "Clear the results of its scan" if not count else "Clear the results of their scans",
+                "S",
+                self.shell.can_ask,
+            ),
+        ]
+
+    def _is_engine_idle(self) -> bool:
+        progress = self.shell.session.latest_progress
+        if progress is None or self.shell.session.state is not SessionState.ATTACHED:
+            return True  # the engine will say
+        owed = progress.analyses_waiting + progress.analyses_running + progress.jobs_waiting + progress.jobs_running
+        return not progress.is_scanning and not owed
+
+    def action_scan_missing(self) -> None:
+        """Search the product, all products of the source, or of the folder; or those that are marked."""
+        if self._is_engine_idle():
+            self._with_products(self._scan)
+        else:
+            self.shell.tell(_BUSY, "warning")
+
+    def say_missing(self, pattern: str) -> None:
+        """Search the products that a pattern names (`store.missing.chosen`), all without one."""
+        from aptui.link.port import ScanMissing
+
+        if self._is_engine_idle():
+            self.shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
+        else:
+            self.shell.tell(_BUSY, "warning")
+
+    def action_clear_missing(self) -> None:
+        """Forget what was found in them."""
+        self._with_products(self._clear)
+
+    def _with_products(self, do: Callable[[str, Sequence[str], Sequence[int]], object]) -> None:
+        """Call `do` with (name of all of it, patterns for folders, ids of products)."""
+        model, kind = self.shown_model(), self.kind
+        keys = self.shown_tree().selected_keys()
+        if not keys or model.tree is None:
+            return
+        nodes = [node for key in keys if (node := model.node_of(key)) is not None]
+        paths = [model.tree.path(node) for node in nodes]
+        name = paths[0] if len(paths) == 1 else f"{len(paths):,} files and folders"
+        folders = tuple(path for path, node in zip(paths, nodes, strict=True) if model.tree.is_folder(node))
+        files = [key for key in keys if key >= 0]
+        self.errands.want("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, folders))
+
+    def _scan(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+        from aptui.link.port import ScanMissing
+
+        if self._is_something(name, folders, product_ids):
+            self.shell.ask(ScanMissing(tuple(folders), tuple(product_ids), name=name))
+
+    def _clear(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+        from aptui.link.port import ClearMissing
+
+        if self._is_something(name, folders, product_ids):
+            self.shell.ask(ClearMissing(tuple(folders), tuple(product_ids)), then=self._cleared)
+
+    def _cleared(self, answer: Answer) -> None:
+        count = answer.get("count", 0)
+        self.shell.tell(
+            f"what was missing of {count:,} product{'' if count == 1 else 's'} is forgotten" if isinstance(count, int) else ""
+        )
+
+    def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
+        """Whether anything is asked for: without patterns and ids the engine would take all there is."""
+        if not (folders or product_ids):
+            self.shell.tell(f"'{name}' has no products", "warning")
+        return bool(folders or product_ids)
+
+    def hear_scans(self, scans: Sequence[MissingScan]) -> None:
+        """Show how far a search is."""
+        for scan in scans[-1:]:
+            self.query_one(ScanLine).show(scan)
+
+
+def _products_of(reader: Reader, kind: Kind, keys: Sequence[int]) -> list[int]:
+    """Return the ids of products, or of all products of sources."""
+    if kind is Kind.PRODUCTS:
+        return list(keys)
+    sql = "SELECT p.ProductID FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN Products p ON p.JobPK = j.JobID ORDER BY p.ProductID"
+    return [number for (number,) in reader.ask(sql, (json.dumps(list(keys)),))]

@@ -1,0 +1,336 @@
+"""The Assets screen: the trees of sources, intermediates and products, what there is to know of each, and the ways from one to the next.
+
+Everything is read in threads: trees by `AssetsStore`, the rest by `Errands`. What is shown stays until something newer is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from aptui.tui.data.assets_store import AssetModel, AssetsStore, Kind
+from aptui.tui.pane import Command
+from aptui.tui.screens.assets import parts
+from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree
+from aptui.tui.screens.assets.lines import TITLES, TreeTabs
+from aptui.tui.screens.assets.missing import MissingTrees, ScanLine
+from aptui.tui.screens.assets.panel import (
+    JOB,
+    PRODUCT,
+    Panel,
+    Places,
+    Ref,
+    find,
+    folder_panel,
+    kind_of_source,
+    read_panel,
+)
+from aptui.tui.screens.assets.parts import AssetsBody, AssetsHead
+from aptui.tui.screens.assets.query_worker import Errands
+from aptui.tui.screens.assets.row_actions import jobs_filter
+from aptui.tui.screens.assets.trees import Place
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.textview import TextView
+
+if TYPE_CHECKING:
+    from aptui.tui.data.feed import Batch
+
+_KEPT_PLACES = 200
+
+
+class AssetsPane(MissingTrees):
+    """The screen; `reveal` is the way in from elsewhere."""
+
+    DEFAULT_CSS = parts.CSS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", id="assets.search"),
+        Binding("t,greater_than_sign", "next_tree(1)", "next tree", id="assets.next_tree"),
+        Binding("less_than_sign", "next_tree(-1)", "tree before", id="assets.previous_tree", show=False),
+        Binding("y", "copy", "copy", id="assets.copy"),
+        Binding("J", "jobs", "jobs", id="assets.jobs"),
+        Binding("x", "why", "why", id="assets.why"),
+        Binding("r", "reprocess", "reprocess", id="assets.reprocess"),
+        Binding("full_stop", "menu", "menu", id="assets.menu"),
+        Binding("left_square_bracket", "walk(-1)", "back", id="assets.back"),
+        Binding("right_square_bracket", "walk(1)", "forward", id="assets.forward", show=False),
+        Binding("p", "other_side", "product or source", id="assets.other_side", show=False),
+        Binding("o", "pager", "open in $PAGER", id="assets.pager", show=False),
+        Binding("O", "editor", "open in $EDITOR", id="assets.editor", show=False),
+        Binding("F", "folder", "show the folder", id="assets.folder", show=False),
+        Binding("s", "scan_missing", "scan", id="assets.scan_missing", show=False),
+        Binding("S", "clear_missing", "clear the scan", id="assets.clear_missing", show=False),
+        Binding("m", "move", "move", id="assets.move", show=False),
+        Binding("D", "delete", "delete", id="assets.delete", show=False),
+        Binding("n", "next_hit(1)", "next hit", id="assets.next_hit", show=False),
+        Binding("N", "next_hit(-1)", "hit before", id="assets.previous_hit", show=False),
+        Binding("z", "zoom", "zoom", id="assets.zoom", show=False),
+        Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
+    ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self._looked_at: Place | None = None
+        self._places: list[Place] = []
+        self._at = 0
+        self._is_panel_stale = False
+
+    def compose(self) -> ComposeResult:
+        """Make the parts; the search comes last on the way of Tab."""
+        yield AssetsBody(id="assets-body")
+        yield ScanLine()
+        yield AssetsHead(self.shell.memory.get("assets.search", ""), self.shell.memory.history("assets.searches")[::-1])
+
+    def on_mount(self) -> None:
+        """Begin to read the tree that was shown last."""
+        shell = self.shell
+        database = shell.session.cache_dir / "assetdb.sqlite"
+        self.store = AssetsStore(database, wake=shell.wake)
+        self.errands = Errands(database, partial(shell.in_ui, self._take), self._failed)
+        orders = {folder.name: folder.order for folder in shell.config.project.scan_folders} if shell.config else {}
+        self._where = Places(str(shell.session.cache_dir), orders)
+        self.models = {kind: AssetModel(self.store, kind) for kind in Kind}
+        for kind, model in self.models.items():
+            self._tree_of(kind).set_tree(model)
+        last = shell.memory.get("assets.tree", "")
+        self.turn_to(Kind(last) if last in set(Kind) else Kind.SOURCES)
+        shell.wake()
+
+    def _take(self, take: Callable[..., object], *arguments: object) -> None:
+        """Take the answer to an errand, unless the screen has gone meanwhile."""
+        if self.is_attached and self.is_running:
+            take(*arguments)
+
+    def on_unmount(self) -> None:
+        """End the threads."""
+        self.store.close()
+        self.errands.close()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Let the details take the place of the tree where there is no room beside it."""
+        self.set_class(event.size.width < parts.NARROW, "-narrow")
+        self.show_tabs()
+
+    # ------------------------------------------------------------------------------------------------------------- as a pane
+
+    def activate(self) -> None:
+        """Let the keys go to the tree, not into the search."""
+        if isinstance(self.shell.focused, Input):
+            self.give_focus(self.shown_tree())
+
+    def deactivate(self) -> None:
+        """Remember tree and search."""
+        self.shell.memory.put("assets.tree", self.kind.value)
+        self.shell.memory.put("assets.search", self.box.text)
+
+    def on_news(self, batch: Batch) -> None:
+        """Note that trees or the asset that is shown are not what they were."""
+        self.is_stale |= batch.are_assets_stale
+        self.hear_scans(batch.missing_scans)
+        source = self.panel.source if self.panel is not None else ""
+        self._is_panel_stale |= batch.are_assets_stale or any(news.notice.source == source for news in batch.jobs)
+
+    def on_frame(self) -> None:
+        """Take a newer tree if there is one, and read again what is beside it."""
+        self.renew_stale()
+        self.take_tree()
+        if self._is_panel_stale and self._looked_at is not None and self._looked_at[1] >= 0:
+            self._is_panel_stale = False
+            self._read_panel(self._looked_at)
+
+    def refreshed(self) -> None:
+        """Read everything again."""
+        self.store.mark_stale()
+        self._is_panel_stale = True
+        self.shell.wake()
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        trees = [
+            Command(kind.value, f"show the tree of {kind.value}; what follows is searched", partial(self.say_tree, kind))
+            for kind in Kind
+        ]
+        scan = Command(
+            "missing",
+            "scan for missing dependencies: a folder, '*.lua', a product; all without",
+            self.say_missing,
+            needs_engine=True,
+        )
+        return [*trees, Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal), scan]
+
+    def status(self) -> str:
+        """Return what is in front."""
+        tree = self.shown_model().tree
+        return f"{TITLES[self.kind]}: {tree.file_count:,}" if tree is not None else ""
+
+    def reveal(self, text: str) -> None:
+        """Go to an asset by the path of a source, by a product, a UUID or an asset id; other screens call it."""
+        if text.strip():
+            self.errands.want("target", lambda reader: find(reader, text, self._where), partial(self._go_if_found, text))
+
+    def _go_if_found(self, text: str, place: Place | None) -> None:
+        if place is None:
+            self.shell.tell(f"there is no asset '{text.strip()}'", "warning")
+        else:
+            self.go_to(*place)
+
+    # --------------------------------------------------------------------------------------------------------------- details
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Show what the cursor is on; it may have gone on since this was said."""
+        if event.rows is self.shown_tree() and event.key == event.rows.cursor_key:
+            self.look_at(event.key)
+
+    def look_at(self, key: int) -> None:
+        """Show the details of what the cursor is on: of a folder at once, of others when they are read."""
+        place = (self.kind, key)
+        if place == self._looked_at and self.panel is not None and key >= 0:
+            return
+        self._looked_at = place
+        tree, node = self.shown_model().tree, self.shown_model().node_of(key)
+        if key >= 0:
+            self._read_panel(place)
+        elif tree is not None and node is not None:
+            count = int(np.count_nonzero(tree.keys[node : int(tree.end[node])] >= 0))
+            self._show_panel(folder_panel(self.kind, key, tree.path(node), count, self._where))
+
+    def _read_panel(self, place: Place) -> None:
+        self.errands.want("panel", lambda reader: read_panel(reader, *place, self._where), partial(self._panel_read, place))
+
+    def _panel_read(self, place: Place, panel: Panel | None) -> None:
+        if place != self._looked_at:
+            return
+        if panel is None:
+            self.query_one(AssetDetail).say_gone()
+        elif panel != self.panel:
+            self._show_panel(panel)
+
+    def _show_panel(self, panel: Panel) -> None:
+        self.panel = panel
+        self.query_one(AssetDetail).show(panel, self.errands)
+        self.panel_came(panel)
+
+    # ------------------------------------------------------------------------------------------------------------- going there
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Go into the details of a leaf; follow a reference."""
+        event.stop()
+        references = self.query_one(ReferenceTree)
+        if event.rows is self.shown_tree():
+            node = self.shown_model().node_of(event.key)
+            if event.key >= 0:
+                self.add_class("-detail")
+                self.give_focus(references)
+            elif node is not None:
+                self.shown_tree().action_open()
+        elif event.rows is references and (ref := references.reference(event.key)) is not None:
+            self.follow(ref)
+
+    def follow(self, ref: Ref) -> None:
+        """Go where a reference leads."""
+        if ref.leads == JOB:
+            source = self.panel.source if self.panel is not None else ""
+            self.run_worker(self.show_jobs(jobs_filter(source, is_folder=False)), group="jobs", exclusive=True)
+        elif ref.leads == PRODUCT:
+            self.go_to(Kind.PRODUCTS, ref.key)
+        elif ref.leads:
+            self.errands.want("target", lambda reader: kind_of_source(reader, ref.key), lambda kind: self.go_to(kind, ref.key))
+
+    def go_to(self, kind: Kind, key: int) -> None:
+        """Go to an asset, and remember the way back."""
+        self._note_place()
+        del self._places[self._at + 1 :]
+        self._places = [*self._places, (kind, key)][-_KEPT_PLACES:]
+        self._at = len(self._places) - 1
+        self._select(kind, key)
+
+    def _note_place(self) -> None:
+        """Remember where we are as the place that is left."""
+        key = self.shown_tree().cursor_key
+        if key is None:
+            return
+        if self._places:
+            self._places[self._at] = (self.kind, key)
+        else:
+            self._places.append((self.kind, key))
+
+    def action_walk(self, step: int) -> None:
+        """Go back, or forward again."""
+        at = self._at + step
+        if not 0 <= at < len(self._places):
+            self.shell.tell("nowhere to go back to" if step < 0 else "nowhere to go forward to", seconds=2)
+            return
+        self._note_place()
+        self._at = at
+        self._select(*self._places[at])
+
+    def _select(self, kind: Kind, key: int) -> None:
+        self.wanted = (kind, key)
+        if kind is not self.kind:
+            self.turn_to(kind)
+        self.arrive()
+
+    def arrive(self) -> None:
+        """Put the cursor where people wanted to go, once the tree is there; of a folder tell again how much it holds."""
+        if self._looked_at is not None and self._looked_at[0] is self.kind and self._looked_at[1] < 0:
+            self.look_at(self._looked_at[1])
+        if self.wanted is None or self.wanted[0] is not self.kind or self.shown_model().tree is None:
+            return
+        (_, key), model, tree = self.wanted, self.shown_model(), self.shown_tree()
+        node = model.node_of(key)
+        if node is None:
+            self.shell.tell("it is not in the tree: the engine dropped it, or has not written it yet", "warning")
+            self.wanted = None
+            return
+        self.wanted = None
+        if not tree.reveal(node):  # the search hides it
+            self.show_everything()
+            tree.reveal(node)
+        if tree.cursor_key is not None:
+            self.look_at(tree.cursor_key)
+
+    def action_search(self) -> None:
+        """Let the keys go into the search; what it finds is in the tree."""
+        self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
+        self.give_focus(self.box.query_one(Input))
+
+    def action_next_tree(self, step: int) -> None:
+        """Show the next tree, and go into it."""
+        super().action_next_tree(step)
+        self._go_into_tree()
+
+    def on_tree_tabs_chosen(self, event: TreeTabs.Chosen) -> None:
+        """Show the tree whose tab was clicked."""
+        self.turn_to(event.kind)
+        self._go_into_tree()
+
+    def _go_into_tree(self) -> None:
+        self.remove_class("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview")
+        self.give_focus(self.shown_tree())
+
+    def action_leave(self) -> None:
+        """Leave the zoom, then the details, then the search."""
+        zoomed = [name for name in self.classes if name.startswith("-zoom")]
+        if zoomed:
+            self.remove_class(*zoomed)
+        elif self.shell.focused is not self.shown_tree():
+            self._go_into_tree()
+        elif self.box.text:
+            self.box.text = ""
+
+    def action_zoom(self) -> None:
+        """Give the part with the keys all the room, or take it back."""
+        zoomed = [name for name in self.classes if name.startswith("-zoom")]
+        if zoomed:
+            self.remove_class(*zoomed)
+        elif self.shell.focused is self.shown_tree():
+            self.add_class("-zoom-tree")
+        else:
+            part = "-zoom-preview" if isinstance(self.shell.focused, TextView) else "-zoom-references"
+            self.add_class("-zoom-detail", part)

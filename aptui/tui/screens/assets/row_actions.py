@@ -1,0 +1,322 @@
+"""What can be done with an asset of the Assets screen: copy, open, show, reprocess, ask why, go to its jobs; finding it is the pane's."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aptui.tui.data.assets_store import AssetModel, Kind
+from aptui.tui.pane import Pane
+from aptui.tui.screens.assets import files as assets_files
+from aptui.tui.screens.assets.detail import AssetDetail, Facts, ReferenceTree
+from aptui.tui.screens.assets.moving import Moving
+from aptui.tui.screens.assets.panel import PRODUCT, SOURCE, Panel, Ref, sources_of
+from aptui.tui.screens.assets.query_worker import Errands
+from aptui.tui.screens.assets.why import read_why
+from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.textview import TextView
+from aptui.tui.widgets.tree import VTree
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer
+
+_SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
+_PRODUCTS_LISTED = 20
+Place = tuple[int, int]
+
+
+class AssetVerbs(Pane):
+    """The actions; `AssetsPane` says what they are about."""
+
+    kind: Kind = Kind.SOURCES
+    panel: Panel | None = None
+    errands: Errands
+    _later: tuple[tuple[Kind, int], Callable[[Panel], object]] | None = None
+
+    def shown_tree(self) -> VTree:
+        """Return the tree in front."""
+        raise NotImplementedError
+
+    def shown_model(self) -> AssetModel:
+        """Return what the tree in front shows."""
+        raise NotImplementedError
+
+    def follow(self, ref: Ref) -> None:
+        """Go where a reference leads."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what needs an engine where none can be asked."""
+        return self.shell.can_ask if action in {"reprocess", "move", "delete"} else super().check_action(action, parameters)
+
+    def with_panel(self, do: Callable[[Panel], object]) -> None:
+        """Do something with what the cursor is on, as soon as that was read; never with what it was on before."""
+        key, panel = self.shown_tree().cursor_key, self.panel
+        self._later = None
+        if panel is not None and (panel.kind, panel.key) == (self.kind, key):
+            do(panel)
+        elif key is not None:
+            self._later = ((self.kind, key), do)
+
+    def panel_came(self, panel: Panel) -> None:
+        """Do what waited for this panel; what waited for another is given up."""
+        later, self._later = self._later, None
+        if later is not None and later[0] == (panel.kind, panel.key):
+            later[1](panel)
+
+    # ---------------------------------------------------------------------------------------------------------------- menus
+
+    def action_menu(self) -> None:
+        """Open the menu of the row."""
+        self.with_panel(self._open_menu)
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Open the menu where the right button was pressed."""
+        event.stop()
+        self.with_panel(partial(self._open_menu, place=(event.x, event.y)))
+
+    def _open_menu(self, panel: Panel, place: Place | None = None) -> None:
+        is_file = bool(panel.file) and not panel.is_folder
+        is_product = panel.kind is Kind.PRODUCTS
+        other = "Go to its source" if is_product else "Go to a product…"
+        items = [
+            MenuItem("jobs", "Go to its jobs", "J", bool(panel.source)),
+            MenuItem("other_side", other, "p", bool(_other_side(panel))),
+            MenuItem("why", "Why its jobs ran", "x", is_file and bool(panel.source)),
+            MenuItem("reprocess", self._reprocess_text(panel), "r", self.shell.can_ask),
+            None,
+            MenuItem("pager", "Open in $PAGER", "o", is_file),
+            MenuItem("editor", "Open in $EDITOR", "O", is_file),
+            MenuItem("folder", "Show the folder", "F", bool(panel.file)),
+            MenuItem("move", "Move…", "m", self._can_move(panel)),
+            MenuItem("delete", "Delete…", "D", self._can_move(panel)),
+            MenuItem("copy", "Copy…", "y"),
+            *self.more_items(panel),
+        ]
+        Menu.ask(self.app, items, self._menu_answered, title=panel.path.rpartition("/")[2], place=place)
+
+    def more_items(self, panel: Panel) -> list[MenuItem | None]:  # noqa: ARG002  # for those who have more
+        """Return what else can be done."""
+        return []
+
+    def _menu_answered(self, answer: str | None) -> None:
+        if answer is not None:
+            self.call_later(self.run_action, answer)
+
+    def _reprocess_text(self, panel: Panel) -> str:
+        count = len(self.shown_tree().marks)
+        if count:
+            return f"Reprocess {count:,} marked"
+        return "Reprocess the folder" if panel.is_folder else "Reprocess"
+
+    def action_copy(self) -> None:
+        """Open the menu of what can be copied."""
+        self.with_panel(self._open_copies)
+
+    def _open_copies(self, panel: Panel) -> None:
+        texts = self._copies(panel)
+        items = [MenuItem(name, f"Copy {label}", name, bool(text)) for name, label, text in texts]
+        by_name = {name: text for name, _, text in texts}
+        Menu.ask(self.app, items, lambda name: self.copy_path(by_name[name]) if name else None, title="Copy")
+
+    def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
+        """Return (key, what, text) of all there is to copy."""
+        marked = self._marked_paths()
+        found = [
+            ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
+            ("f", "full path", panel.file),
+            (
+                "p",
+                "product path" if len(panel.products) == 1 else f"{len(panel.products):,} product paths",
+                "\n".join(panel.products),
+            ),
+            ("u", "UUID", panel.uuid),
+            ("a", "asset id", panel.asset_id if panel.kind is Kind.PRODUCTS else ""),
+        ]
+        here = self._text_under_cursor()
+        return [("l", "this line", here), *found] if here else found
+
+    def _marked_paths(self) -> list[str]:
+        tree, model = self.shown_tree(), self.shown_model()
+        nodes = [node for key in tree.selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
+        return [model.tree.path(node) for node in nodes] if model.tree is not None else []
+
+    def _text_under_cursor(self) -> str:
+        """Return the fact, the reference or the line of the preview that the cursor is on."""
+        match self.shell.focused:
+            case Facts() as facts:
+                pair = facts.current()
+                return pair[1] if pair else ""
+            case ReferenceTree() as references:
+                ref = references.reference()
+                return ref.text if ref else ""
+            case TextView() as preview if preview.cursor_key is not None:
+                return preview.text_of(preview.cursor_key)
+        return ""
+
+    def copy_path(self, text: str) -> None:
+        """Copy a path as the bytes it is; one that a terminal would act on is made harmless first."""
+        text = "\n".join(assets_files.native(line) for line in text.split("\n"))
+        self.shell.copy_text(text, raw=all(assets_files.is_plain(line) for line in text.split("\n")))
+
+    # ------------------------------------------------------------------------------------------------------------ going there
+
+    def action_jobs(self) -> None:
+        """Show the jobs of the source, or of all sources of the folder."""
+        self.with_panel(self._show_jobs_of)
+
+    def _show_jobs_of(self, panel: Panel) -> None:
+        if not panel.source:
+            return
+        place = panel.source.partition("/")[2] if panel.is_folder and panel.kind is Kind.PRODUCTS else panel.source
+        self.run_worker(self.show_jobs(jobs_filter(place, is_folder=panel.is_folder)), group="jobs", exclusive=True)
+
+    async def show_jobs(self, text: str) -> None:
+        """Show the Jobs screen with a filter."""
+        await self.shell.action_show("jobs")
+        reveal: Callable[[str], Any] | None = getattr(self.shell.pane, "reveal", None)
+        if reveal is not None and self.shell.pane is not self:
+            reveal(text)
+
+    def action_other_side(self) -> None:
+        """Go to the product of a source, after asking which where there are some; or to the source of a product."""
+        self.with_panel(self._go_over)
+
+    def _go_over(self, panel: Panel) -> None:
+        refs = _other_side(panel)
+        if len(refs) == 1:
+            self.follow(refs[0])
+        elif refs:
+            items = [MenuItem(str(at), ref.text) for at, ref in enumerate(refs[:_PRODUCTS_LISTED])]
+            Menu.ask(self.app, items, lambda at: self.follow(refs[int(at)]) if at else None, title="Products")
+
+    # ----------------------------------------------------------------------------------------------------------------- asking
+
+    def action_reprocess(self) -> None:
+        """Run the jobs of what is marked, or of the asset or folder under the cursor, again."""
+        model, kind = self.shown_model(), self.kind
+        keys = self.shown_tree().selected_keys()
+        folders = [_pattern(model, key, kind) for key in keys if key < 0]
+        files = [key for key in keys if key >= 0]
+
+        def ask(is_sure: bool) -> None:
+            if is_sure:
+                self.errands.want(
+                    "reprocess", lambda reader: sources_of(reader, kind, files), lambda names: self._reprocess([*folders, *names])
+                )
+
+        if folders:
+            more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
+            Confirm.ask(self.app, f"Reprocess all of '{folders[0]}'{more}?", ask, yes="reprocess", no="leave it")
+        else:
+            ask(is_sure=True)
+
+    def _reprocess(self, names: Sequence[str]) -> None:
+        from aptui.link.port import Reprocess
+
+        keys = tuple(dict.fromkeys(name.lower() for name in names if name))
+        if keys:
+            self.shell.ask(Reprocess(keys=keys), then=self._reprocessing)
+
+    def _reprocessing(self, answer: Answer) -> None:
+        count = answer.get("count", 0)
+        self.shell.tell(f"{count:,} source{'' if count == 1 else 's'} asked for" if isinstance(count, int) else "asked for")
+
+    def action_why(self) -> None:
+        """Say in the preview why the jobs of the source ran."""
+        self.with_panel(self._tell_why)
+
+    def _tell_why(self, panel: Panel) -> None:
+        if panel.is_folder or not panel.source:
+            return
+        self.errands.want("preview", lambda reader: read_why(reader, panel.source), self.query_one(AssetDetail).show_why)
+
+    # ---------------------------------------------------------------------------------------------------------------- moving
+
+    def _can_move(self, panel: Panel) -> bool:
+        return self.shell.can_ask and panel.kind is Kind.SOURCES and bool(panel.path)
+
+    def action_move(self) -> None:
+        """Ask where the source or the folder under the cursor shall go, show what that comes to, and do it."""
+        self.with_panel(lambda panel: Moving(self.shell).ask_to_move(panel) if self._can_move(panel) else None)
+
+    def action_delete(self) -> None:
+        """Show what deleting the source or the folder under the cursor comes to, ask, and do it."""
+        self.with_panel(lambda panel: Moving(self.shell).ask_to_delete(panel) if self._can_move(panel) else None)
+
+    # ---------------------------------------------------------------------------------------------------------- other programs
+
+    def action_pager(self) -> None:
+        """Open the file in `$PAGER`."""
+        self.with_panel(partial(self._in_front, assets_files.pager(os.environ)))
+
+    def action_editor(self) -> None:
+        """Open the file in `$EDITOR`."""
+        self.with_panel(partial(self._in_front, assets_files.editor(os.environ)))
+
+    def _in_front(self, command: list[str], panel: Panel) -> None:
+        if panel.is_folder or not panel.file:
+            return
+        if not os.path.exists(panel.file):
+            self.shell.tell(f"'{panel.file}' is not there", "warning")
+            return
+        self.take_over(partial(assets_files.run_in_front, [*command, panel.file]))
+
+    def action_folder(self) -> None:
+        """Show the folder of the file: in a window where there are some, else in a shell that begins there."""
+        self.with_panel(self._show_folder)
+
+    def _show_folder(self, panel: Panel) -> None:
+        if not panel.file:
+            return
+        folder = panel.file if panel.is_folder else os.path.dirname(panel.file)
+        if not os.path.isdir(folder):
+            self.shell.tell(f"there is no folder '{folder}'", "warning")
+            return
+        command, has_window = assets_files.folder_viewer(os.environ)
+        if has_window:
+            self._told(assets_files.run_beside([*command, folder]))
+        else:
+            self.take_over(partial(assets_files.run_in_front, command, folder))
+
+    def take_over(self, run: Callable[[], str]) -> None:
+        """Let a program have the terminal until it ends."""
+        driver = self.app._driver  # noqa: SLF001  # as the app itself asks it
+        if self.app.is_headless or driver is None or not driver.can_suspend:
+            self.shell.tell("this terminal cannot be lent to another program", "warning")
+            return
+        with self.app.suspend():
+            trouble = run()
+        self._told(trouble)
+        self.shell.wake()
+
+    def _told(self, trouble: str) -> None:
+        if trouble:
+            self.shell.tell(trouble, "error")
+
+
+def _other_side(panel: Panel) -> list[Ref]:
+    """Return what a source made, or what a product was made of."""
+    wanted = SOURCE if panel.kind is Kind.PRODUCTS else PRODUCT
+    return [ref for group in panel.groups for ref in group.refs if ref.leads == wanted and group.title in {"", "Products"}]
+
+
+def _pattern(model: AssetModel, key: int, kind: Kind) -> str:
+    """Return what names all sources below a folder; those of a folder of products lie in the same folder without the platform."""
+    node = model.node_of(key)
+    path = model.tree.path(node) if node is not None and model.tree is not None else ""
+    if kind is Kind.PRODUCTS:
+        path = path.partition("/")[2]
+        return f"{path}/*" if path else "*"
+    return f"{path}/*" if path else ""
+
+
+def jobs_filter(source: str, *, is_folder: bool) -> str:
+    """Return the filter of the Jobs screen that lets a source through, or all in a folder."""
+    pattern = "^" + _SIGNS.sub(r"\\\1", source) + ("/" if is_folder else "$")
+    quoted = pattern.replace('"', '\\"')
+    return f'"{quoted}"'

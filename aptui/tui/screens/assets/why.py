@@ -1,0 +1,77 @@
+"""Why the jobs of a source ran, wait or failed, as lines for the preview; read from the database, in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aptui.core.fingerprint import MISSING
+from aptui.store.queries import assets
+from aptui.store.queries.reader import JobRow, Reader, RunRow
+from aptui.tui.data.jobs_store import duration_text
+from aptui.tui.screens.assets.panel import moment
+from aptui.tui.terminal.safety import glyph, shown
+from aptui.tui.widgets.textview import Piece, Preview
+
+_INPUTS_TOLD = 40
+_RULE = "rule"
+Line = tuple[Piece, ...]
+
+
+def read_why(reader: Reader, source: str) -> Preview:
+    """Return what is known of every job of a source: the reason of its last run, its inputs, the runs before."""
+    row = reader.source(source)
+    jobs = reader.jobs_of(row.source_id) if row else []
+    lines: list[Line] = []
+    for job in jobs:
+        lines += [*([()] if lines else []), *_job_lines(reader, job)]
+    if row is not None:
+        needed_by = assets.source_details(reader, row.source_id)
+        names = [edge.text for edge in needed_by.incoming] if needed_by else []
+        if names:
+            lines += [(), (("needed by", "key"),), *(_entry(name) for name in names[:_INPUTS_TOLD]), *_more(len(names))]
+    said = "" if lines else "it has no jobs: its analysis said there is nothing to do, or has not run"
+    return Preview(said, tuple(lines), is_numbered=False)
+
+
+def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:
+    yield ((f"{glyph(job.status)} {job.status}  ", job.status), (shown(f"{job.platform}  {job.job_key}"), "title"))
+    runs = reader.runs_of(job.job_id) if job.job_id else []
+    reason = job.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
+    yield (("  because   ", "key"), (shown(reason), ""))
+    if job.failure_cause:
+        yield (("  after     ", "key"), (shown(f"{job.failure_cause} failed"), "failed"))
+    if job.status == "failed":
+        yield (("  error     ", "key"), (shown(job.error or "no reason given"), "error"))
+    if job.completed_ms:
+        took = duration_text(round(job.duration_s * 1000))
+        yield (("  last run  ", "key"), (f"{moment(job.completed_ms / 1000)}, {took}", "value"))
+    inputs = [entry for entry in (reader.inputs_of(job.job_id) if job.job_id else ()) if entry[0] != _RULE]
+    if inputs:
+        yield (("  made of", "key"),)
+    width = max((len(kind) for kind, _, _ in inputs[:_INPUTS_TOLD]), default=0)
+    for kind, name, digest in inputs[:_INPUTS_TOLD]:
+        is_missing = digest == MISSING
+        yield (
+            (f"    {kind:<{width}}  ", "muted"),
+            (shown(name), "path"),
+            (f"  {digest if is_missing else digest[:12]}", "warning" if is_missing else "muted"),
+        )
+    yield from _more(len(inputs))
+    yield from map(_run_line, runs[1:])
+
+
+def _run_line(run: RunRow) -> Line:
+    is_failed = run.outcome != 0
+    return (
+        (f"  before    {moment(run.completed_ms / 1000)}  ", "muted"),
+        (shown(run.reason), "muted"),
+        (f"  {glyph('failed')} failed" if is_failed else "", "failed"),
+    )
+
+
+def _entry(name: str) -> Line:
+    return (("    ", ""), (shown(name), "path"))
+
+
+def _more(count: int) -> list[Line]:
+    return [((f"    and {count - _INPUTS_TOLD:,} more", "muted"),)] if count > _INPUTS_TOLD else []

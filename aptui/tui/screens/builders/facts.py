@@ -1,0 +1,216 @@
+"""What the Builders screen says of a builder: its row, its patterns, its details; made of configuration and database, nothing is drawn here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.model import Builder, BuilderKind, PatternKind
+from aptui.shared.errors import KnownError
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.metrics import BuilderSpent, Spent, builders_spent
+from aptui.store.queries.reader import open_reader
+from aptui.tui.data.jobs_store import duration_text
+from aptui.tui.frame.words import size_text
+from aptui.tui.screens.common.listed import ListedRow
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.table import Column
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+
+BUILDERS = (
+    Column("name", "Builder", 0, 10),
+    Column("kind", "Kind", 7, drop_rank=1),
+    Column("version", "Version", 7, drop_rank=3),
+    Column("patterns", "Patterns", 8, align="right", drop_rank=2),
+    Column("jobs", "Jobs", 9, align="right"),
+    Column("total", "Time", 8, align="right"),
+)
+PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8), Column("place", "From", 0, 12, drop_rank=1))
+DESCENDING = frozenset({"patterns", "jobs", "total"})
+_FLAGS = (
+    ("is_critical", "critical: it runs before all others"),
+    ("deletes_products_on_failure", "deletes its products when a job fails"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A builder as far as it is known: `builder` is None where only the database names it."""
+
+    uuid: bytes
+    name: str
+    builder: Builder | None = None
+    spent: BuilderSpent | None = None
+
+    @property
+    def all_spent(self) -> Spent:
+        """Its analyses and jobs together."""
+        return self.spent.analyses + self.spent.jobs if self.spent else Spent()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All builders; `trouble` says what could not be read."""
+
+    builders: tuple[Known, ...] = ()
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where builders are looked for: in the configuration, completed by `complete` from their code, and in the database."""
+
+    database: Path
+    config: Config | None = None
+    complete: Callable[[], Sequence[Builder]] | None = None
+    names: Mapping[bytes, str] = field(default_factory=dict)
+
+
+def find(places: Places) -> Found:
+    """Return all builders; may start a process and takes a second at a million jobs: call it in a thread."""
+    troubles: list[str] = []
+    builders: Sequence[Builder] = places.config.project.builders if places.config else ()
+    if places.complete is not None:
+        try:
+            builders = places.complete()
+        except KnownError as error:
+            troubles.append(str(error))
+    spent: dict[bytes, BuilderSpent] = {}
+    try:
+        with closing(open_reader(places.database)) as reader:
+            spent = {each.builder: each for each in builders_spent(reader)}
+    except KnownError as error:
+        troubles.append(error.what)
+    known = [Known(each.uuid, each.name, each, spent.pop(each.uuid, None)) for each in builders]
+    known += [Known(uuid, places.names.get(uuid) or uuid_text(uuid), None, each) for uuid, each in spent.items()]
+    return Found(tuple(known), "; ".join(troubles))
+
+
+def row_of(key: int, known: Known, broken: str) -> ListedRow:
+    """Return the row of a builder; `broken` says why it is not asked any more, "" = it is."""
+    builder, spent = known.builder, known.all_spent
+    jobs = known.spent.jobs.count if known.spent else 0
+    name = f"{glyph('failed')} {known.name}" if broken else known.name
+    cells = {
+        "name": Cell(name, "failed" if broken else ""),
+        "kind": Cell(builder.kind.value if builder else glyph("none"), "muted"),
+        "version": Cell(builder.version if builder else glyph("none"), "muted"),
+        "patterns": Cell(f"{len(builder.patterns)}" if builder else glyph("none"), "" if builder else "muted"),
+        "jobs": Cell(f"{jobs:,}" if jobs else glyph("none"), "" if jobs else "muted"),
+        "total": Cell(duration_text(spent.total_ms) if spent.count else glyph("none"), "" if spent.count else "muted"),
+    }
+    order = {
+        "name": known.name.lower(),
+        "patterns": len(builder.patterns) if builder else -1,
+        "jobs": jobs,
+        "total": spent.total_ms,
+    }
+    return ListedRow(key, cells, order, known)
+
+
+def pattern_rows(known: Known, config: Config | None) -> list[ListedRow]:
+    """Return a row for each pattern of a builder."""
+    if known.builder is None:
+        return []
+    place = _place(known, config)
+    declared = config is not None and any(each.name == known.name and each.patterns for each in config.project.builders)
+    origin = (
+        place
+        if declared or not known.builder.origin
+        else known.builder.origin.removeprefix("file:").rpartition(":")[0] or "its code"
+    )
+    return [
+        ListedRow(
+            at,
+            {
+                "text": Cell(pattern.text, "path"),
+                "kind": Cell("regex" if pattern.kind is PatternKind.REGEX else "glob", "muted"),
+                "place": Cell(origin, "muted"),
+            },
+        )
+        for at, pattern in enumerate(known.builder.patterns)
+    ]
+
+
+def _place(known: Known, config: Config | None) -> str:
+    return config.places.get(known.name, "") if config else ""
+
+
+def details(known: Known, config: Config | None, broken: str) -> list[tuple[str, str]]:
+    """Return keys and values of all that is known of a builder besides its patterns and its metrics."""
+    builder = known.builder
+    if builder is None:
+        return [("Name", known.name), ("Id", uuid_text(known.uuid)), ("Known from", "the asset database alone")]
+    flags = [text for name, text in _FLAGS if getattr(builder, name)]
+    rows = [
+        ("Name", builder.name),
+        ("Broken", broken),
+        ("Type", _type(builder)),
+        ("Version", builder.version),
+        ("Fingerprint", builder.analysis_fingerprint),
+        ("Code digest", builder.code_digest.hex()),
+        ("Id", uuid_text(builder.uuid)),
+        ("Platforms", ", ".join(builder.platforms)),
+        ("Flags", "\n".join(flags) or "none"),
+        ("Priority", f"{builder.priority}" if builder.priority else ""),
+        ("Limits", _limits(builder)),
+        ("Asset type", uuid_text(builder.asset_type) if builder.asset_type else ""),
+        ("Configured", _place(known, config)),
+        ("Code", builder.origin),
+        *_command(builder),
+        *(
+            (f"Tool {tool.name}", f"{tool.path}\n{tool.digest}")
+            for tool in (config.tools if config else ())
+            if tool.builder == known.name
+        ),
+        *_params(builder),
+    ]
+    return [(key, value) for key, value in rows if value]
+
+
+def _type(builder: Builder) -> str:
+    words = {BuilderKind.COPY: "copy: no code, the bytes as they are", BuilderKind.COMMAND: "command: a program is run"}
+    return words.get(builder.kind, "python: a class, run by workers")
+
+
+def _limits(builder: Builder) -> str:
+    parts = [f"{builder.analyse_limit_s:g} s an analysis"] if builder.needs_analysis else []
+    parts.append(f"{builder.process_limit_s:g} s a job")
+    parts += [f"{size_text(builder.memory_limit_bytes)} of memory"] if builder.memory_limit_bytes else []
+    return ", ".join(parts)
+
+
+def _command(builder: Builder) -> list[tuple[str, str]]:
+    rule = builder.command
+    if rule is None:
+        return []
+    named = (("Dependencies", "dependency_regex"), ("Warnings", "warning_regex"), ("Errors", "error_regex"), ("Depfile", "depfile"))
+    return [
+        ("Command", rule.command),
+        ("Products", "\n".join(rule.products)),
+        *((title, getattr(rule, name)) for title, name in named),
+    ]
+
+
+def _params(builder: Builder) -> list[tuple[str, str]]:
+    rows = []
+    for title, text in (("Params", builder.params), *((f"Params {platform}", text) for platform, text in builder.platform_params)):
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = {}
+        lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+        rows.append((title, "\n".join(lines)))
+    return rows
+
+
+def turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
+    """Whether a column that was chosen is sorted with the largest first: turned round where it was chosen already."""
+    return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending

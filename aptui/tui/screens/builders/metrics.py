@@ -1,0 +1,172 @@
+"""The metrics of a builder as a tree: its analyses and its jobs, and below them the slowest of each; read where they are opened, in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+from aptui.shared.errors import KnownError
+from aptui.store.queries.metrics import Entry, Spent, analysis_entries, job_entries
+from aptui.store.queries.reader import open_reader
+from aptui.tui.data.jobs_store import duration_text
+from aptui.tui.screens.builders.facts import Known
+from aptui.tui.terminal.safety import facts
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.tree import Branch, LazyTree
+
+METRICS = (
+    Column("name", "Name", 0, 16),
+    Column("platform", "Platform", 10, drop_rank=2),
+    Column("count", "Count", 7, align="right", drop_rank=1),
+    Column("total", "Total", 8, align="right"),
+    Column("average", "Average", 8, align="right", drop_rank=4),
+    Column("slowest", "Slowest", 8, align="right", drop_rank=3),
+    Column("bar", "Share", 8, drop_rank=5),
+)
+MOST = 1000
+"""So many entries are shown of each, the slowest."""
+_BAR_CELLS = 8
+_TITLES = ("Analysis jobs", "Processing jobs")
+
+
+@dataclass(slots=True)
+class Group:
+    """The analyses (0) or the jobs (1) of a builder; `entries` is None until they were read."""
+
+    which: int
+    spent: Spent
+    entries: list[Entry] | None = None
+    is_asked: bool = False
+
+
+def bar(share: float) -> str:
+    """Return a bar of at most eight cells; something that is not nothing shows."""
+    cells = min(_BAR_CELLS, max(share * _BAR_CELLS, 0.5 if share > 0 else 0))
+    if not facts().is_utf8:
+        return "#" * max(1, round(cells)) if cells else ""
+    whole = int(cells)
+    return "━" * whole + ("╸" if cells - whole >= 0.5 else "")
+
+
+class Metrics:
+    """The tree of one builder.
+
+    Args:
+        database: of the project.
+        in_ui: calls a function in the app's thread.
+        changed: called there when entries came.
+    """
+
+    def __init__(self, database: Path, in_ui: Callable[..., None], changed: Callable[[str], None]) -> None:
+        self._database, self._in_ui, self._changed = database, in_ui, changed
+        self.tree = LazyTree(self._children)
+        self._known: Known | None = None
+        self._groups: list[Group] = []
+        self._sort = ("total", True)
+        self._passes: Callable[[Sequence[Entry]], Sequence[Entry]] = lambda entries: entries
+
+    def show(self, known: Known | None) -> bool:
+        """Show a builder; nothing changes where it is the same with the same figures. Return whether anything did."""
+        if known == self._known:
+            return False
+        self._known = known
+        spent = (known.spent.analyses, known.spent.jobs) if known and known.spent else ()
+        self._groups = [Group(which, each) for which, each in enumerate(spent) if each.count]
+        self._put_roots()
+        return True
+
+    def sort_by(self, column_id: str, *, is_descending: bool) -> None:
+        """Sort entries from now on."""
+        self._sort = (column_id, is_descending)
+        self._grow_all()
+
+    def narrow(self, passes: Callable[[Sequence[Entry]], Sequence[Entry]]) -> None:
+        """Show only the entries that pass."""
+        self._passes = passes
+        self._grow_all()
+
+    def entry(self, key: int | None) -> Entry | None:
+        """Return the entry of a branch."""
+        branch = None if key is None else self.tree.branch(key)
+        return branch.data if branch is not None and isinstance(branch.data, Entry) else None
+
+    def group_keys(self) -> list[int]:
+        """Return the keys of the groups."""
+        return [self.tree.key(node) for node in range(self.tree.node_count) if self.tree.parent[node] < 0]
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries there are below them."""
+        return self.tree.node_count - len(self.group_keys())
+
+    def _put_roots(self) -> None:
+        most = max((group.spent.total_ms for group in self._groups), default=0)
+        self.tree.set_roots([Branch(_group_cells(group, most), group, has_children=True) for group in self._groups])
+        self._grow_all()
+
+    def _grow_all(self) -> None:
+        for key in self.group_keys():
+            branch = self.tree.branch(key)
+            if branch is not None and branch.data.entries is not None:
+                self.tree.grow(branch, self._leaves(branch.data))
+
+    def _children(self, branch: Branch) -> Sequence[Branch] | None:
+        group: Group = branch.data
+        if group.entries is None and not group.is_asked and self._known is not None:
+            group.is_asked = True
+            Thread(target=self._read, args=(self._known, group), name="aptui-metrics", daemon=True).start()
+        return None if group.entries is None else self._leaves(group)
+
+    def _read(self, known: Known, group: Group) -> None:
+        try:
+            with closing(open_reader(self._database)) as reader:
+                found = (job_entries if group.which else analysis_entries)(reader, known.uuid, MOST)
+        except KnownError as error:
+            self._in_ui(self._came, group, [], error.what)
+        else:
+            self._in_ui(self._came, group, found, "")
+
+    def _came(self, group: Group, entries: list[Entry], trouble: str) -> None:
+        group.entries = entries
+        if group in self._groups:
+            self._grow_all()
+        self._changed(trouble)
+
+    def _leaves(self, group: Group) -> list[Branch]:
+        column_id, is_descending = self._sort
+        entries = list(self._passes(group.entries or ()))
+        entries.sort(key=_order(column_id), reverse=is_descending)
+        slowest = max((entry.duration_ms for entry in entries), default=0)
+        return [Branch(_entry_cells(entry, slowest, self._known.name if self._known else ""), entry) for entry in entries]
+
+
+def _order(column_id: str) -> Callable[[Entry], tuple[object, ...]]:
+    if column_id == "name":
+        return lambda entry: (entry.source.lower(), entry.platform, entry.job_key)
+    return lambda entry: (entry.duration_ms, entry.source.lower())
+
+
+def _group_cells(group: Group, most_ms: int) -> dict[str, Cell]:
+    spent = group.spent
+    return {
+        "name": Cell(_TITLES[group.which], "title"),
+        "count": Cell(f"{spent.count:,}"),
+        "total": Cell(duration_text(spent.total_ms)),
+        "average": Cell(duration_text(round(spent.average_ms))),
+        "slowest": Cell(duration_text(spent.slowest_ms)),
+        "bar": Cell(bar(spent.total_ms / most_ms if most_ms else 0), "accent"),
+    }
+
+
+def _entry_cells(entry: Entry, slowest_ms: int, builder: str) -> dict[str, Cell]:
+    where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
+    return {
+        "name": Cell(entry.source, "path"),
+        "platform": Cell(where if entry.job_id else "", "muted"),
+        "total": Cell(duration_text(entry.duration_ms)),
+        "bar": Cell(bar(entry.duration_ms / slowest_ms if slowest_ms else 0), "muted"),
+    }

@@ -1,0 +1,501 @@
+"""The Builders screen: which builders there are, and of one of them its patterns, its details, and what it cost as a tree.
+
+Reads are done in a thread: when the screen is first shown, and again when jobs ended since, some time after the last read; nothing is polled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from aptui.shared.errors import KnownError
+from aptui.store.queries.metrics import Entry
+from aptui.tui.frame.line import Part
+from aptui.tui.pane import Command, Pane
+from aptui.tui.screens.builders import facts as known
+from aptui.tui.screens.builders.metrics import METRICS, MOST, Metrics
+from aptui.tui.screens.common.listed import Listed
+from aptui.tui.screens.common.navigation import to_jobs
+from aptui.tui.screens.common.tab_line import TabLine
+from aptui.tui.screens.jobs.texts import details as as_lines
+from aptui.tui.screens.jobs.texts import term
+from aptui.tui.screens.logs.tabs import parsed
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.keyvalue import KeyValue
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.tree import VTree
+
+if TYPE_CHECKING:
+    from aptui.tui.data.feed import Batch
+
+TABS = ("patterns", "details", "metrics")
+READ_AGAIN_S = 2.0
+"""So long after a read, at least, and five times as long as it took, the next one begins."""
+_BESIDE_CELLS = 170
+"""From this width on the details stand beside the list, else below it."""
+_SORT = ("total", True)
+
+
+class BuildersPane(Pane):
+    """The screen."""
+
+    DEFAULT_CSS = """
+    BuildersPane { layout: vertical; }
+    BuildersPane #builders-filter { display: none; }
+    BuildersPane #builders-both { layout: vertical; }
+    BuildersPane #builders-list { height: 2fr; min-height: 3; }
+    BuildersPane #builders-side { height: 3fr; border-top: solid $role-rule; }
+    BuildersPane.-beside #builders-both { layout: horizontal; }
+    BuildersPane.-beside #builders-list { width: 5fr; height: 1fr; }
+    BuildersPane.-beside #builders-side { width: 7fr; height: 1fr; border-top: none; border-left: solid $role-rule; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", id="builders.filter"),
+        Binding("p", "part('patterns')", "patterns", id="builders.patterns"),
+        Binding("d", "part('details')", "details", id="builders.details"),
+        Binding("m", "part('metrics')", "metrics", id="builders.metrics"),
+        Binding("J", "jobs", "its jobs", id="builders.jobs"),
+        Binding("S", "sort", "sort", show=False, id="builders.sort"),
+        Binding("y", "copy", "copy", show=False, id="builders.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="builders.menu"),
+        Binding("z", "zoom", "zoom", show=False, id="builders.zoom"),
+        Binding("escape", "back", "back", show=False, id="builders.back"),
+    ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.list, self.patterns = Listed(), Listed()
+        self._found = known.Found()
+        self._keys: dict[bytes, int] = {}
+        self._part = TABS[0]
+        self._search = {"list": "", "metrics": ""}
+        self._searched = "list"
+        self._is_read = self._is_reading = self._is_stale = self._is_visible = self._is_zoomed = False
+        self._read_s = self._took_s = 0.0
+        self._wanted = ""
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield FilterBox(id="builders-filter")
+        with Vertical(id="builders-both"):
+            yield Table(known.BUILDERS, id="builders-list")
+            with Vertical(id="builders-side"):
+                yield TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
+                yield Table(known.PATTERNS, id="builders-patterns")
+                yield KeyValue(id="builders-details")
+                yield VTree(METRICS, id="builders-metrics")
+
+    @property
+    def table(self) -> Table:
+        """The list."""
+        return self.query_one("#builders-list", Table)
+
+    @property
+    def spent(self) -> VTree:
+        """The metrics."""
+        return self.query_one("#builders-metrics", VTree)
+
+    @property
+    def box(self) -> FilterBox:
+        """The filter line."""
+        return self.query_one("#builders-filter", FilterBox)
+
+    def _titles(self) -> tuple[Sequence[str], int]:
+        count = self.patterns.row_count()
+        return (f"Patterns ({count})" if count else "Patterns", "Details", "Metrics"), TABS.index(self._part)
+
+    def _words(self) -> Sequence[Part]:
+        current = self.current
+        return (Part(current.name, "title"),) if current else ()
+
+    def on_mount(self) -> None:
+        """Take up what is remembered."""
+        shell, memory = self.shell, self.shell.memory
+        self.metrics = Metrics(shell.session.cache_dir / "assetdb.sqlite", shell.in_ui, self._entries_came)
+        part = memory.get("builders.part", self._part)
+        self._part = part if part in TABS else self._part
+        sort: list[Any] = memory.get("builders.sort", list(_SORT))
+        self._sort_list(f"{next(iter(sort), _SORT[0])}", is_descending=sort[1:] != [False])
+        self.table.set_model(self.list)
+        self.table.empty_text = "reading the builders"
+        self.query_one("#builders-patterns", Table).set_model(self.patterns)
+        self.spent.sort = ("total", True)
+        self.spent.set_tree(self.metrics.tree)
+        self.spent.empty_text = "it did nothing yet"
+        self._show_part()
+
+    def on_resize(self) -> None:
+        """Put the details beside the list where there is room."""
+        self.set_class(self.size.width >= _BESIDE_CELLS, "-beside")
+
+    # -------------------------------------------------------------------------------------------------------------- the hooks
+
+    def activate(self) -> None:
+        """Read what is not known, or not any more."""
+        self._is_visible = True
+        self._is_stale = self._is_stale or not self._is_read
+
+    def deactivate(self) -> None:
+        """Remember part and order."""
+        self._is_visible = False
+        self.shell.memory.put("builders.part", self._part)
+        if self.table.sort:
+            self.shell.memory.put("builders.sort", list(self.table.sort))
+
+    def on_news(self, batch: Batch) -> None:
+        """Note that jobs ended."""
+        if batch.table is not None or any(news.notice.status in {"completed", "failed"} for news in batch.jobs):
+            self._is_stale = True
+        if batch.health is not None and self._is_read:
+            self._put()
+
+    def on_frame(self) -> None:
+        """Read again where something happened, and draw."""
+        if self._is_stale and not self._is_reading:
+            wait_s = self._read_s + max(READ_AGAIN_S, 5 * self._took_s) - time.monotonic() if self._is_read else 0
+            if wait_s > 0:
+                self.set_timer(wait_s, self._due)
+                self._is_reading = True  # until then
+            else:
+                self._read()
+        self.table.refresh_model()
+        self.spent.refresh_model()
+        self.query_one(TabLine).changed()
+
+    def refreshed(self) -> None:
+        """Read everything again."""
+        self._is_stale, self._is_read = True, False
+
+    def status(self) -> str:
+        """Say how many there are."""
+        return f"{self.list.row_count()} builders"
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        names = [each.name for each in self._found.builders]
+        return (
+            Command("builder", "go to a builder", self.reveal, lambda: names),
+            Command(
+                "jobs-of", "show the jobs of a builder", lambda rest: self._go_to_jobs(rest or self._shown_name), lambda: names
+            ),
+        )
+
+    def reveal(self, name: str) -> None:
+        """Go to a builder by its name; other screens call it, also before the builders are known."""
+        name = name.strip()
+        found = next((each for each in self._found.builders if each.name == name), None)
+        if found is None:
+            self._wanted = "" if self._is_read else name
+            if self._is_read:
+                self.shell.tell(f"there is no builder '{name}'", "warning")
+            return
+        self._wanted = ""
+        if not self.table.move_to_key(self._keys[found.uuid]):
+            self._search["list"] = self.box.text = ""
+            self.box.display = False
+            self._put()
+            self.table.move_to_key(self._keys[found.uuid])
+        self.table.focus()
+
+    # ---------------------------------------------------------------------------------------------------------------- reading
+
+    def _due(self) -> None:
+        self._is_reading = False
+        if self._is_visible:
+            self.shell.wake()
+
+    def _read(self) -> None:
+        shell = self.shell
+        config = shell.config
+        places = known.Places(
+            shell.session.cache_dir / "assetdb.sqlite", config, shell.all_builders,
+            {each.uuid: each.name for each in config.project.builders} if config else {},
+        )  # fmt: skip
+        self._is_stale, self._is_reading = False, True
+        Thread(target=self._find, args=(places, shell.in_ui), name="aptui-builders", daemon=True).start()
+
+    def _find(self, places: known.Places, in_ui: Callable[..., None]) -> None:
+        """Read, in a thread."""
+        began_s = time.monotonic()
+        found = known.find(places)
+        in_ui(self._came, found, time.monotonic() - began_s)
+
+    def _came(self, found: known.Found, took_s: float) -> None:
+        if not self.is_attached:
+            return
+        if found.trouble and found.trouble != self._found.trouble:
+            self.shell.tell(found.trouble, "warning", 10)
+        self._is_reading, self._is_read = False, True
+        self._read_s, self._took_s, self._found = time.monotonic(), took_s, found
+        self._put()
+        if self._wanted:
+            self.reveal(self._wanted)
+        if self._is_stale:
+            self.shell.wake()
+
+    # ---------------------------------------------------------------------------------------------------------------- drawing
+
+    @property
+    def current(self) -> known.Known | None:
+        """The builder under the cursor."""
+        row = self.list.row(self.table.cursor_key)
+        return row.data if row else None
+
+    @property
+    def _shown_name(self) -> str:
+        return self.current.name if self.current else ""
+
+    def _broken(self, name: str) -> str:
+        health = self.shell.session.latest_health
+        return dict(health.broken_builders).get(name, "") if health else ""
+
+    def _put(self) -> None:
+        """Put the builders that pass the filter into the list."""
+        for each in self._found.builders:
+            self._keys.setdefault(each.uuid, len(self._keys))
+        builders = [each for each, passes in zip(self._found.builders, self._passing(self._found.builders), strict=True) if passes]
+        self.list.put([known.row_of(self._keys[each.uuid], each, self._broken(each.name)) for each in builders])
+        self.table.empty_text = "no builder matches" if self._search["list"] else self._found.trouble or "there is no builder"
+        self.table.refresh_model()
+        if self.box.display and self._searched == "list":
+            self.box.show_count(f"{len(builders)} of {len(self._found.builders)}" if self._search["list"] else "")
+        self._show_builder()
+
+    def _show_builder(self) -> None:
+        current = self.current
+        self.patterns.put(known.pattern_rows(current, self.shell.config) if current else [])
+        panel = self.query_one("#builders-details", KeyValue)
+        pairs = known.details(current, self.shell.config, self._broken(current.name)) if current else []
+        if pairs != panel.pairs:
+            panel.show(pairs)
+        table = self.query_one("#builders-patterns", Table)
+        table.empty_text = (
+            "no pattern is known: only the database names this builder" if current and not current.builder else "no pattern"
+        )
+        table.refresh_model()
+        if self.metrics.show(current):
+            self.spent.refresh_model()
+            self._open_groups()
+        self.query_one(TabLine).changed()
+
+    def _open_groups(self) -> None:
+        """Open both groups, once they are looked at."""
+        for key in self.metrics.group_keys() if self._part == "metrics" else ():
+            node = self.metrics.tree.node_of(key)
+            if node is not None:
+                self.spent.set_open(node, is_open=True)
+
+    def _entries_came(self, trouble: str) -> None:
+        if not self.is_attached:
+            return
+        if trouble:
+            self.shell.tell(trouble, "warning")
+        self._narrow_metrics()
+        self.spent.refresh_model()
+
+    def _show_part(self) -> None:
+        for name in TABS:
+            self.query_one(f"#builders-{name}").display = name == self._part
+        list_has_focus = self.table.has_focus
+        self.table.display = not self._is_zoomed or list_has_focus
+        self.query_one("#builders-side").display = not self._is_zoomed or not list_has_focus
+        self._open_groups()
+        self.query_one(TabLine).changed()
+
+    @on(Rows.Highlighted, "#builders-list")
+    def _chosen(self, event: Rows.Highlighted) -> None:
+        event.stop()
+        self._show_builder()
+
+    @on(Rows.Opened, "#builders-list")
+    def _opened(self, event: Rows.Opened) -> None:
+        event.stop()
+        self.query_one(f"#builders-{self._part}").focus()
+
+    def action_part(self, name: str) -> None:
+        """Show patterns, details or metrics; where they are shown already, go there."""
+        side_has_focus = self.query_one("#builders-side").has_focus_within
+        was, self._part = self._part, name
+        if self._is_zoomed and self.table.has_focus:
+            self._is_zoomed = False
+        self._show_part()
+        if side_has_focus or was == name:
+            self.query_one(f"#builders-{name}").focus()
+
+    def action_back(self) -> None:
+        """Go back to the list; there, take the filter away."""
+        if not self.table.has_focus:
+            self.table.display = True
+            self.table.focus()
+            self._show_part()
+        elif self._search["list"]:
+            self._searched = "list"
+            self.box.text, self.box.display = "", False
+            self._narrow("")
+
+    def action_zoom(self) -> None:
+        """Show the part with the focus alone, or both again."""
+        self._is_zoomed = not self._is_zoomed
+        self._show_part()
+
+    # ---------------------------------------------------------------------------------------------------- filter and order
+
+    def action_filter(self) -> None:
+        """Narrow the list, or the metrics where the focus is there."""
+        self._searched = "metrics" if self.spent.has_focus else "list"
+        self.box.text = self._search[self._searched]
+        self.box.show_count("")
+        self.box.display = True
+        self.screen.set_focus(self.box.query_one(Input))  # at once: the next key may be there already
+
+    @on(FilterBox.Changed, "#builders-filter")
+    def _typed(self, event: FilterBox.Changed) -> None:
+        event.stop()
+        if isinstance(event, FilterBox.Left):
+            self.box.display = bool(event.text)
+            (self.spent if self._searched == "metrics" else self.table).focus()
+        elif event.text != self._search[self._searched]:
+            self._narrow(event.text)
+
+    def _narrow(self, text: str) -> None:
+        """Use a filter; one that is not understood is shown as such, and the view stays."""
+        try:
+            parsed(text)
+        except KnownError as error:
+            self.box.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
+            return
+        self._search[self._searched] = text
+        if self._searched == "list":
+            self._put()
+        else:
+            self._narrow_metrics()
+            self.spent.refresh_model()
+
+    def _passing(self, builders: Sequence[known.Known]) -> list[bool]:
+        texts = [
+            f"{each.name} {' '.join(pattern.text for pattern in each.builder.patterns) if each.builder else ''}"
+            for each in builders
+        ]
+        return parsed(self._search["list"]).passing(texts)
+
+    def _narrow_metrics(self) -> None:
+        found = parsed(self._search["metrics"])
+
+        def passes(entries: Sequence[Entry]) -> Sequence[Entry]:
+            masks = found.passing([f"{entry.source} {entry.platform} {entry.job_key}" for entry in entries])
+            return [entry for entry, is_hit in zip(entries, masks, strict=True) if is_hit]
+
+        self.metrics.narrow(passes)
+        if self.box.display and self._searched == "metrics":
+            self.box.show_count(f"{self.metrics.entry_count:,} of the slowest {MOST:,}")
+
+    @on(Table.HeaderClicked, "#builders-list")
+    def _list_header(self, event: Table.HeaderClicked) -> None:
+        event.stop()
+        self._sort_list(event.column_id, is_descending=known.turned(self.table.sort, event.column_id, known.DESCENDING))
+
+    @on(Table.HeaderClicked, "#builders-metrics")
+    def _tree_header(self, event: Table.HeaderClicked) -> None:
+        event.stop()
+        self._sort_tree(event.column_id, is_descending=known.turned(self.spent.sort, event.column_id, {"total"}))
+
+    def _sort_list(self, column_id: str, *, is_descending: bool) -> None:
+        self.table.sort = (column_id, is_descending)
+        self.list.sort_by(self.table.sort)
+        self.table.refresh_model()
+
+    def _sort_tree(self, column_id: str, *, is_descending: bool) -> None:
+        column_id = "name" if column_id == "name" else "total"
+        self.spent.sort = (column_id, is_descending)
+        self.metrics.sort_by(column_id, is_descending=is_descending)
+        self.spent.refresh_model()
+
+    def action_sort(self) -> None:
+        """Choose by what to sort; the column that is chosen already turns round."""
+        is_tree = self.spent.has_focus
+        columns = [column for column in METRICS if column.id in {"name", "total"}] if is_tree else list(known.BUILDERS)
+        items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
+
+        def sort(column_id: str | None) -> None:
+            if column_id is None:
+                return
+            if is_tree:
+                self._sort_tree(column_id, is_descending=known.turned(self.spent.sort, column_id, {"total"}))
+            else:
+                self._sort_list(column_id, is_descending=known.turned(self.table.sort, column_id, known.DESCENDING))
+
+        Menu.ask(self.shell, items, sort, title="Sort by")
+
+    # ------------------------------------------------------------------------------------------------------------------ deeds
+
+    def action_jobs(self) -> None:
+        """Show the jobs of the builder."""
+        self._go_to_jobs(self._shown_name)
+
+    def _go_to_jobs(self, name: str) -> None:
+        if name:
+            self.run_worker(to_jobs(self.shell, term("builder", name, is_whole=True)), exclusive=True, group="go")
+
+    @on(Rows.Opened, "#builders-metrics")
+    def _go_to_entry(self, event: Rows.Opened) -> None:
+        event.stop()
+        entry = self.metrics.entry(event.key)
+        if entry is not None:
+            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source, is_whole=True)
+            self.run_worker(to_jobs(self.shell, goal), exclusive=True, group="go")
+
+    def action_copy(self) -> None:
+        """Choose what to copy."""
+        panel = self.query_one("#builders-details", KeyValue)
+        part = next(
+            (part for part in (self.table, self.query_one("#builders-patterns", Table), self.spent) if part.has_focus), self.table
+        )
+        pair = panel.current()
+        texts: dict[str, tuple[MenuItem, Callable[[], str]]] = {
+            "row": (MenuItem("row", "Row", "y"), lambda: "\n".join(part.row_text(key) for key in part.selected_keys())),
+            "name": (MenuItem("name", "Name", "n"), lambda: self._shown_name),
+            "all": (MenuItem("all", "All details", "a"), lambda: "\n".join(as_lines(panel.pairs))),
+        }
+        if panel.has_focus and pair is not None:
+            key, value = pair
+            texts = {
+                "key": (MenuItem("key", "Key", "k"), lambda: key),
+                "value": (MenuItem("value", "Value", "y,v"), lambda: value),
+                "all": texts["all"],
+            }
+        Menu.ask(
+            self.shell, [item for item, _ in texts.values()], lambda what: self.shell.copy_text(texts[what][1]()) if what else None,
+            title="Copy",
+        )  # fmt: skip
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done here."""
+        deeds: dict[str, tuple[str, str, Callable[[], object]]] = {
+            "jobs": ("Show its jobs", "J", self.action_jobs),
+            "copy": ("Copy…", "y", self.action_copy),
+            "sort": ("Sort by…", "S", self.action_sort),
+            "filter": ("Filter…", "slash", self.action_filter),
+            **{name: (f"{name.capitalize()}", name[0], partial(self.action_part, name)) for name in TABS},
+        }
+        items = [MenuItem(name, label, key, name != "jobs" or bool(self._shown_name)) for name, (label, key, _) in deeds.items()]
+        Menu.ask(
+            self.shell, items, lambda what: deeds[what][2]() if what else None, title=self._shown_name or "Builders", place=place
+        )
+
+    @on(Rows.ContextMenu)
+    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
+        event.stop()
+        self.action_menu((event.x, event.y))

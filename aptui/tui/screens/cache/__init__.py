@@ -1,0 +1,1 @@
+"""The Shared cache screen."""

@@ -1,0 +1,272 @@
+"""What the Shared cache screen knows and how it looks in rows: amounts by platform, folder and builder, findings; read in a thread."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from aptui.shared.errors import HostError
+from aptui.shared.printing import size
+from aptui.store.db.integrity import Finding, Stray, amount, examined, still_strays, strays
+from aptui.store.db.schema import told, uuid_text
+from aptui.store.queries.metrics import Amount, cache_contents
+from aptui.store.queries.reader import open_reader
+from aptui.tui.screens.common.background_task import Chore
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.table import Column
+
+DATABASE = "assetdb.sqlite"
+_DAY_MS = 24 * 3600 * 1000
+_BAR_CELLS = 12
+_TELL_EACH_S = 0.1
+PLATFORMS = (
+    Column("name", "Platform", 0, 10),
+    Column("count", "Products", 9, align="right"),
+    Column("size", "Size", 10, align="right"),
+    Column("share", "", _BAR_CELLS, drop_rank=2),
+    Column("made", "New", 8, align="right", drop_rank=1),
+    Column("made_size", "of size", 10, align="right", drop_rank=3),
+)
+FOLDERS = (
+    Column("name", "Folder", 0, 12),
+    Column("count", "Products", 9, align="right"),
+    Column("size", "Size", 10, align="right"),
+    Column("share", "", _BAR_CELLS, drop_rank=3),
+)
+BUILDERS = (Column("name", "Builder", 0, 12), *FOLDERS[1:])
+FINDINGS = (
+    Column("problem", "Problem", 11),
+    Column("product", "In the cache", 0, 16, weight=3),
+    Column("source", "Made of", 0, 12, drop_rank=1, weight=2),
+    Column("size", "Size", 10, align="right", drop_rank=2),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A row: so many products of so many bytes, a part of all; `made` since yesterday."""
+
+    name: str
+    count: int
+    size_bytes: int
+    of_bytes: int
+    made: int = 0
+    made_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All of it, as it was at a moment."""
+
+    platforms: tuple[Share, ...]
+    folders: tuple[Share, ...]
+    builders: tuple[Share, ...]
+    count: int
+    size_bytes: int
+    made: int
+    made_bytes: int
+    free_bytes: int
+    disk_bytes: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it should be in the cache; `source` is "" for a file that belongs to no product."""
+
+    kind: str
+    name: str
+    source: str = ""
+    size_bytes: int = -1
+    job_id: int = 0
+    is_watched: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How far a look at the cache is: `done` of `whole` (bytes, or folders of an unknown number), and what was found."""
+
+    done: int = 0
+    whole: int = 0
+    count: int = 0
+    of_count: int = 0
+    without_digest: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
+def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -> Contents:
+    """Return what the cache holds; some seconds at a million products.
+
+    Raises:
+        KnownError: the database cannot be read.
+    """
+    path = cache_dir / DATABASE
+    with closing(open_reader(path)) as reader, told(path):
+        found = cache_contents(reader, now_ms - _DAY_MS)
+    total = found.total
+    grown = {each.name: each for each in found.grown}
+    free_bytes, disk_bytes = _disk(cache_dir)
+
+    def share(each: Amount, name: str) -> Share:
+        made = grown.get(each.name, Amount("", 0, 0))
+        return Share(name, each.count, each.size_bytes, total.size_bytes, made.count, made.size_bytes)
+
+    return Contents(
+        tuple(share(each, each.name) for each in found.platforms),
+        tuple(share(each, f"{each.name}/" if each.name else "(directly below the platform)") for each in found.folders),
+        tuple(share(each, builders.get(uuid) or uuid_text(uuid)) for uuid, each in found.builders),
+        total.count,
+        total.size_bytes,
+        sum(each.count for each in found.grown),
+        sum(each.size_bytes for each in found.grown),
+        free_bytes,
+        disk_bytes,
+        now_ms,
+    )
+
+
+def _disk(folder: Path) -> tuple[int, int]:
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return -1, -1
+    return usage.free, usage.total
+
+
+def verified(chore: Chore, cache_dir: Path, tell: Callable[[Looked], object]) -> Looked:
+    """Compare every product with its digest; `tell` hears, not too often, how far it is.
+
+    Raises:
+        KnownError: the database cannot be read. GivenUpError: nobody waits any more.
+    """
+    path, told_at = cache_dir / DATABASE, 0.0
+    with closing(open_reader(path)) as reader, told(path):
+        of_count, whole = amount(reader)
+        done = count = without = 0
+        problems: list[Problem] = []
+        for product, finding in examined(reader, cache_dir):
+            chore.check()
+            count, done, without = count + 1, done + max(product.size, 0), without + (not product.digest)
+            if finding is not None:
+                problems.append(_problem(finding, product.size))
+            if time.monotonic() - told_at > _TELL_EACH_S:
+                told_at = time.monotonic()
+                tell(Looked(done, whole, count, max(of_count, count), without, tuple(problems)))
+    return Looked(done, whole, count, count, without, tuple(problems))
+
+
+def _problem(finding: Finding, size_bytes: int) -> Problem:
+    return Problem(finding.problem, finding.product, finding.source, size_bytes, finding.job_id)
+
+
+def unowned(chore: Chore, cache_dir: Path, platforms: tuple[str, ...], tell: Callable[[Looked], object]) -> Looked:
+    """Look for files that belong to no product.
+
+    Raises:
+        KnownError: the database cannot be read. GivenUpError: nobody waits any more.
+    """
+    path, told_at, count = cache_dir / DATABASE, 0.0, 0
+    found: list[Stray] = []
+    with closing(open_reader(path)) as reader, told(path):
+        for _folder, here in strays(reader, cache_dir, platforms):
+            chore.check()
+            count += 1
+            found += here
+            if time.monotonic() - told_at > _TELL_EACH_S:
+                told_at = time.monotonic()
+                tell(Looked(count, 0, count, 0, 0, tuple(map(_unowned, found))))
+        found = still_strays(found, reader, cache_dir)  # what was being put in place has its row by now
+    return Looked(count, 0, count, count, 0, tuple(map(_unowned, found)))
+
+
+def still_unowned(cache_dir: Path, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Return those that still lie in the cache and still belong to no product."""
+    path = cache_dir / DATABASE
+    with closing(open_reader(path)) as reader, told(path):
+        left = {stray.name for stray in still_strays([_stray(each) for each in problems], reader, cache_dir)}
+    return tuple(each for each in problems if each.name in left)
+
+
+def _unowned(stray: Stray) -> Problem:
+    return Problem("unowned", stray.name, "", stray.size_bytes, is_watched=stray.is_watched)
+
+
+def _stray(problem: Problem) -> Stray:
+    return Stray(problem.name, problem.size_bytes, problem.is_watched)
+
+
+def strays_of(problems: tuple[Problem, ...]) -> list[Stray]:
+    """Return problems as the store knows them."""
+    return [_stray(each) for each in problems]
+
+
+def refuse_unreadable(cache_dir: Path) -> None:
+    """Raise HostError where the cache cannot be looked into at all: everything would seem to be missing."""
+    if not os.access(cache_dir, os.R_OK | os.X_OK):
+        raise HostError(f"cache '{cache_dir}' cannot be read", hint="look at its permissions, and whether its disk is there")
+
+
+# ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def share_cell(share: Share, column: str) -> Cell:
+    """Draw a cell of an amount."""
+    match column:
+        case "name":
+            return Cell(share.name, "path")
+        case "count":
+            return Cell(f"{share.count:,}")
+        case "size":
+            return Cell(size(share.size_bytes))
+        case "share":
+            return Cell(bar(share.size_bytes, share.of_bytes, _BAR_CELLS), "accent")
+        case "made":
+            return Cell(f"+{share.made:,}" if share.made else glyph("none"), "" if share.made else "muted")
+        case _:
+            return Cell(size(share.made_bytes) if share.made else "", "muted")
+
+
+def share_order(share: Share, column: str) -> object:
+    """Return what amounts are sorted by."""
+    orders: dict[str, object] = {
+        "name": share.name.lower(),
+        "count": share.count,
+        "made": share.made,
+        "made_size": share.made_bytes,
+    }
+    return orders.get(column, share.size_bytes)
+
+
+_PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"), "unowned": ("hollow", "muted")}
+
+
+def problem_cell(problem: Problem, column: str) -> Cell:
+    """Draw a cell of a finding."""
+    sign, role = _PROBLEMS[problem.kind]
+    match column:
+        case "problem":
+            return Cell(f"{glyph(sign)} {problem.kind}", role)
+        case "product":
+            return Cell(problem.name, "path")
+        case "source":
+            return Cell(problem.source or glyph("none"), "" if problem.source else "muted")
+        case _:
+            return Cell(size(problem.size_bytes) if problem.size_bytes >= 0 else glyph("none"), "muted")
+
+
+def problem_order(problem: Problem, column: str) -> object:
+    """Return what findings are sorted by."""
+    orders: dict[str, object] = {"problem": problem.kind, "source": problem.source.lower(), "size": problem.size_bytes}
+    return orders.get(column, problem.name.lower())
+
+
+def bar(part: int, whole: int, width: int) -> str:
+    """Return a bar that is filled as far as `part` is of `whole`; anything that is not nothing shows."""
+    filled = min(width, max(1, round(part * width / whole))) if whole > 0 and part > 0 else 0
+    return glyph("full") * filled + glyph("empty") * (width - filled)

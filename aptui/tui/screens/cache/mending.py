@@ -1,0 +1,157 @@
+"""How what a look at the cache found is mended: the engine is asked to make it again or to delete it; nothing is deleted here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from aptui.core.paths import cache_path, key_of
+from aptui.shared.printing import count
+from aptui.store.db.integrity import mark_for_a_look
+from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.words import shortened
+from aptui.tui.screens.assets.files import native
+from aptui.tui.screens.cache import contents as held
+from aptui.tui.screens.cache.contents import Problem
+from aptui.tui.screens.common.background_task import Chore
+from aptui.tui.terminal.safety import shown
+from aptui.tui.widgets.menu import Menu, MenuItem
+
+if TYPE_CHECKING:
+    from aptui.shared.errors import KnownError
+    from aptui.tui.app import AptuiApp
+
+_NAME_CELLS = 30
+"""Of a name in a question, so that its answers stay in sight."""
+
+
+class Mending:
+    """What can be done about findings.
+
+    Args:
+        problems: tells all that were found.
+        gone: called with the names of files that the engine has deleted.
+    """
+
+    def __init__(self, shell: AptuiApp, problems: Callable[[], Sequence[Problem]], gone: Callable[[set[str]], object]) -> None:
+        self._shell, self._problems, self._gone = shell, problems, gone
+        self._checking = Chore("aptui-cache-check", shell.in_ui)
+        self.going: list[Problem] = []
+        """Files that the engine was asked to delete, and that were still there."""
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._checking.close()
+
+    # -------------------------------------------------------------------------------------------------------------- repair
+
+    def ask_to_repair(self, chosen: Sequence[Problem] = ()) -> None:
+        """Ask whether to run the jobs of the sources of `chosen` again, or of all."""
+        few, all_sources = _sources(chosen), _sources(self._problems())
+        if not all_sources:
+            return
+        choices = []
+        if few and len(few) < len(all_sources):
+            choices.append(Choice("t", _these(few), lambda: self._reprocess(few)))
+        choices += [
+            Choice("a", f"all, {count(len(all_sources), 'source')}", lambda: self._reprocess(all_sources)),
+            Choice("n", "no"),
+        ]
+        self._shell.question("run the jobs again of", choices)
+
+    def _reprocess(self, sources: Sequence[str]) -> None:
+        from aptui.link.port import Reprocess
+
+        done = f"{count(len(sources), 'source')} asked for; verify again when the engine rests"
+        self._shell.ask(Reprocess(keys=tuple(key_of(source) for source in sources)), done)
+
+    # -------------------------------------------------------------------------------------------------------------- delete
+
+    def ask_to_delete(self) -> None:
+        """Ask whether the engine shall delete the files that belong to no product; say what it never looks at."""
+        unowned = [each for each in self._problems() if each.kind == "unowned"]
+        gone, others = [each for each in unowned if each.is_watched], [each for each in unowned if not each.is_watched]
+        if not gone:
+            self._shell.tell(f"the engine does not look there: no product lies in these folders; {_by_hand(others)}", "warning", 15)
+            return
+        rest = f", {len(others):,} elsewhere stay" if others else ""
+        choices = [Choice("y", "delete", lambda: self._delete(gone)), Choice("n", "keep them")]
+        self._shell.question(f"delete {count(len(gone), 'file')}{rest}?", choices)
+
+    def _delete(self, gone: list[Problem]) -> None:
+        """Let the engine do it: it alone deletes in the cache, in every folder whose time is not the one it recorded."""
+        from aptui.link.port import Rescan
+
+        cache_dir = self._shell.session.cache_dir
+
+        def work(_chore: Chore) -> int:
+            return mark_for_a_look(held.strays_of(tuple(gone)), cache_dir)
+
+        def ask(_folders: int) -> None:
+            self.going = gone
+            done = "the engine looks into their folders; it tries failed jobs again, too"
+            self._shell.ask(Rescan(), done, lambda _answer: self._shell.wake())
+            self._gone(set())
+
+        self._checking.start(work, ask, self._complain)
+
+    def look_what_is_gone(self) -> None:
+        """Look, in a thread, which of the files that the engine was asked to delete are still there."""
+        cache_dir, going = self._shell.session.cache_dir, tuple(self.going)
+        if going:
+            self._checking.start(lambda _chore: held.still_unowned(cache_dir, going), self._take_left, self._complain)
+
+    def _take_left(self, left: tuple[Problem, ...]) -> None:
+        gone = {each.name for each in self.going} - {each.name for each in left}
+        was_going, self.going = bool(self.going), list(left)
+        self._gone(gone)
+        if was_going and not left:
+            self._shell.tell("the files of no product are deleted")
+
+    def _complain(self, error: KnownError) -> None:
+        self._shell.tell(str(error), "error", 10)
+
+    # ---------------------------------------------------------------------------------------------------------------- menu
+
+    def open_menu(self, problem: Problem, place: tuple[int, int] | None) -> None:
+        """Offer what can be done about one finding."""
+        items: list[MenuItem | None] = []
+        if problem.source and self._shell.can_ask:
+            items.append(MenuItem("repair", "Run its jobs again", "r"))
+        if problem.job_id and any(spec.id == "jobs" for spec in self._shell.panes):
+            items.append(MenuItem("job", "Show its job", "j"))
+        items += [None] if items else []
+        items.append(MenuItem("product", "Copy its path", "y"))
+        if problem.source:
+            items.append(MenuItem("source", "Copy the path of its source", "s"))
+        Menu.ask(self._shell, items, lambda what: self._do(what, problem), title=problem.name, place=place)
+
+    def _do(self, what: str | None, problem: Problem) -> None:
+        match what:
+            case "repair":
+                self._reprocess([problem.source])
+            case "job":
+                self._shell.run_worker(self._show_job(problem.job_id))
+            case "product":
+                self._shell.copy_text(native(str(self._shell.session.cache_dir), cache_path(problem.name)))
+            case "source":
+                self._shell.copy_text(native(problem.source))
+
+    async def _show_job(self, job_id: int) -> None:
+        await self._shell.action_show("jobs")
+        reveal = getattr(self._shell.pane, "reveal", None)
+        if reveal is not None:
+            reveal(f"#{job_id}")
+
+
+def _sources(problems: Sequence[Problem]) -> list[str]:
+    return list(dict.fromkeys(each.source for each in problems if each.source))
+
+
+def _these(sources: Sequence[str]) -> str:
+    return shortened(shown(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
+
+
+def _by_hand(problems: Sequence[Problem]) -> str:
+    folders = list(dict.fromkeys(each.name.rpartition("/")[0] for each in problems))
+    return f"remove '{folders[0]}' by hand" + (f", and {len(folders) - 1:,} more" if len(folders) > 1 else "")

@@ -1,0 +1,48 @@
+"""Rows that were made already as the model of a table: a `Listing` that rises only where rows are not what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aptui.tui.screens.common.listing import Listing
+from aptui.tui.widgets.cells import Cell
+
+_EMPTY = Cell("")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRow:
+    """A row; a column that `order` does not name is sorted by its text, and `data` is whatever the screen needs to know it by."""
+
+    key: int
+    cells: Mapping[str, Cell]
+    order: Mapping[str, Any] = field(default_factory=dict)
+    data: Any = None
+
+    def cell(self, column_id: str) -> Cell:
+        """Return a cell."""
+        return self.cells.get(column_id, _EMPTY)
+
+    def value(self, column_id: str) -> Any:
+        """Return what the row is sorted by."""
+        return self.order[column_id] if column_id in self.order else self.cell(column_id).text.lower()
+
+
+class Listed(Listing[ListedRow]):
+    """The model."""
+
+    def __init__(self) -> None:
+        super().__init__(ListedRow.cell, ListedRow.value, lambda row, _place: row.key)
+        self._given: list[ListedRow] = []
+
+    def put(self, rows: Sequence[ListedRow]) -> None:
+        """Show these rows."""
+        if list(rows) != self._given:
+            self._given = list(rows)
+            self.show(self._given)
+
+    def row(self, key: int | None) -> ListedRow | None:
+        """Return the row with this key."""
+        return None if key is None or self.index_of(key) is None else self.at(key)

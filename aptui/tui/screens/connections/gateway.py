@@ -1,0 +1,383 @@
+"""The gateway's page of the Connections screen: its connections, the allowed and the rejected list, and the keys that change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from aptui.shared.addresses import canonical, split
+from aptui.shared.errors import KnownError, UserError
+from aptui.shared.peer_rules import applied
+from aptui.shared.peers import DEVICE_PORT, Deed, Dial, Peer, PeerOrder
+from aptui.shared.sanitize import sanitize
+from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.line import Part
+from aptui.tui.pane import Command
+from aptui.tui.screens.common.listed import Listed
+from aptui.tui.screens.connections import peers as rows
+from aptui.tui.screens.connections.facts import Fact
+from aptui.tui.screens.connections.orders import Orders
+from aptui.tui.screens.connections.tables import ConnectionTables
+from aptui.tui.screens.jobs.bar import Bar
+from aptui.tui.widgets.form import Field, Form
+from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+
+_LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.REJECTED))
+_OTHER = {"allowed": (Deed.REJECT, "rejected"), "rejected": (Deed.ALLOW, "allowed")}
+_ADDS = {"allowed": Deed.ALLOW, "rejected": Deed.REJECT}
+_NO_GATEWAY = (("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml has one started", "warning"),)
+_NO_GATEWAY_YET = "what is changed here holds when there is one"
+_DEEDS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
+_FORM_FIELDS = ("id", "address", "port")
+
+
+class GatewayPage(ConnectionTables):
+    """The page; the pane tells it when to draw. Its tables are `peers`, `allowed` and `rejected`."""
+
+    DEFAULT_CSS = """
+    GatewayPage { width: 1fr; height: 1fr; layout: vertical; }
+    GatewayPage > Table { height: 1fr; min-height: 2; }
+    GatewayPage > Horizontal { height: 40%; min-height: 3; }
+    GatewayPage > Horizontal > Vertical { width: 1fr; }
+    GatewayPage > Horizontal Table { height: 1fr; }
+    GatewayPage.-alone > Horizontal, GatewayPage.-lists > Table, GatewayPage.-lists > Bar, GatewayPage.-lists > #peer-facts { display: none; }
+    GatewayPage.-lists > Horizontal { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "add", "add", id="connections.add"),
+        Binding("e", "edit", "edit", id="connections.edit"),
+        Binding("o", "switch", "on/off", id="connections.switch"),
+        Binding("d", "disconnect", "disconnect", id="connections.disconnect"),
+        Binding("m", "move", "move to the other list", id="connections.move"),
+        Binding("D", "remove", "remove", id="connections.remove"),
+        Binding("L", "list", "allow list", id="connections.list"),
+        Binding("y", "copy", "copy", show=False, id="connections.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
+        Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
+    ]
+
+    def __init__(self, shell: AptuiApp) -> None:
+        super().__init__(id="connections-gateway")
+        self._shell = shell
+        self.orders = Orders(shell, shell.wake)
+        self.lists = {name: Listed() for name in ("peers", "allowed", "rejected")}
+        self._keys = rows.Keys()
+        self._offered: frozenset[str] = frozenset()
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield Fact(id="gateway-facts")
+        yield Fact(id="gateway-trouble")
+        yield Bar(partial(self._ends, "peers", "Connections"), id="connections-peers-bar", rules=True)
+        yield Table(rows.PEERS, id="connections-peers")
+        yield Fact(id="peer-facts")
+        with Horizontal():
+            for name, title, columns in _LISTS:
+                with Vertical():
+                    yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
+                    yield Table(columns, id=f"connections-{name}")
+
+    def on_mount(self) -> None:
+        """Show what is known already."""
+        for name, model in self.lists.items():
+            self.table(name).set_model(model)
+        self.table("peers").empty_text = "none; 'a' adds a device that is to be dialled"
+        self.table("rejected").empty_text = "nobody was turned away"
+
+    def on_unmount(self) -> None:
+        """Let go."""
+        self.orders.close()
+
+    def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        count = self.lists[name].row_count()
+        right = [Part(f"{count:,}", "muted")] if count else []
+        if name == "allowed":
+            is_on = self.orders.settings.has_allow_list
+            right = [Part("these alone", "completed") if is_on else Part("off: everybody", "warning")]
+        return (Part(title, "title"),), right
+
+    def put(self) -> None:
+        """Draw what is known."""
+        self.orders.follow()
+        report, settings = self.orders.report, self.orders.settings
+        self.lists["peers"].put(rows.peer_rows(rows.peers_of(report, settings), self._keys))
+        self.lists["allowed"].put(rows.allowed_rows(settings, self._keys))
+        self.lists["rejected"].put(rows.rejected_rows(settings, report.turned_away if report else (), self._keys))
+        for name in self.lists:
+            self.table(name).refresh_model()
+        for bar in self.query(Bar):
+            bar.changed()
+        self.query_one("#gateway-facts", Fact).show(self._facts())
+        trouble = report.trouble if report else self.orders.trouble
+        words = ("", trouble, "warning") if trouble or report else ("", _NO_GATEWAY_YET, "muted")
+        self.query_one("#gateway-trouble", Fact).show([words])
+        self._put_details()
+        self._note_what_is_meant()
+
+    def _facts(self) -> Sequence[rows.Fact]:
+        report = self.orders.report
+        if report is None:
+            return _NO_GATEWAY
+        address = f"[{report.address}]" if ":" in report.address else report.address
+        return [("Gateway", f"{address}:{report.port}", ""), ("Kept in", f"{self.orders.file}", "path")]
+
+    def count_text(self) -> str:
+        """Say how many are connected."""
+        peers = [row.data for row in self.lists["peers"].records]
+        return f"{sum(each.number > 0 for each in peers)} of {len(peers)} connected" if peers else "nobody is connected"
+
+    def _put_details(self) -> None:
+        row = self.current("peers")
+        self.query_one("#peer-facts", Fact).show(rows.peer_facts(row.data if row else None))
+
+    @on(Rows.Highlighted)
+    def _other_row(self) -> None:
+        self._put_details()
+        self._note_what_is_meant()
+
+    def _note_what_is_meant(self) -> None:
+        """Offer other keys where they mean something else than before."""
+        possible = self._possible()
+        if possible != self._offered:
+            self._offered = possible
+            self.refresh_bindings()
+
+    # ------------------------------------------------------------------------------------------------------------ who is meant
+
+    def _peer(self) -> Peer | None:
+        row = self.current("peers") if self.focused == "peers" else None
+        return cast(Peer, row.data) if row is not None else None
+
+    def _entry(self) -> str:
+        row = self.current(self.focused) if self.focused in _OTHER else None
+        return str(row.data or "") if row is not None else ""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer what makes sense for the row under the cursor."""
+        if not self.is_mounted:
+            return True
+        if action in _DEEDS:
+            return self._shell.can_ask and action in self._possible()
+        return super().check_action(action, parameters)
+
+    def _possible(self) -> frozenset[str]:
+        """Return which deeds make sense for what is under the cursor."""
+        peer, found = self._peer(), {"list"}
+        if self.focused:
+            found.add("add")
+        if peer is not None and peer.is_dialled:
+            found |= {"edit", "switch", "remove"}
+        if peer is not None and peer.number:
+            found.add("disconnect")
+        if self._entry():
+            found |= {"move", "remove"}
+        return frozenset(found)
+
+    def on_descendant_focus(self) -> None:
+        """Offer other keys."""
+        if self.has_class("-alone") or self.has_class("-lists"):
+            self._zoom()
+        self.refresh_bindings()
+
+    # ------------------------------------------------------------------------------------------------------------ connections
+
+    def action_add(self) -> None:
+        """Add a connection, or an entry to the list that has the focus."""
+        if self.focused in _ADDS:
+            self._ask_entry(self.focused)
+        else:
+            self._ask_dial(None)
+
+    def action_edit(self) -> None:
+        """Change the connection under the cursor."""
+        peer = self._peer()
+        known = self.orders.settings.dial(peer.id) if peer is not None else None
+        if known is not None:
+            self._ask_dial(known)
+
+    def _ask_dial(self, known: Dial | None) -> None:
+        fields = [
+            Field("id", "Id", known.id if known else "", "a name for it"),
+            Field("address", "Address", known.address if known else "", "192.168.1.20, or tablet.local"),
+            Field("port", "Port", f"{known.port}" if known else "", f"{DEVICE_PORT}"),
+            Field("auto", "Dial", ("yes" if known.is_auto else "no") if known else "yes", "yes: again and again; no: not now"),
+        ]
+
+        def order(values: dict[str, str]) -> PeerOrder:
+            return PeerOrder(Deed.EDIT, known.id, dial_of(values)) if known else PeerOrder(Deed.ADD, dial=dial_of(values))
+
+        def check(values: dict[str, str]) -> tuple[str, str] | None:
+            try:
+                applied(self.orders.settings, order(values))
+            except KnownError as error:
+                name = error.what.partition(":")[0]
+                return (name if name in (*_FORM_FIELDS, "auto") else "id"), str(error)
+            return None
+
+        def answered(values: dict[str, str] | None) -> None:
+            if values is not None:
+                self._do(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
+
+        Form.ask(self._shell, f"Connection {known.id}" if known else "New connection", fields, answered, check)
+
+    def action_switch(self) -> None:
+        """Dial the connection under the cursor, or no more."""
+        peer = self._peer()
+        if peer is not None and peer.is_dialled:
+            deed = Deed.DISABLE if peer.is_enabled else Deed.ENABLE
+            self._do(PeerOrder(deed, peer.id), f"'{peer.id}' is dialled {'no more' if peer.is_enabled else 'from now on'}")
+
+    def action_disconnect(self) -> None:
+        """Disconnect who is under the cursor, after asking."""
+        peer = self._peer()
+        if peer is None or not peer.number:
+            return
+        again = "; it is dialled again, 'o' ends that" if peer.is_dialled and peer.is_enabled else ""
+        order = PeerOrder(Deed.DISCONNECT, number=peer.number)
+        self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self._do, order, f"{peer.id} is disconnected"))
+
+    def action_remove(self) -> None:
+        """Remove the connection or the entry under the cursor, after asking."""
+        peer, entry = self._peer(), self._entry()
+        if peer is not None and peer.is_dialled:
+            order = PeerOrder(Deed.REMOVE, peer.id)
+            self._ask(
+                f"remove the connection '{peer.id}'?", "remove", partial(self._do, order, f"connection '{peer.id}' is removed")
+            )
+        elif entry:
+            order = PeerOrder(Deed.FORGET, entry=entry)
+            self._ask(f"take {entry} off the list?", "take it off", partial(self._do, order, f"{entry} is on no list"))
+
+    # ------------------------------------------------------------------------------------------------------------- the lists
+
+    def action_move(self) -> None:
+        """Move the entry under the cursor to the other list."""
+        entry = self._entry()
+        if entry:
+            deed, where = _OTHER[self.focused]
+            self._do(PeerOrder(deed, entry=entry), f"{entry} is {where}")
+
+    def _ask_entry(self, name: str) -> None:
+        def check(text: str) -> str:
+            try:
+                for word in split(text):
+                    applied(self.orders.settings, PeerOrder(_ADDS[name], entry=word))
+            except KnownError as error:
+                return str(error)
+            return "" if split(text) else "say a host name, an address or a range"
+
+        def answered(text: str | None) -> None:
+            for word in split(text or ""):
+                self.list_entry(_ADDS[name], word)
+
+        what = "Who may connect" if name == "allowed" else "Who may not connect"
+        Prompt.ask(self._shell, f"{what}: host name, address or range", answered, check=check)
+
+    def list_entry(self, deed: Deed, word: str) -> None:
+        """Put an entry on a list, or take it off."""
+        try:
+            entry = canonical(word)
+        except KnownError as error:
+            self._shell.tell(str(error), "error", 10)
+            return
+        done = {Deed.ALLOW: "is allowed", Deed.REJECT: "is rejected"}.get(deed, "is on no list")
+        self._do(PeerOrder(deed, entry=entry), f"{entry} {done}")
+
+    def action_list(self) -> None:
+        """Switch the allow list on; or off, after asking."""
+        if not self.orders.settings.has_allow_list:
+            self._do(PeerOrder(Deed.LIST_ON), "only those on the allowed list may connect")
+            return
+
+        def answered(is_sure: bool) -> None:
+            if is_sure:
+                self._do(PeerOrder(Deed.LIST_OFF), "the allowed list is off: everybody may connect who is not rejected")
+
+        Confirm.ask(
+            self._shell,
+            "Switch the allowed list off?\nEvery machine that reaches the port may try then,\nand a token alone keeps it out.",
+            answered,
+            yes="switch it off",
+            no="leave it on",
+        )
+
+    # ---------------------------------------------------------------------------------------------------------------- more
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        entries = self._entries
+        return (
+            Command("allow", "let a host name, address or range connect", partial(self._say_entry, Deed.ALLOW), entries),
+            Command("reject", "let a host name, address or range never connect", partial(self._say_entry, Deed.REJECT), entries),
+            Command("forget", "take an entry off both lists", partial(self._say_entry, Deed.FORGET), entries),
+            Command("connect", "add a device to dial", lambda _rest: self._ask_dial(None)),
+            Command("allow-list", "switch the allowed list on, or off", lambda _rest: self.action_list()),
+        )
+
+    def _entries(self) -> list[str]:
+        return [*self.orders.settings.allowed, *self.orders.settings.rejected]
+
+    def _say_entry(self, deed: Deed, rest: str) -> None:
+        for word in split(rest):
+            self.list_entry(deed, word)
+
+    def _do(self, order: PeerOrder, done: str) -> None:
+        self.orders.do(order, done)
+
+    def _ask(self, text: str, yes: str, do: Callable[[], None]) -> None:
+        self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", "leave it")])
+
+    @on(Rows.Opened)
+    def _open(self, event: Rows.Opened) -> None:
+        event.stop()
+        self.action_edit()
+
+    def action_zoom(self) -> None:
+        """Show the connections alone, or the lists alone, or all again."""
+        if self.has_class("-alone") or self.has_class("-lists"):
+            self.remove_class("-alone", "-lists")
+        else:
+            self._zoom()
+
+    def _zoom(self) -> None:
+        is_list = self.focused in _OTHER
+        self.set_class(is_list, "-lists")
+        self.set_class(not is_list, "-alone")
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done here."""
+        deeds: list[tuple[str, str, str]] = [
+            ("add", "Add…", "a"), ("edit", "Edit…", "e"), ("switch", "Dial, or no more", "o"), ("disconnect", "Disconnect…", "d"),
+            ("move", "Move to the other list", "m"), ("remove", "Remove…", "D"), ("list", "Allowed list on or off", "L"), ("copy", "Copy the row", "y"),
+        ]  # fmt: skip
+        items = [MenuItem(name, label, key, self.check_action(name, ()) is True) for name, label, key in deeds]
+        Menu.ask(
+            self._shell, items, lambda what: getattr(self, f"action_{what}")() if what else None, title="Connections", place=place
+        )
+
+
+def dial_of(values: dict[str, str]) -> Dial:
+    """Return the connection that a form says.
+
+    Raises:
+        UserError: its port or its last line is no such thing; the text begins with which.
+    """
+    port, auto = values["port"] or f"{DEVICE_PORT}", values["auto"].lower() or "yes"
+    if not port.isdecimal() or len(port) > 5:
+        raise UserError("port: expected a number from 1 to 65535")
+    if auto not in {"yes", "no", "y", "n"}:
+        raise UserError("auto: expected yes or no")
+    return Dial(values["id"], values["address"], int(port), auto.startswith("y"))

@@ -1,0 +1,110 @@
+"""What people have done about the gateway's connections: through the engine where a gateway runs, else in the file it reads when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aptui.link import peer_file
+from aptui.link.port import OrderPeers
+from aptui.shared.errors import KnownError
+from aptui.shared.peer_rules import applied
+from aptui.shared.peers import GatewayReport, PeerOrder, PeerSettings
+from aptui.tui.data.session import SessionState
+from aptui.tui.screens.common.background_task import Chore
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+
+
+class Orders:
+    """The settings as they are known, and the way to change them.
+
+    Args:
+        changed: called, in the app's thread, when what the file says was read.
+    """
+
+    def __init__(self, shell: AptuiApp, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self.file = shell.session.cache_dir / peer_file.PLACE
+        self._chore = Chore("aptui-connections", shell.in_ui)
+        self._kept = PeerSettings()
+        self._had_gateway = False
+        self._waiting: list[tuple[PeerOrder, str]] = []
+        self.trouble = ""
+
+    @property
+    def report(self) -> GatewayReport | None:
+        """What the gateway tells, None = none runs as far as anybody knows."""
+        session = self._shell.session
+        return session.gateway if session.state is SessionState.ATTACHED else None
+
+    @property
+    def settings(self) -> PeerSettings:
+        """The gateway's, or those that are kept."""
+        report = self.report
+        return report.settings if report is not None else self._kept
+
+    def follow(self) -> None:
+        """Note what the gateway says; when there is none any more, look what it left."""
+        report = self.report
+        had_gateway, self._had_gateway = self._had_gateway, report is not None
+        if report is not None:
+            self._kept = report.settings
+        elif had_gateway:
+            self.read()
+
+    def close(self) -> None:
+        """Wait for what is being written."""
+        self._chore.close()
+
+    def read(self) -> None:
+        """Look what is kept, while no gateway says."""
+        if self.report is None:
+            self._chore.start(lambda _chore: self._look(), self._came, self._failed)
+
+    def do(self, order: PeerOrder, done: str) -> None:
+        """Have something done; `done` is said when it was taken. What cannot be is told."""
+        if not self._shell.can_ask:
+            self._shell.tell("nothing can be changed here: the screen only reads", "warning")
+            return
+        try:
+            applied(self.settings, order)
+        except KnownError as error:
+            self._shell.tell(str(error), "error", 10)
+            return
+        if self.report is not None:
+            self._shell.ask(OrderPeers(order), done)
+        else:
+            self._waiting.append((order, done))
+            self._write()
+
+    def _write(self) -> None:
+        """Do what waits, one after the other."""
+        if not self._waiting:
+            return
+        order, done = self._waiting[0]
+
+        def written(settings: PeerSettings) -> None:
+            self._waiting.pop(0)
+            self._shell.tell(done)
+            self._came((settings, ""))
+
+        self._chore.start(lambda _chore: peer_file.change(self.file, self._configured(), order), written, self._failed)
+
+    def _look(self) -> tuple[PeerSettings, str]:
+        kept = peer_file.read(self.file, puts_aside=self._shell.can_ask)
+        return kept.settings or self._configured(), kept.trouble
+
+    def _configured(self) -> PeerSettings:
+        config = self._shell.config
+        return peer_file.configured(config.serve) if config is not None else PeerSettings()
+
+    def _came(self, found: tuple[PeerSettings, str]) -> None:
+        self._kept, self.trouble = found
+        self._changed()
+        self._write()
+
+    def _failed(self, error: KnownError) -> None:
+        self._waiting.clear()
+        self._shell.tell(str(error), "error", 10)

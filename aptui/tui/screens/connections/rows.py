@@ -1,0 +1,161 @@
+"""What stands in the tables of the Connections screen: columns, and rows of what the engine answered; nothing is drawn here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
+from aptui.tui.frame.words import brief, clock, size_text
+from aptui.tui.screens.common.listed import ListedRow
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.table import Column
+
+CLIENTS = (
+    Column("number", "Nr", 4, align="right"),
+    Column("kind", "Kind", 8),
+    Column("name", "Name", 0, 10),
+    Column("pid", "Pid", 8, align="right", drop_rank=1),
+    Column("since", "Since", 8),
+    Column("subscribed", "News", 8, drop_rank=2),
+    Column("waiting", "Waiting", 9, align="right"),
+)
+WORKERS = (
+    Column("number", "Nr", 4, align="right"),
+    Column("state", "State", 12),
+    Column("job", "At", 0, 16),
+    Column("age", "For", 7, align="right"),
+    Column("memory", "Memory", 8, align="right"),
+    Column("runs", "Runs", 8, align="right", drop_rank=2),
+    Column("pid", "Pid", 8, align="right", drop_rank=1),
+)
+ROOTS = (
+    Column("mode", "Watched", 12),
+    Column("path", "Root", 0, 16, weight=2),
+    Column("watches", "Watches", 9, align="right", drop_rank=1),
+    Column("detail", "Detail", 0, 10, weight=3),
+)
+_MUCH_BYTES = 64 << 10
+"""So much waits only for who does not read; less is an answer under way."""
+_STATES = {
+    "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed", "unfit": "warning",
+}  # fmt: skip
+_MODES = {
+    WatchMode.NATIVE: "completed", WatchMode.POLLING: "warning", WatchMode.LIMITED: "warning", WatchMode.GONE: "failed",
+    WatchMode.STARTING: "pending",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to `Connections`."""
+
+    connections: tuple[Connection, ...] = ()
+    workers: tuple[WorkerInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """The answer to `Status`, as far as it is shown."""
+
+    pid: int = 0
+    version: str = ""
+    epoch: int = 0
+    started_ms: int = 0
+    uptime_s: float = 0.0
+    rss_bytes: int = 0
+    state: str = ""
+    project: str = ""
+    cache: str = ""
+
+
+def read_answer(answer: dict[str, object]) -> Answered:
+    """Return who is connected and who works; an answer of another form says nothing."""
+    try:
+        return msgspec.convert(answer, Answered)
+    except msgspec.ValidationError:
+        return Answered()
+
+
+def read_status(answer: dict[str, object]) -> EngineStatus:
+    """Return how the engine is; an answer of another form says nothing."""
+    try:
+        return msgspec.convert(answer, EngineStatus)
+    except msgspec.ValidationError:
+        return EngineStatus()
+
+
+def client_rows(connections: Sequence[Connection]) -> list[ListedRow]:
+    """Return a row for each client; this screen says that it is."""
+    return [_client(each) for each in connections]
+
+
+def _client(each: Connection) -> ListedRow:
+    is_here = each.pid == os.getpid() and each.kind == "tui"
+    name = f"{each.name} (this screen)".strip() if is_here else each.name
+    cells = {
+        "number": Cell(f"{each.number}", "muted"),
+        "kind": Cell(each.kind, "title"),
+        "name": Cell(name, "muted" if is_here else ""),
+        "pid": Cell(f"{each.pid}" if each.pid else ""),
+        "since": Cell(clock(each.since_ms) if each.since_ms else ""),
+        "subscribed": Cell("hears" if each.is_subscribed else glyph("none"), "" if each.is_subscribed else "muted"),
+        "waiting": Cell(size_text(each.waiting_bytes), "warning" if each.waiting_bytes > _MUCH_BYTES else "muted"),
+    }
+    return ListedRow(each.number, cells, {"number": each.number, "since": each.since_ms, "waiting": each.waiting_bytes}, each)
+
+
+def worker_rows(workers: Sequence[WorkerInfo]) -> list[ListedRow]:
+    """Return a row for each worker."""
+    return [_worker(each) for each in workers]
+
+
+def _worker(each: WorkerInfo) -> ListedRow:
+    role = _STATES.get(each.state, "")
+    cells = {
+        "number": Cell(f"{each.number}", "muted"),
+        "state": Cell(f"{glyph(role)} {each.state}" if role else each.state, role),
+        "job": Cell(each.job or glyph("none"), "" if each.job else "muted"),
+        "age": Cell(brief(each.age_ms) if each.job else ""),
+        "memory": Cell(size_text(each.rss_bytes) if each.rss_bytes > 0 else ""),
+        "runs": Cell(f"{each.runs:,}"),
+        "pid": Cell(f"{each.pid}" if each.pid else "", "muted"),
+    }
+    return ListedRow(each.number, cells, {"age": each.age_ms, "memory": each.rss_bytes, "runs": each.runs}, each)
+
+
+def root_rows(health: Health | None) -> list[ListedRow]:
+    """Return a row for each watched root."""
+    return [_root(at, each) for at, each in enumerate(health.roots if health else ())]
+
+
+def _root(at: int, each: WatchedRoot) -> ListedRow:
+    role = _MODES[each.mode]
+    cells = {
+        "mode": Cell(f"{glyph(role)} {each.mode.value}", role),
+        "path": Cell(each.path, "path"),
+        "watches": Cell(f"{each.watches:,}" if each.watches else "", "muted"),
+        "detail": Cell(each.detail, "muted" if each.mode is WatchMode.NATIVE else ""),
+    }
+    return ListedRow(at, cells, data=each)
+
+
+def troubles(health: Health | None) -> list[tuple[str, str]]:
+    """Return (what, why) of all that may need a person."""
+    if health is None:
+        return []
+    found = [
+        ("Workers", health.pool), ("Disk", health.disk), ("Database", health.database), ("Configuration", health.configuration),
+        *((f"Builder {name}", why) for name, why in health.broken_builders), *(("Held by", hold) for hold in health.holds),
+    ]  # fmt: skip
+    return [(what, why) for what, why in found if why]
+
+
+def source_of(job: str) -> str:
+    """Return the source that a worker is at, of what it says: `images: textures/a.png (linux, image)`; "" = none."""
+    name, colon, rest = job.partition(": ")
+    return rest.rpartition(" (")[0] if colon and name and rest.endswith(")") else ""

@@ -1,0 +1,247 @@
+"""What people choose about the Jobs table and what is remembered of it: filter, saved filters, statuses, order, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aptui.shared.errors import KnownError
+from aptui.store.jobs.filter import FilterError, with_statuses
+from aptui.tui.pane import Command
+from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, USUAL, chosen, title_of
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.menu import Menu, MenuItem
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+    from aptui.tui.data.jobs_store import JobsStore
+    from aptui.tui.preferences.state import Memory
+    from aptui.tui.screens.jobs.pane import JobsPane
+
+_STATUSES = (
+    ("failed", "failed", "f"), ("warnings", "completed with warnings", "w"), ("errors", "completed with errors", "e"),
+    ("completed", "completed", "c"), ("processing", "processing", "r"), ("pending", "pending", "p"), ("cancelled", "cancelled", "x"),
+)  # fmt: skip
+"""(status word, what the menu says, its key)."""
+_GLYPH_OF = {"warnings": "warning", "errors": "error"}
+_VERBS = ("save", "delete")
+_MOST_VIEWS = 50
+
+
+class Choices:
+    """The choices of one pane."""
+
+    def __init__(self, pane: JobsPane, store: JobsStore) -> None:
+        self._pane, self._store = pane, store
+        self._text = ""
+        self._views: list[str] = [""]
+        self._view = 0
+
+    @property
+    def shell(self) -> AptuiApp:
+        """The app."""
+        return self._pane.shell
+
+    @property
+    def memory(self) -> Memory:
+        """What is remembered of the project."""
+        return self.shell.memory
+
+    def restore(self) -> None:
+        """Take up what was chosen last time."""
+        order = self.memory.get("jobs.sort", ["completed", True])
+        if len(order) == 2 and order[0] in {column.id for column in COLUMNS}:
+            self._store.set_sort(str(order[0]), is_descending=bool(order[1]))
+        self._pane.table.set_columns(chosen(self.memory.get("jobs.columns", list(USUAL))))
+        self._pane.table.sort = self._store.sort
+        self.filter_by(self.memory.get("jobs.filter", ""))
+
+    # ------------------------------------------------------------------------------------------------------------- filter
+
+    @property
+    def text(self) -> str:
+        """The filter as it was typed; it may hold a mistake."""
+        return self._text
+
+    def history(self) -> list[str]:
+        """Return the filters that were kept, the newest first."""
+        return self.memory.history("jobs.filter_history")[::-1]
+
+    def type(self, text: str) -> None:
+        """Filter by a text that people are still typing."""
+        self._text = text
+        self._store.set_filter(text)
+
+    def filter_by(self, text: str) -> None:
+        """Filter by a text, and remember it."""
+        self.type(text)
+        self.keep()
+
+    def keep(self) -> None:
+        """Remember the filter until it is removed."""
+        text = self._text
+        self.memory.put("jobs.filter", text or None)
+        self.memory.remember("jobs.filter_history", text)
+        if text != self._views[self._view]:
+            self._views = [*self._views[: self._view + 1], text][-_MOST_VIEWS:]
+            self._view = len(self._views) - 1
+
+    def walk(self, step: int) -> None:
+        """Go to the view before (-1) or after (1) this one."""
+        place = self._view + step
+        if 0 <= place < len(self._views):
+            self._view = place
+            self.type(self._views[place])
+            self.memory.put("jobs.filter", self._text or None)
+        else:
+            self.shell.tell("there is no later view" if step > 0 else "there is no view before this one", seconds=2)
+
+    def mistake(self) -> tuple[int, str, str] | None:
+        """Return (column from 0, what is wrong, advice) of the filter that was typed."""
+        error: KnownError | None = self._store.error
+        if error is None:
+            return None
+        return (error.column - 1 if isinstance(error, FilterError) else 0), error.what, error.hint
+
+    def tell(self, box: FilterBox, count: str) -> None:
+        """Say in the filter box how many there are, or what is wrong."""
+        mistake = self.mistake()
+        if mistake is not None:
+            box.show_mistake(*mistake)
+        else:
+            hint = self._store.filter.hint
+            box.show_count(f"{hint}   {count}" if hint else count)
+
+    def ask_statuses(self, at: int = 0) -> None:
+        """Choose which statuses show; the menu stays until Esc."""
+        counts, wanted = self._store.counts(), self._wanted_statuses()
+        items = [
+            MenuItem(
+                word, f"{glyph('mark') if word in wanted else ' '} {glyph(_GLYPH_OF.get(word, word))} {label:<24}{counts.get(word, 0):>9,}", key,
+                role=_GLYPH_OF.get(word, word),
+            )
+            for word, label, key in _STATUSES
+        ]  # fmt: skip
+
+        def toggled(word: str | None) -> None:
+            if word is not None:
+                words = [each for each, _, _ in _STATUSES if (each in wanted) != (each == word)]
+                self.filter_by(with_statuses(self._text, words))
+                self.ask_statuses(next(place for place, entry in enumerate(_STATUSES) if entry[0] == word))
+
+        _at(Menu.ask(self.shell, items, toggled, title="Status"), at)
+
+    def _wanted_statuses(self) -> tuple[str, ...]:
+        from aptui.store.jobs.filter import parse
+
+        try:
+            return parse(self._text).statuses
+        except KnownError:
+            return ()
+
+    # ------------------------------------------------------------------------------------------------------ order, columns
+
+    def sort_by(self, column_id: str) -> None:
+        """Sort by a column; by the one that is sorted by, the other way round."""
+        before, is_descending = self._store.sort
+        turned = not is_descending if column_id == before else column_id in DESCENDING
+        self._store.set_sort(column_id, is_descending=turned)
+        self._pane.table.sort = (column_id, turned)
+        self.memory.put("jobs.sort", [column_id, turned])
+
+    def ask_order(self) -> None:
+        """Choose the column to sort by."""
+        current, is_descending = self._store.sort
+        arrow = glyph("descending" if is_descending else "ascending")
+        items = [MenuItem(column.id, f"{arrow if column.id == current else ' '} {column.title}") for column in COLUMNS]
+        menu = Menu.ask(self.shell, items, lambda what: self.sort_by(what) if what else None, title="Sort by")
+        _at(menu, next(place for place, column in enumerate(COLUMNS) if column.id == current))
+
+    def order_words(self) -> str:
+        """Return what the table is sorted by."""
+        column_id, is_descending = self._store.sort
+        return f"{title_of(column_id)} {glyph('descending' if is_descending else 'ascending')}"
+
+    def ask_columns(self, at: int = 0) -> None:
+        """Choose which columns show; the menu stays until Esc."""
+        shown = [column.id for column in self._pane.table.columns]
+        items = [
+            MenuItem(column.id, f"{glyph('mark') if column.id in shown else ' '} {column.title}", is_enabled=column.id != "source")
+            for column in COLUMNS
+        ]
+
+        def toggled(column_id: str | None) -> None:
+            if column_id is not None:
+                wanted = [column.id for column in COLUMNS if (column.id in shown) != (column.id == column_id)]
+                self._pane.table.set_columns(chosen(wanted))
+                self.memory.put("jobs.columns", wanted)
+                self.ask_columns(next(place for place, column in enumerate(COLUMNS) if column.id == column_id))
+
+        _at(Menu.ask(self.shell, items, toggled, title="Columns"), at)
+
+    # ------------------------------------------------------------------------------------------------------------ commands
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said on the `:` line."""
+        return (
+            Command("filter", "filter by a saved one, 'save NAME', 'delete NAME', or a text", self._say_filter, self._filter_words),
+            Command(
+                "sort", "sort by a column; again: the other way round", self._say_sort, lambda: [column.id for column in COLUMNS]
+            ),
+            Command("job", "go to a job by its number", self._say_job),
+        )
+
+    def _filter_words(self) -> list[str]:
+        saved = sorted(self._saved())
+        return [*saved, "save", *(f"delete {name}" for name in saved)]
+
+    def _saved(self) -> dict[str, str]:
+        saved: dict[str, object] = self.memory.get("jobs.filters", {})
+        return {name: text for name, text in saved.items() if isinstance(text, str)}
+
+    def _say_filter(self, words: str) -> None:
+        saved = self._saved()
+        verb, _, name = words.partition(" ")
+        name = name.strip()
+        if verb == "save":
+            self._save(name, saved)
+        elif verb == "delete":
+            if saved.pop(name, None) is None:
+                self.shell.tell(f"there is no saved filter '{name}'", "warning")
+            else:
+                self.memory.put("jobs.filters", saved)
+                self.shell.tell(f"filter '{name}' deleted")
+        elif not words:
+            self._pane.action_filter()
+        else:
+            self.filter_by(saved.get(words, words))
+
+    def _save(self, name: str, saved: dict[str, str]) -> None:
+        if not name or name in _VERBS or self.mistake() is not None or not self._text:
+            self.shell.tell(
+                "say ':filter save NAME' while there is a filter" if self.mistake() is None else "this filter holds a mistake",
+                "warning",
+            )
+            return
+        self.memory.put("jobs.filters", {**saved, name: self._text})
+        self.shell.tell(f"':filter {name}' brings it back")
+
+    def _say_sort(self, column_id: str) -> None:
+        if column_id in {column.id for column in COLUMNS}:
+            self.sort_by(column_id)
+        else:
+            self.ask_order()
+
+    def _say_job(self, number: str) -> None:
+        digits = number.strip().removeprefix("#")
+        if digits.isdigit():
+            self._pane.reveal(f"#{digits}")
+        else:
+            self.shell.tell("say ':job #12'", "warning")
+
+
+def _at(menu: Menu, place: int) -> None:
+    """Let a menu begin where people were."""
+    menu._chosen = place  # noqa: SLF001  # it has no other way in
+    menu.refresh()

@@ -1,0 +1,102 @@
+"""The tables of the upper pane: which columns the Jobs table has, how it sorts, and the list of causes; what is in them is the store's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from aptui.tui.data.jobs_store import CauseGroup, JobsStore
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.table import Column, Table
+
+COLUMNS = (
+    Column("status", "Status", 14),
+    Column("source", "Source", 0, 28, weight=3),
+    Column("completed", "Completed", 12, drop_rank=1),
+    Column("platform", "Platform", 8, drop_rank=2),
+    Column("key", "Job key", 17, drop_rank=3),
+    Column("duration", "Duration", 8, align="right", drop_rank=4),
+    Column("reason", "Reason", 0, 16, drop_rank=5, weight=2, is_prose=True),
+    Column("builder", "Builder", 12, drop_rank=7),
+    Column("folder", "Scan folder", 12, drop_rank=8),
+    Column("warnings", "Warnings", 10, align="right", drop_rank=9),
+    Column("errors", "Errors", 8, align="right", drop_rank=9),
+    Column("number", "Number", 9, align="right", drop_rank=6),
+)
+"""All there are; on narrow screens they go from the right, the status and the source never."""
+USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
+"""Those that are shown unless people choose others."""
+DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
+"""What is sorted with the largest first."""
+_CAUSES = (
+    Column("count", "Jobs", 7, align="right"),
+    Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
+    Column("first", "First source", 0, 18, drop_rank=1, weight=2),
+)
+
+
+def chosen(ids: Sequence[str]) -> tuple[Column, ...]:
+    """Return these columns in their order; without any that exists, the usual ones."""
+    wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
+    return tuple(column for column in COLUMNS if column.id in wanted | {"source"})
+
+
+def title_of(column_id: str) -> str:
+    """Return what stands over a column."""
+    return next(column.title for column in COLUMNS if column.id == column_id)
+
+
+class JobsTable(Table):
+    """The Jobs table."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
+
+
+class Causes:
+    """Failures by cause, as a table shows them; keys are places in `groups`."""
+
+    def __init__(self, store: JobsStore) -> None:
+        self._store = store
+        self.version = 0
+        self.groups: list[CauseGroup] = []
+
+    def renew(self) -> None:
+        """Group again."""
+        groups = self._store.failure_groups()
+        if groups != self.groups:
+            self.groups = groups
+            self.version += 1
+
+    def row_count(self) -> int:
+        """Return how many causes there are."""
+        return len(self.groups)
+
+    def key(self, index: int) -> int:
+        """Return the place."""
+        return index
+
+    def index_of(self, key: int) -> int | None:
+        """Return the place."""
+        return key if 0 <= key < len(self.groups) else None
+
+    def cell(self, index: int, column_id: str) -> Cell:
+        """Return what stands in a cell."""
+        group = self.groups[index]
+        if column_id == "count":
+            return Cell(f"{len(group.keys):,}", "failed")
+        if column_id == "cause":
+            return Cell(f"after {group.cause} failed" if group.is_source else group.cause or "no reason given")
+        info = self._store.info(group.keys[0])
+        return Cell(info.source if info else "", "muted")
+
+
+class CausesTable(Table):
+    """The list of causes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "show these", id="rows.open")]
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's name
+        super().__init__(_CAUSES, id=id)
+        self.empty_text = "nothing failed"

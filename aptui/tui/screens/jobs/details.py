@@ -1,0 +1,211 @@
+"""What the Jobs screen reads about one job, in a thread of its own: its row, its runs, and the log of one of them. Nothing is drawn here.
+
+Only the newest wish is read. While wishes come faster than people read (a key held down), nothing is read until they pause.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from aptui.core.paths import from_text
+from aptui.shared.errors import HostError, KnownError
+from aptui.store.logs import joblog
+from aptui.store.logs.logs import place_of
+from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
+from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.frame.words import size_text
+from aptui.tui.widgets.lines import LogLine
+
+QUIET_S = 0.06
+"""So long nobody asks for another job before one is read, when they ask fast."""
+CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Rows may be written after their news; after so long each we look again."""
+LARGEST_BYTES = 8 << 20
+"""Of a larger log its end is shown; the pager has all of it."""
+_LETTERS = "DIWE"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be read.
+
+    Args:
+        run_key: which run; 0 = the newest.
+        expects: (status, run key) that news told; the database may not know yet.
+    """
+
+    info: JobInfo
+    run_key: int = 0
+    expects: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Papers:
+    """One job as it rests, and the log of one run.
+
+    Args:
+        runs: the newest first; empty where none is recorded.
+        at: which of them is shown.
+        log: the path of its log in text form, "" = it has none.
+        records: the lines of the log with their context, and `lines` the same as they are drawn.
+        nothing: why there are no lines.
+    """
+
+    info: JobInfo
+    row: JobRow | None = None
+    runs: tuple[RunRow, ...] = ()
+    at: int = 0
+    log: str = ""
+    records: tuple[joblog.LogLine, ...] = ()
+    lines: tuple[LogLine, ...] = ()
+    nothing: str = ""
+
+    @property
+    def run(self) -> RunRow | None:
+        """The run that is shown."""
+        return self.runs[self.at] if self.runs else None
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether it is the last run."""
+        return self.at == 0
+
+
+def native(path: str) -> str:
+    """Return a path in text form as Python's file functions want it."""
+    return os.fsdecode(from_text(path))
+
+
+class PaperReader:
+    """The thread. `deliver` is called there."""
+
+    def __init__(self, database: Path, log_dir: Path, deliver: Callable[[Papers], object]) -> None:
+        self._database, self._log_dir, self._deliver = database, log_dir, deliver
+        self._condition = threading.Condition()
+        self._wish: Wish | None = None
+        self._is_closed = False
+        self._asked_at = -1.0
+        self._thread: threading.Thread | None = None
+        self.read_count = 0
+
+    def want(self, wish: Wish) -> None:
+        """Ask for a job; what was asked for before and not read yet is forgotten."""
+        with self._condition:
+            self._wish = wish
+            if self._thread is None and not self._is_closed:
+                self._thread = threading.Thread(target=self._run, name="aptui-papers", daemon=True)
+                self._thread.start()
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            wish = self._next()
+            if wish is None:
+                return
+            papers = self.read(wish)
+            for pause_s in CATCH_UP_S:
+                if _is_current(papers, wish) or self._is_superseded(pause_s):
+                    break
+                papers = self.read(wish)
+            if not self._is_superseded(0):
+                self._deliver(papers)
+
+    def _next(self) -> Wish | None:
+        """Wait for a wish, and while they come fast for a pause."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._wish is not None or self._is_closed)
+            if time.monotonic() - self._asked_at < 3 * QUIET_S:
+                wish = None
+                while wish is not self._wish and not self._is_closed:
+                    wish = self._wish
+                    self._condition.wait(QUIET_S)
+            self._asked_at = time.monotonic()
+            wish, self._wish = self._wish, None
+            return None if self._is_closed else wish
+
+    def _is_superseded(self, wait_s: float) -> bool:
+        with self._condition:
+            return self._condition.wait_for(lambda: self._wish is not None or self._is_closed, wait_s)
+
+    def read(self, wish: Wish) -> Papers:
+        """Read a job now."""
+        self.read_count += 1
+        try:
+            with closing(open_reader(self._database)) as reader:
+                row = find_job(reader, wish.info)
+                runs = tuple(reader.runs_of(wish.info.key)) if wish.info.key > 0 else ()
+        except KnownError as error:
+            return Papers(wish.info, nothing=error.what)
+        at = next((at for at, run in enumerate(runs) if run.run_key == wish.run_key), 0)
+        log = runs[at].log_file if runs else row.log if row else ""
+        return self._with_log(Papers(wish.info, row, runs, at, place_of(self._log_dir, log) if log else ""))
+
+    def _with_log(self, papers: Papers) -> Papers:
+        records, nothing = [], ""
+        if papers.log:
+            try:
+                records = read_log(native(papers.log))
+            except KnownError as error:
+                nothing = error.what
+        elif papers.row is not None and papers.row.status in ("pending", "processing"):
+            nothing = "no log yet: it is written when the run ends"
+        else:
+            nothing = papers.row.error.partition("\n")[0] if papers.row and papers.row.error else "no log: the run said nothing"
+        lines = tuple(_drawn(record) for record in records)
+        return Papers(papers.info, papers.row, papers.runs, papers.at, papers.log, tuple(records), lines, nothing)
+
+
+def read_log(path: str) -> list[joblog.LogLine]:
+    """Return the lines of a log, of a very large one its end.
+
+    Raises:
+        HostError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            left_out = max(0, status.st_size - LARGEST_BYTES)
+            stream.seek(left_out)
+            data = stream.read(LARGEST_BYTES)
+    except OSError as error:
+        raise HostError(f"the log '{path}' cannot be read: {(error.strerror or 'no reason given').lower()}") from error
+    now_ms = status.st_mtime_ns // 1_000_000
+    if not left_out:
+        return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
+    lines = joblog.parse_text(data.partition(b"\n")[2].decode("utf-8", "replace"), now_ms)
+    return [joblog.LogLine(1, "aptui", f"{size_text(left_out)} before this are left out; the pager has all", now_ms), *lines]
+
+
+def find_job(reader: Reader, info: JobInfo) -> JobRow | None:
+    """Return a job, or a failed analysis, as it rests."""
+    if info.key > 0:
+        return reader.job(info.key)
+    source = None if info.source_id else reader.source(info.source)
+    source_id = source.source_id if source else info.source_id
+    failed = [row for row in reader.jobs_of(source_id) if not row.job_id]
+    return next((row for row in failed if row.job_key == info.job_key), failed[0] if failed else None)
+
+
+def _is_current(papers: Papers, wish: Wish) -> bool:
+    return wish.expects is None or papers.row is None or (papers.row.status, papers.row.run_key) == wish.expects
+
+
+def _drawn(record: joblog.LogLine) -> LogLine:
+    moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
+    time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
+    return LogLine(time_of_day, _LETTERS[min(max(record.level, 0), 3)], record.window, record.text, bool(record.context))

@@ -1,0 +1,399 @@
+"""The two lower panes of the Jobs screen: the log of the selected job's run, and the details of the line under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+
+from aptui.shared.errors import KnownError
+from aptui.shared.sanitize import sanitize
+from aptui.store.jobs.filter import FilterError
+from aptui.store.logs.joblog import LogLine as Record
+from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.frame.line import Part, width_of
+from aptui.tui.screens.jobs import copying
+from aptui.tui.screens.jobs.bar import FRAME_CELLS, Bar
+from aptui.tui.screens.jobs.details import PaperReader, Papers, Wish
+from aptui.tui.screens.jobs.lines import EventLines, LogColumns, Search, search
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import fit
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.keyvalue import KeyValue
+from aptui.tui.widgets.logpane import LogPane
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from aptui.tui.app import AptuiApp
+
+_MOST_DETAILS, _LEAST_PATH = 10, 16
+_LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
+
+
+class EventLog(Vertical):
+    """Log and details; `show` says of which job. The reader is given once there is a database to read."""
+
+    DEFAULT_CSS = """
+    EventLog { width: 1fr; height: auto; }
+    EventLog #event-filter { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", id="event.search"),
+        Binding("ampersand", "only_hits", "only hits", show=False, id="event.only_hits"),
+        Binding("L", "levels", "levels", show=False, id="event.levels"),
+        Binding("y", "copy", "copy", id="event.copy"),
+        Binding("escape", "back", "back", id="event.back"),
+    ]
+
+    class Left(Message):
+        """Esc: the cursor goes back to the jobs."""
+
+    class Shown(Message):
+        """Other papers are shown, or the size of the details is another one."""
+
+    @dataclass
+    class Stepped(Message):
+        """Another run of the job is wanted."""
+
+        step: int
+
+    def __init__(self) -> None:
+        super().__init__(id="event-log")
+        self.reader: PaperReader | None = None
+        self.papers: Papers | None = None
+        self.info: JobInfo | None = None
+        self._columns: LogColumns | None = None
+        self._search: Search | None = None
+        self._search_text, self._search_number = "", 0
+        self._shows_only_hits = False
+        self._only = ""
+        self._wants_error = False
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield Bar(self._title, id="event-title", rules=True)
+        yield FilterBox(id="event-filter", placeholder="search in this log")
+        yield LogPane(id="event-lines")
+        yield Bar(self._details_title, id="details-title", rules=True)
+        yield KeyValue(id="details")
+
+    def on_mount(self) -> None:
+        """Begin with nothing."""
+        self.query_one("#event-filter").disabled = True
+        self.log_pane.empty_text = "no job is selected"
+        self._details_changed()
+
+    @property
+    def shell(self) -> AptuiApp:
+        """The app."""
+        return cast("AptuiApp", self.app)
+
+    @property
+    def log_pane(self) -> LogPane:
+        """The lines."""
+        return self.query_one(LogPane)
+
+    @property
+    def details(self) -> KeyValue:
+        """The context of the line under the cursor."""
+        return self.query_one(KeyValue)
+
+    # ------------------------------------------------------------------------------------------------------------ the job
+
+    def show(self, info: JobInfo | None, *, expects: tuple[str, int] | None = None, run_key: int = 0) -> None:
+        """Show the log of a job, as soon as it is read; None = of none.
+
+        Args:
+            expects: (status, run key) as news told them; the database is read until it says the same.
+            run_key: which run; 0 = the newest.
+        """
+        self.info = info
+        if info is None or self.reader is None:
+            self._wants_error = False
+            self.arrived(None)
+            return
+        self.reader.want(Wish(info, run_key, expects))
+        self.query_one("#event-title", Bar).changed()
+
+    def arrived(self, papers: Papers | None) -> None:
+        """Show what was read; what is not wanted any more is let go."""
+        if not self.is_mounted or (papers is not None and (self.info is None or papers.info.key != self.info.key)):
+            return
+        before, self.papers = self.papers, papers
+        if (
+            papers is None
+            or before is None
+            or (papers.info.key, papers.log, papers.records) != (before.info.key, before.log, before.records)
+        ):
+            self._renew(papers)
+        self.log_pane.empty_text = "no job is selected" if papers is None else sanitize(papers.nothing)
+        if self._wants_error and papers is not None:
+            self._wants_error = False
+            self.log_pane.go_to_first_error()
+        self.log_pane.refresh()
+        self._details_changed()
+        self.post_message(self.Shown())
+
+    def _renew(self, papers: Papers | None) -> None:
+        pane = self.log_pane
+        self._columns = self._search = None
+        pane.set_search(None)
+        pane.set_source(EventLines(papers.lines if papers else ()))
+        if pane.is_following:
+            pane.action_last()
+        else:
+            pane.go_to_first_error()
+        if self._search_text:
+            self._look(self._search_text)
+
+    def go_to_first_error(self) -> None:
+        """Put the cursor there, now or when the log was read."""
+        self._wants_error = self.papers is None or self.info is None or self.papers.info.key != self.info.key
+        if not self._wants_error:
+            self.log_pane.go_to_first_error()
+
+    def step_run(self, step: int) -> None:
+        """Show the run after (1) or before (-1) the one that is shown."""
+        papers = self.papers
+        if papers is None or self.info is None or papers.info.key != self.info.key or not papers.runs:
+            return
+        at = papers.at - step
+        if 0 <= at < len(papers.runs):
+            self.show(self.info, run_key=papers.runs[at].run_key)
+        else:
+            self.shell.tell("there is no later run" if step > 0 else "no run before this one is kept", seconds=2)
+
+    # ---------------------------------------------------------------------------------------------------------- its places
+
+    def lay_out(self, only: str) -> None:
+        """Show both panes ("" ), or only "log" or "details"."""
+        self._only = only
+        self._details_changed()
+
+    @property
+    def has_details(self) -> bool:
+        """Whether the line under the cursor carries context."""
+        return bool(self.details.pairs)
+
+    def _details_changed(self) -> None:
+        """Give each part its room."""
+        shows_details = self.has_details and self._only != "log"
+        shows_log = not (self._only == "details" and shows_details)
+        had_focus = self.screen.focused is self.details and not shows_details
+        for part in ("#event-title", "#event-lines"):
+            self.query_one(part).display = shows_log
+        for part in ("#details-title", "#details"):
+            self.query_one(part).display = shows_details
+        lines = sum(max(1, len(value.splitlines())) for _, value in self.details.pairs) + 1
+        most = max(2, self.size.height // 2 - 1) if self.size.height else _MOST_DETAILS
+        self.details.styles.height = "1fr" if not shows_log else min(lines, _MOST_DETAILS, most)
+        if had_focus:
+            self.screen.set_focus(self.log_pane)
+        for bar in self.query(Bar):
+            bar.changed()
+
+    def _swap(self, one: str, other: str) -> None:
+        """Go from log to details or back; where only one of them shows, the other takes its place."""
+        target = self.details if other == "details" else self.log_pane
+        target.display = True
+        self.screen.set_focus(target)
+        self._only = other if self._only == one else self._only
+        self._details_changed()
+
+    def on_resize(self) -> None:
+        """Give the details their share of the new height."""
+        self._details_changed()
+
+    def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        info, papers = self.info, self.papers
+        role = "title" if self.log_pane.has_focus else "header"
+        if info is None:
+            return (Part("Event log", role),), ()
+        is_read = papers is not None and papers.info.key == info.key
+        count = self.log_pane.source.line_count()
+        right = self._search_parts() + self._level_parts()
+        right += [Part(f"  {count:,} line{'' if count == 1 else 's'}" if is_read else "  reading", "muted")] if width >= 60 else []
+        head, tail = [Part("Event log", role), Part(" · ", "muted")], self._run_parts(papers if is_read else None)
+        job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
+        room = width - FRAME_CELLS - width_of(head + tail + right)
+        job = job if room - width_of(job) >= _LEAST_PATH else []
+        path = fit(info.source, max(1, room - width_of(job))).text.rstrip()
+        return [*head, Part(path, "path"), *job, *tail], right
+
+    def _run_parts(self, papers: Papers | None) -> list[Part]:
+        parts = []
+        if papers is not None and papers.run is not None:
+            which = f" ({len(papers.runs) - papers.at} of {len(papers.runs)})" if len(papers.runs) > 1 else ""
+            parts.append(Part(f" · run {papers.run.run_key}{which}", "muted" if papers.is_newest else "warning"))
+        if self.info is not None and self.info.status == "processing":
+            parts.append(Part(f" {glyph('processing')} running", "processing"))
+        return parts
+
+    def _search_parts(self) -> list[Part]:
+        if not self._search_text:
+            return []
+        found = self._search
+        hits = f" {len(found.hits):,} hit{'' if len(found.hits) == 1 else 's'}" if found else ""
+        return [
+            Part(f"/ {sanitize(self._search_text)}", "accent"),
+            Part(f"{hits}{', no other lines' if self._shows_only_hits else ''}  ", "muted"),
+        ]
+
+    def _level_parts(self) -> list[Part]:
+        words = self.log_pane.modes().split("  ")
+        return [Part(f"{words[0]}", "muted"), *(Part(f"  {word}", "accent") for word in words[1:])]
+
+    def _details_title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        del width
+        return (Part("Details of this line", "title" if self.details.has_focus else "header"),), ()
+
+    # -------------------------------------------------------------------------------------------------------------- events
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Show the details of the line under the cursor."""
+        event.stop()
+        if event.rows is not self.log_pane:
+            return
+        records = self.papers.records if self.papers else ()
+        context = list(records[event.key].context) if event.key < len(records) else []
+        if context != self.details.pairs:
+            had_details = self.has_details
+            self.details.show(context)
+            self._details_changed()
+            if had_details != self.has_details:
+                self.post_message(self.Shown())
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Go from a line to its details."""
+        event.stop()
+        if event.rows is self.log_pane and self.has_details:
+            self._swap("log", "details")
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Offer to copy."""
+        event.stop()
+        self.action_copy((event.x, event.y))
+
+    def on_log_pane_modes_changed(self, event: LogPane.ModesChanged) -> None:
+        """Draw the modes."""
+        event.stop()
+        self.query_one("#event-title", Bar).changed()
+
+    def on_descendant_focus(self) -> None:
+        """Show which part has the keys."""
+        for bar in self.query(Bar):
+            bar.changed()
+
+    on_descendant_blur = on_descendant_focus
+
+    def action_back(self) -> None:
+        """Go back: from the details to the line; from a search to the whole log; from the log to the jobs."""
+        if self.details.has_focus:
+            self._swap("details", "log")
+        elif self._search_text:
+            self._look("")
+        else:
+            self.post_message(self.Left())
+
+    # -------------------------------------------------------------------------------------------------------------- search
+
+    def action_search(self) -> None:
+        """Ask what to search for."""
+        box = self.query_one("#event-filter", FilterBox)
+        if self._only == "details":
+            self.action_back()
+        box.disabled, box.display = False, True
+        box.text = self._search_text
+        box.focus()
+
+    def action_only_hits(self) -> None:
+        """Show the lines with a hit alone, or all again."""
+        self._shows_only_hits = not self._shows_only_hits
+        self._keep_hits()
+
+    def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
+        """Search as people type."""
+        event.stop()
+        self._look(event.text)
+
+    def on_filter_box_left(self, event: FilterBox.Left) -> None:
+        """Go to the first hit, if there is one."""
+        event.stop()
+        box = self.query_one("#event-filter", FilterBox)
+        box.display, box.disabled = False, True
+        self.log_pane.focus()
+        if event.is_kept and self._search and self._search.hits and self.log_pane.cursor_key not in self._search.hits:
+            self.log_pane.action_hit(1)
+
+    def _look(self, text: str) -> None:
+        self._search_text, self._search_number = text, self._search_number + 1
+        if not text:
+            self._found(self._search_number, None)
+            return
+        records = self.papers.records if self.papers else ()
+        self.run_worker(
+            partial(self._search_in, self._search_number, text, self._columns, records), thread=True, exclusive=True, group="search"
+        )
+
+    def _search_in(self, number: int, text: str, columns: LogColumns | None, records: Sequence[Record]) -> None:
+        """Search, in a thread."""
+        answer: Search | KnownError
+        if columns is None:
+            columns = self._columns = LogColumns(records)
+        try:
+            answer = search(text, columns)
+        except KnownError as error:
+            answer = error
+        self.shell.in_ui(self._found, number, answer)
+
+    def _found(self, number: int, answer: Search | KnownError | None) -> None:
+        if number != self._search_number or not self.is_mounted:
+            return
+        box = self.query_one("#event-filter", FilterBox)
+        if isinstance(answer, KnownError):
+            column = answer.column - 1 if isinstance(answer, FilterError) else 0
+            box.show_mistake(column, answer.what, answer.hint)
+            return
+        self._search = answer
+        count = len(answer.hits) if answer else 0
+        box.show_count(f"{count:,} hit{'' if count == 1 else 's'}" if answer else "")
+        self.log_pane.set_search(answer.spans if answer else None, answer.hits if answer else ())
+        self._keep_hits()
+
+    def _keep_hits(self) -> None:
+        source = self.log_pane.source
+        if isinstance(source, EventLines):
+            source.keep(self._search.hits if self._search and self._shows_only_hits else None)
+            self.log_pane.refresh_source()
+        self.query_one("#event-title", Bar).changed()
+
+    # ------------------------------------------------------------------------------------------------------- levels, copying
+
+    def action_levels(self, at: int = 0) -> None:
+        """Choose which levels show; the menu stays until Esc."""
+        pane = self.log_pane
+        items = [
+            MenuItem(level, f"{glyph('mark') if level in pane.levels else ' '} {word}", level.lower()) for level, word in _LEVELS
+        ]
+
+        def chosen(level: str | None) -> None:
+            if level is not None:
+                pane.action_level(level)
+                self.action_levels(next(place for place, entry in enumerate(_LEVELS) if entry[0] == level))
+
+        menu = Menu.ask(self.app, items, chosen, title="Levels")
+        menu._chosen = at  # noqa: SLF001  # the menu opens where people were
+
+    def action_copy(self, place: tuple[int, int] | None = None) -> None:
+        """Ask what to copy: of the details, or of the log."""
+        if self.details.has_focus:
+            copying.ask_details(self.shell, self.details.current(), self.details.pairs, place)
+        else:
+            copying.ask_lines(self.shell, self.papers, self.log_pane.selected_keys(), place)

@@ -1,0 +1,111 @@
+"""How the Jobs screen shares its room among table, event log and details, and which of them has the keys; what they hold is `jobs`' business."""
+
+from __future__ import annotations
+
+from textual import events
+
+from aptui.tui.pane import Pane
+from aptui.tui.screens.jobs.columns import CausesTable, JobsTable
+from aptui.tui.screens.jobs.event_log import EventLog
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.table import Table
+
+_FOLDED_BELOW, _ALONE_BELOW = 26, 12
+"""Lower than so many lines the lower panes fold to one; and only one pane is shown at a time."""
+_LEAST_LOWER = 5
+_SPLIT = 40
+"""Per cent of the height for the lower panes, unless people moved the border."""
+_NARROWEST, _WIDEST = 16, 80
+
+
+class ThreePanes(Pane):
+    """Table, event log, details: at once where there is room, else two or one; `Tab` walks them, `z` zooms one."""
+
+    _part = "table"
+    _is_zoomed = False
+    shows_causes = False
+    """Whether the upper pane groups the failures instead of listing jobs."""
+
+    @property
+    def table(self) -> JobsTable:
+        """The table of jobs."""
+        return self.query_one(JobsTable)
+
+    @property
+    def causes(self) -> CausesTable:
+        """The failures by cause."""
+        return self.query_one(CausesTable)
+
+    @property
+    def box(self) -> FilterBox:
+        """The filter line."""
+        return self.query_one("#jobs-filter", FilterBox)
+
+    @property
+    def event_log(self) -> EventLog:
+        """The lower panes."""
+        return self.query_one(EventLog)
+
+    @property
+    def upper(self) -> Table:
+        """The table in the upper pane: jobs, or causes."""
+        causes = self.causes
+        return causes if causes.display else self.table
+
+    def arrange_parts(self) -> None:
+        """Give each part its room: all three, two, or the one that is zoomed."""
+        height = self.size.height
+        if not height:
+            return
+        is_alone = self._is_zoomed or height < _ALONE_BELOW
+        log, shows_upper = self.event_log, not is_alone or self._part == "table"
+        for part in ("#jobs-bar", "#jobs-table", "#jobs-causes"):
+            self.query_one(part).display = shows_upper and (part == "#jobs-bar" or (part == "#jobs-causes") == self.shows_causes)
+        if self.box.display:
+            self.query_one("#jobs-bar").display = False
+        log.display = not is_alone or self._part != "table"
+        share = self.shell.memory.get("jobs.split", _SPLIT)
+        log.styles.height = "1fr" if is_alone else max(_LEAST_LOWER, height * share // 100)
+        is_folded = is_alone or height < _FOLDED_BELOW
+        log.lay_out(("details" if self._part == "details" else "log") if is_folded else "")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Arrange for another size."""
+        del event
+        self.arrange_parts()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Note which part has the keys."""
+        log = self.event_log
+        part = {log.log_pane: "log", log.details: "details", self.table: "table", self.causes: "table"}.get(event.widget)  # type: ignore[call-overload]
+        if part is not None and part != self._part:
+            self._part = part
+            if self._is_zoomed or self.size.height < _FOLDED_BELOW:
+                self.arrange_parts()
+
+    def go_to(self, part: str) -> None:
+        """Show a part and give it the keys; only then hide what had them, or they would go astray."""
+        self._part = part
+        upper = self.causes if self.shows_causes else self.table
+        target = {"table": upper, "log": self.event_log.log_pane, "details": self.event_log.details}[part]
+        target.display = True
+        if part != "table":
+            self.event_log.display = True
+        self.screen.set_focus(target)
+        self.arrange_parts()
+
+    def action_part(self, step: int) -> None:
+        """Walk the three panes."""
+        parts = ["table", "log", *(["details"] if self.event_log.has_details else [])]
+        at = parts.index(self._part) if self._part in parts else 0
+        self.go_to(parts[(at + step) % len(parts)])
+
+    def action_zoom(self) -> None:
+        """Give all the room to one pane, or to all again."""
+        self._is_zoomed = not self._is_zoomed
+        self.arrange_parts()
+
+    def action_split(self, per_cent: int) -> None:
+        """Move the border between table and log."""
+        self.shell.memory.put("jobs.split", max(_NARROWEST, min(_WIDEST, self.shell.memory.get("jobs.split", _SPLIT) + per_cent)))
+        self.arrange_parts()

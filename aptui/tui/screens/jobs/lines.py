@@ -1,0 +1,111 @@
+"""The lines of one log, all or those with a hit, and the search in them; how they look is the log pane's business."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from aptui.core.notices import LogLevel
+from aptui.store.jobs.filter import STATUS_CODES, Filter, parse
+from aptui.store.jobs.texts import Texts
+from aptui.store.logs.joblog import LogLine as Record
+from aptui.tui.widgets.cells import Spans
+from aptui.tui.widgets.lines import LogLine
+
+
+class EventLines:
+    """A `LineSource` over lines that do not change; a line's key is its place in the log, whatever is left out."""
+
+    def __init__(self, lines: Sequence[LogLine] = ()) -> None:
+        self._lines = lines
+        self._kept: Sequence[int] | None = None
+        self.version = 1
+
+    def keep(self, keys: Sequence[int] | None) -> None:
+        """Show these lines alone; None = all."""
+        self._kept = keys
+        self.version += 1
+
+    def line_count(self) -> int:
+        """Return how many lines there are."""
+        return len(self._lines) if self._kept is None else len(self._kept)
+
+    def line(self, index: int) -> LogLine:
+        """Return a line."""
+        return self._lines[self.key(index)]
+
+    def key(self, index: int) -> int:
+        """Return a line's place in the log."""
+        return index if self._kept is None else self._kept[index]
+
+    def index_of(self, key: int) -> int | None:
+        """Return where a line is."""
+        if self._kept is None:
+            return key if 0 <= key < len(self._lines) else None
+        at = bisect.bisect_left(self._kept, key)
+        return at if at < len(self._kept) and self._kept[at] == key else None
+
+    def of_levels(self, levels: str) -> Sequence[int]:
+        """Return the indices of the lines of these levels."""
+        return [index for index in range(self.line_count()) if self.line(index).level in levels]
+
+    def next_of(self, index: int, levels: str, step: int) -> int | None:
+        """Return the nearest line of these levels."""
+        reach = range(index + step, self.line_count() if step > 0 else -1, step)
+        return next((at for at in reach if self.line(at).level in levels), None)
+
+
+class LogColumns:
+    """A log as the filter language sees it: a bare term is about the message, `error` and `warning` are levels, other fields the window."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        count = len(records)
+        self._count = count
+        self._codes = np.arange(count, dtype=np.int32)
+        self._messages = Texts(record.text for record in records)
+        self._windows = Texts(record.window for record in records)
+        levels = np.fromiter((record.level for record in records), np.int32, count)
+        self._numbers: dict[str, npt.NDArray[np.number]] = {
+            "status": np.full(count, STATUS_CODES["completed"], np.int32),
+            "warnings": (levels == LogLevel.WARNING).astype(np.int32),
+            "errors": (levels >= LogLevel.ERROR).astype(np.int32),
+            "completed_ms": np.fromiter((record.time_ms for record in records), np.int64, count),
+            "duration_ms": np.zeros(count, np.int32),
+        }
+
+    def row_count(self) -> int:
+        """Return how many lines there are."""
+        return self._count
+
+    def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
+        """Return a column of texts."""
+        return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
+
+    def number(self, field: str) -> npt.NDArray[np.number]:
+        """Return a column of numbers."""
+        return self._numbers[field]
+
+
+class Search:
+    """A search in a log that was understood: `hits` are places, `spans` what is to be highlighted in a message."""
+
+    def __init__(self, found: Filter, hits: list[int]) -> None:
+        self.filter, self.hits = found, hits
+
+    def spans(self, text: str) -> Spans:
+        """Return where a message is hit."""
+        return self.filter.spans([text])[0]
+
+
+def search(text: str, columns: LogColumns) -> Search:
+    """Search a log; takes milliseconds, more where polars is not imported yet: call it in a thread.
+
+    Raises:
+        KnownError: the text is no filter.
+    """
+    found = parse(text)
+    found.check()
+    return Search(found, np.flatnonzero(found.matches(columns)).tolist())

@@ -1,0 +1,440 @@
+"""The Jobs screen: the table of jobs above, the log of the selected one and the details of a line below; what can be chosen and done is beside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from aptui.shared.sanitize import sanitize
+from aptui.store.logs.logs import log_folder
+from aptui.tui.data.feed import Batch
+from aptui.tui.data.jobs_store import JobInfo, JobsStore
+from aptui.tui.frame.line import Part
+from aptui.tui.pane import Command
+from aptui.tui.screens.jobs.bar import Bar
+from aptui.tui.screens.jobs.choices import Choices
+from aptui.tui.screens.jobs.columns import Causes, CausesTable, JobsTable
+from aptui.tui.screens.jobs.details import PaperReader, Papers
+from aptui.tui.screens.jobs.event_log import EventLog
+from aptui.tui.screens.jobs.layout import ThreePanes
+from aptui.tui.screens.jobs.row_actions import DEEDS, Deeds
+from aptui.tui.screens.jobs.texts import term
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.table import Table
+
+_TICK_S = 1.0
+FIRST = 0
+"""The goal of the cursor where it is no certain job: the first row."""
+_SPLIT_STEP = 8
+"""Per cent of the height by which the border moves."""
+
+
+class JobsPane(ThreePanes):
+    """Jobs; other screens may call `reveal`."""
+
+    DEFAULT_CSS = """
+    JobsPane { layout: vertical; }
+    JobsPane #jobs-filter, JobsPane #jobs-causes { display: none; }
+    """
+    wants_jobs = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", id="jobs.filter"),
+        Binding("s", "statuses", "status", id="jobs.status"),
+        Binding("y", "deed('copy')", "copy", id="jobs.copy"),
+        Binding("r", "deed('reprocess')", "reprocess", id="jobs.reprocess"),
+        Binding("x", "deed('why')", "why", id="jobs.why"),
+        Binding("plus", "deed('escalate')", "escalate", id="jobs.escalate"),
+        Binding("f", "causes", "causes", id="jobs.causes"),
+        Binding("full_stop", "menu", "menu", id="jobs.menu"),
+        Binding("c", "deed('cancel')", "cancel", id="jobs.cancel"),
+        Binding("z", "zoom", "zoom", id="jobs.zoom"),
+        Binding("o", "deed('pager')", "log in $PAGER", show=False, id="jobs.pager"),
+        Binding("O", "deed('editor')", "$EDITOR", show=False, id="jobs.editor"),
+        Binding("F", "deed('folder')", "folder", show=False, id="jobs.folder"),
+        Binding("V", "deed('show')", "show in the editor", show=False, id="jobs.show"),
+        Binding("a", "deed('source')", "source asset", show=False, id="jobs.source"),
+        Binding("p", "deed('products')", "product assets", show=False, id="jobs.products"),
+        Binding("B", "deed('builder')", "builder", show=False, id="jobs.builder"),
+        Binding("S", "order", "sort", show=False, id="jobs.sort"),
+        Binding("R", "resort", "sort again", show=False, id="jobs.resort"),
+        Binding("C", "columns", "columns", show=False, id="jobs.columns"),
+        Binding("e", "next('errors', 1)", "next failed", show=False, id="jobs.next_failed"),
+        Binding("E", "next('errors', -1)", "previous failed", show=False, id="jobs.previous_failed"),
+        Binding("w", "next('warnings', 1)", "next with warnings", show=False, id="jobs.next_warning"),
+        Binding("W", "next('warnings', -1)", "previous with warnings", show=False, id="jobs.previous_warning"),
+        Binding("left_curly_bracket", "run(-1)", "run before", show=False, id="jobs.earlier_run"),
+        Binding("right_curly_bracket", "run(1)", "run after", show=False, id="jobs.later_run"),
+        Binding("left_square_bracket", "view(-1)", "view before", show=False, id="jobs.earlier_view"),
+        Binding("right_square_bracket", "view(1)", "view after", show=False, id="jobs.later_view"),
+        Binding("less_than_sign", f"split({_SPLIT_STEP})", "more room for the log", show=False, id="jobs.more_log"),
+        Binding("greater_than_sign", f"split(-{_SPLIT_STEP})", "more room for the table", show=False, id="jobs.less_log"),
+        Binding("tab", "part(1)", "next part", show=False, id="app.next_part"),
+        Binding("shift+tab", "part(-1)", "previous part", show=False, id="app.previous_part"),
+        Binding("escape", "back", "back", show=False, id="jobs.back"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id)
+        self.store = JobsStore(wake=self._wake)
+        self.choices = Choices(self, self.store)
+        self.deeds = Deeds(self)
+        self._causes = Causes(self.store)
+        self._reader: PaperReader | None = None
+        self._selected: int | None = None
+        self._goal: int | None = None
+        self._expects: tuple[str, int] | None = None
+        self._is_stale = False
+        self._ticks = self._is_warm = False
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield Bar(self._ends, id="jobs-bar", rules=False)
+        yield FilterBox(
+            id="jobs-filter",
+            placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
+            history=(),
+        )
+        yield JobsTable(id="jobs-table")
+        yield CausesTable(id="jobs-causes")
+        yield EventLog()
+
+    def on_mount(self) -> None:
+        """Take up what was chosen last time; the first rows come with the first frame."""
+        session, config = self.shell.session, self.shell.config
+        log_dir = config.log_dir if config else log_folder(session.cache_dir)
+        self._reader = PaperReader(self.database, log_dir, lambda papers: self.shell.in_ui(self._papers_arrived, papers))
+        self.event_log.reader = self._reader
+        self.box.disabled = True
+        self.box.history.texts = self.choices.history()
+        self.table.set_model(self.store)
+        self.table.empty_text = "reading the jobs"
+        self.causes.set_model(self._causes)
+        self.choices.restore()
+
+    def on_unmount(self) -> None:
+        """End the threads."""
+        self.store.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    # ----------------------------------------------------------------------------------------------------------- the parts
+
+    @property
+    def database(self) -> Path:
+        """The asset database."""
+        return self.shell.session.cache_dir / "assetdb.sqlite"
+
+    def selected(self) -> list[JobInfo]:
+        """Return what an action is about: the marked jobs, or the one under the cursor."""
+        keys = self.table.selected_keys()
+        return [info for key in keys if (info := self.store.info(key)) is not None]
+
+    def activate(self) -> None:
+        """Take the stage."""
+        if not self.has_focus_within or self.box.has_focus_within:
+            self.upper.focus()
+        self.arrange_parts()
+
+    def deactivate(self) -> None:
+        """Remember what is chosen."""
+        if self.store.error is None:
+            self.choices.keep()
+
+    def refreshed(self) -> None:
+        """Read the selected job again."""
+        self._is_stale = True
+
+    def status(self) -> str:
+        """Return how many jobs show."""
+        return f"{self._count_words()}, sorted by {self.choices.order_words()}"
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said on the `:` line."""
+        return (*self.choices.commands(), Command("causes", "failures by cause", lambda _rest: self.action_causes()))
+
+    def reveal(self, text: str) -> None:
+        """Show a job (`#12`), or the jobs that pass a filter; other screens call it."""
+        self._close_causes()
+        digits = text.strip().removeprefix("#")
+        if text.strip().startswith("#") and digits.isdigit():
+            self._reveal_job(int(digits))
+        else:
+            self.choices.filter_by(text)
+            self._goal = FIRST
+        self.go_to("table")
+
+    def _reveal_job(self, job_id: int) -> None:
+        """Put the cursor on a job; the filter is removed where it hides it."""
+        if not self.store.is_loaded:
+            self._goal = job_id
+        elif self.store.info(job_id) is None:
+            self.shell.tell(f"there is no job #{job_id}", "warning")
+        elif not self.table.move_to_key(job_id):
+            self.choices.filter_by("")
+            self._goal = job_id
+
+    def _reach_goal(self) -> None:
+        """Put the cursor where it was to be, now that the view is complete."""
+        goal, self._goal = self._goal, None
+        if goal == FIRST:
+            self.table.action_first()
+        elif goal is not None and not self.table.move_to_key(goal):
+            self._reveal_job(goal)
+
+    # --------------------------------------------------------------------------------------------------------------- frames
+
+    def _wake(self) -> None:
+        if self.is_attached:
+            self.shell.wake()
+
+    def on_news(self, batch: Batch) -> None:
+        """Note what happened."""
+        table = self.table
+        self.store.hold(table.top, table.top + table.page_rows)
+        self.store.apply(batch)
+        if batch.table is not None:
+            self._is_stale = True
+        for news in batch.jobs:
+            if news.notice.job_id == self._selected and news.notice.status:
+                self._is_stale = True
+                is_over = news.notice.status not in ("processing", "pending")
+                self._expects = (news.notice.status, news.notice.run_key) if is_over else None
+
+    def on_frame(self) -> None:
+        """Draw what changed."""
+        if self.store.is_loaded:
+            self.table.empty_text = "no job matches" if self.store.total else "no jobs yet"
+        self.table.refresh_model()
+        if self._goal is not None and self.store.is_loaded and not self.store.is_busy:
+            self._reach_goal()
+        if self.causes.display:
+            self._causes.renew()
+            self.causes.refresh_model()
+        if self.table.cursor_key is None and self._selected is not None:
+            self._select(None)
+        elif self._is_stale and self._selected is not None:
+            self._read_again()
+        self._say()
+        if not self._ticks and self.store.tick():
+            self._ticks = True
+            self.set_timer(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        """Let durations count on, while somebody looks."""
+        self._ticks = False
+        if self.shell.pane is self:
+            self.shell.wake()
+
+    def _read_again(self) -> None:
+        papers, info = self.event_log.papers, self.store.info(self._selected or 0)
+        run = papers.run if papers is not None and not papers.is_newest else None
+        self.event_log.show(info, expects=self._expects, run_key=run.run_key if run else 0)
+        self._is_stale, self._expects = False, None
+
+    def _papers_arrived(self, papers: Papers) -> None:
+        self.event_log.arrived(papers)
+
+    def _select(self, key: int | None) -> None:
+        self._selected, self._is_stale, self._expects = key, False, None
+        self.event_log.show(None if key is None else self.store.info(key))
+
+    def _say(self) -> None:
+        self.query_one("#jobs-bar", Bar).changed()
+        if self.box.display:
+            self.choices.tell(self.box, self._count_words())
+
+    def _count_words(self) -> str:
+        hits, total = self.store.hit_count, self.store.total
+        if not self.store.is_loaded:
+            return ""
+        return f"{hits:,} of {total:,}" if self.store.filter.terms else f"{total:,} job{'' if total == 1 else 's'}"
+
+    def _ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Return the line above the table: the filter, and what it leaves."""
+        text, mistake = self.choices.text, self.choices.mistake()
+        press = "app.press('slash')"
+        left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
+        if mistake is not None:
+            left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
+        if self.shows_causes:
+            count = self._causes.row_count()
+            return left, [Part(f"{count:,} cause{'' if count == 1 else 's'} of failure", "title")]
+        marks = len(self.table.marks)
+        right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
+        late = self.store.late_count
+        right += (
+            [Part(f"{late:,} new at the end   " if width >= 100 else f"+{late:,}   ", "accent", "app.press('R')")] if late else []
+        )
+        right.append(Part(self._count_words(), "title" if text else "muted"))
+        if width >= 60:
+            right.append(Part(f"   {'sorted by ' if width >= 100 else ''}{self.choices.order_words()}", "muted", "app.press('S')"))
+        return left, right
+
+    # --------------------------------------------------------------------------------------------------------------- leaving
+
+    def action_back(self) -> None:
+        """Leave causes or zoom, then clear marks."""
+        if self.shows_causes:
+            self._close_causes()
+            self.table.focus()
+        elif self._is_zoomed:
+            self.action_zoom()
+        elif self.table.marks:
+            self.table.action_unmark()
+
+    # ------------------------------------------------------------------------------------------------------------- the table
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Show the log of the job under the cursor."""
+        event.stop()
+        if event.rows is self.table:
+            self._select(event.key)
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Go into the log of a job, or to the jobs of a cause."""
+        event.stop()
+        if event.rows is self.table:
+            self.go_to("log")
+            self.event_log.go_to_first_error()
+        elif event.rows is self.causes:
+            self._open_cause(event.key)
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Offer what can be done."""
+        event.stop()
+        if event.rows is self.table:
+            self.deeds.menu((event.x, event.y))
+
+    def on_rows_marks_changed(self, event: Rows.MarksChanged) -> None:
+        """Say how many are marked."""
+        event.stop()
+        self._say()
+
+    def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
+        """Sort by the column."""
+        event.stop()
+        if event.rows is self.table:
+            self.choices.sort_by(event.column_id)
+            self._say()
+
+    def on_event_log_left(self, event: EventLog.Left) -> None:
+        """Go back to the jobs."""
+        event.stop()
+        self.go_to("table")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what can be done: nothing of the engine where there is none, no panes that do not exist."""
+        if action == "deed":
+            return self.deeds.can(str(parameters[0]))
+        return super().check_action(action, parameters)
+
+    def action_deed(self, deed_id: str) -> None:
+        """Do something with what is selected."""
+        assert deed_id in {deed.id for deed in DEEDS}
+        self.deeds.do(deed_id)
+
+    def action_menu(self) -> None:
+        """Offer everything that can be done."""
+        self.deeds.menu()
+
+    def action_next(self, word: str, step: int) -> None:
+        """Go to the next job that failed, or has warnings."""
+        index = self.store.next_with(word, self.table.cursor, step)
+        if index is not None:
+            self.table.move_cursor(index)
+
+    def action_run(self, step: int) -> None:
+        """Show another run of the job."""
+        self.event_log.step_run(step)
+
+    def action_view(self, step: int) -> None:
+        """Go to the filter of before, or forward again."""
+        self.choices.walk(step)
+
+    def action_statuses(self) -> None:
+        """Choose statuses."""
+        self.choices.ask_statuses()
+
+    def action_order(self) -> None:
+        """Choose the column to sort by."""
+        self.choices.ask_order()
+
+    def action_columns(self) -> None:
+        """Choose columns."""
+        self.choices.ask_columns()
+
+    def action_resort(self) -> None:
+        """Sort again."""
+        self.store.resort()
+
+    # -------------------------------------------------------------------------------------------------------------- filter
+
+    def action_filter(self) -> None:
+        """Filter as people type."""
+        self._close_causes()
+        if self._part != "table":
+            self.go_to("table")
+        if not self._is_warm:
+            self._is_warm = True
+            threading.Thread(target=self.store.warm, name="aptui-warm", daemon=True).start()
+        box = self.box
+        self.query_one("#jobs-bar").display = False
+        box.disabled, box.display = False, True
+        box.text = self.choices.text
+        box.focus()
+        self._say()
+
+    def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
+        """Filter by what is typed."""
+        event.stop()
+        self.choices.type(event.text)
+        self._say()
+
+    def on_filter_box_left(self, event: FilterBox.Left) -> None:
+        """Go back to the table; a filter that holds a mistake is kept in the line until it is mended."""
+        event.stop()
+        if event.is_kept and self.choices.mistake() is not None:
+            return
+        self.choices.keep()
+        self.box.display, self.box.disabled = False, True
+        self.query_one("#jobs-bar").display = True
+        self.table.focus()
+        self._say()
+
+    # -------------------------------------------------------------------------------------------------------------- causes
+
+    def action_causes(self) -> None:
+        """Group the failures by cause, or show the jobs again."""
+        if self.shows_causes:
+            self._close_causes()
+            self.table.focus()
+            return
+        self._causes.renew()
+        self.shows_causes = True
+        self.causes.refresh_model()
+        self.go_to("table")
+        self._say()
+
+    def _close_causes(self) -> None:
+        if self.shows_causes:
+            self.shows_causes = False
+            self.arrange_parts()
+            self._say()
+
+    def _open_cause(self, place: int) -> None:
+        """Show the jobs that failed for a cause; a single one at once."""
+        group = self._causes.groups[place]
+        self._close_causes()
+        if len(group.keys) == 1:
+            self._reveal_job(group.keys[0])
+            self.go_to("table")
+            return
+        about = term("cause", group.cause, is_whole=True) if group.is_source else term("error", group.cause) if group.cause else ""
+        self.choices.filter_by(f"status:failed {about}".strip())
+        self.table.focus()

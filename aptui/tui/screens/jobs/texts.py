@@ -1,0 +1,101 @@
+"""What is copied from the Jobs screen: lines of a log, a bug report, commands; text in, text out."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from aptui import __version__
+from aptui.core.notices import LogLevel
+from aptui.shared.sanitize import sanitize
+from aptui.store.logs.joblog import LogLine
+from aptui.tui.data.jobs_store import JobInfo, duration_text
+from aptui.tui.screens.jobs.details import Papers
+
+_WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
+_BEFORE_ERROR = 3
+_REGEX_SIGNS = re.compile(r"[.^$*+?{}\[\]|()\\#&~-]")
+
+
+def moment(time_ms: int) -> str:
+    """Return a moment with its day, in local time."""
+    when = datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
+    return f"{when:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}"
+
+
+def line_text(line: LogLine, *, has_details: bool) -> str:
+    """Return a line in the reference's form (spec/surface.md §1.2), its details below."""
+    head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'Info')} | origin: {line.window} | {line.text}"
+    return "\n".join([head, *details(line.context)]) if has_details else head
+
+
+def details(context: Iterable[tuple[str, str]]) -> list[str]:
+    """Return context as lines."""
+    return [f"[{key}] = {value}" for key, value in context]
+
+
+def log_text(lines: Sequence[LogLine], *, has_details: bool) -> str:
+    """Return lines of a log."""
+    return "\n".join(line_text(line, has_details=has_details) for line in lines)
+
+
+def bug_report(papers: Papers) -> str:
+    """Return what somebody needs to know who shall mend a job, in Markdown."""
+    info, row, run = papers.info, papers.row, papers.run
+    reason = (run.reason if run else "") or info.reason
+    error = (run.error if run else "") or (row.error if row else "") or info.error
+    facts = [
+        ("Job", f"{info.job_key}" + (f" (#{info.key})" if info.key > 0 else "")),
+        ("Source", f"{info.source} (scan folder {info.scan_folder})"),
+        ("Platform", info.platform),
+        ("Builder", info.builder),
+        ("Status", info.status + (f", run {run.run_key}" if run else "")),
+        ("Fingerprint", f"{run.fingerprint:016x}" if run and run.fingerprint else ""),
+        ("Ran because", reason),
+        ("Ended", f"{moment(run.completed_ms)}, after {duration_text(run.duration_ms)}" if run and run.completed_ms else ""),
+        ("Error", error.partition("\n")[0]),
+        ("With", f"aptui {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
+    ]
+    title = f"### {sanitize(info.source)} {'failed' if info.status == 'failed' else info.status} on {sanitize(info.platform)}"
+    body = [f"* {name}: {_code(value)}" for name, value in facts if value]
+    return "\n".join([title, "", *body, *_first_error(papers)]) + "\n"
+
+
+def _first_error(papers: Papers) -> list[str]:
+    at = next((at for at, line in enumerate(papers.records) if line.level >= LogLevel.ERROR), None)
+    if at is None:
+        return []
+    lines = papers.records[max(0, at - _BEFORE_ERROR) : at]
+    text = log_text(lines, has_details=False).split("\n") if lines else []
+    text += line_text(papers.records[at], has_details=True).split("\n")
+    fence = "`" * max(3, _longest_ticks("\n".join(text)) + 1)
+    return ["", "First error:", "", fence, *map(sanitize, text), fence]
+
+
+def _code(value: str) -> str:
+    """Return a value that Markdown shows as it is."""
+    text = sanitize(value)
+    ticks = "`" * (_longest_ticks(text) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max((len(found) for found in re.findall("`+", text)), default=0)
+
+
+def rerun_command(info: JobInfo, project_dir: str) -> str:
+    """Return the command that runs a job alone, "" for an analysis, which cannot be."""
+    if info.key <= 0:
+        return ""
+    where = f"--project {shlex.quote(project_dir)} " if project_dir else ""
+    return f"aptui rerun {where}'#{info.key}'"
+
+
+def term(field: str, text: str, *, is_whole: bool = False) -> str:
+    """Return a filter term that looks for this very text."""
+    pattern = _REGEX_SIGNS.sub(lambda found: f"\\{found[0]}", text).replace('"', '\\"')
+    return f'{field}:"{"^" if is_whole else ""}{pattern}{"$" if is_whole else ""}"'

@@ -1,0 +1,499 @@
+"""The Logs screen: the engine's own log in tabs, live, with levels, search, details of a line, and the logs of earlier days."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from aptui.store.logs import joblog
+from aptui.store.logs.logs import engine_logs, log_folder
+from aptui.tui.frame.line import Part
+from aptui.tui.frame.words import size_text
+from aptui.tui.pane import Command, Pane
+from aptui.tui.screens.assets.files import editor, pager, run_in_front
+from aptui.tui.screens.common.tab_line import TabLine
+from aptui.tui.screens.jobs.texts import details, log_text
+from aptui.tui.screens.logs.lines import LogReader, LogView, Piece, RecordLines, drawn
+from aptui.tui.screens.logs.tabs import STANDARD, LogTab, mistake_in, tab_of, tabs_of, values_of
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.form import Field, Form
+from aptui.tui.widgets.keyvalue import KeyValue
+from aptui.tui.widgets.lines import LEVELS, MemoryLines
+from aptui.tui.widgets.logpane import LogPane
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from aptui.tui.data.feed import Batch
+
+_BASES = ("aptui", "AP_GUI", "AP_Batch")
+"""Logs of ours, and of O3DE's own tools beside them."""
+_DETAIL_ROWS = 7
+
+
+class LogsPane(Pane):
+    """The screen."""
+
+    DEFAULT_CSS = """
+    LogsPane { layout: vertical; }
+    LogsPane #logs-filter { display: none; }
+    LogsPane #logs-details { display: none; border-top: solid $role-rule; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", id="logs.filter"),
+        Binding("ampersand", "hits_only", "hits only", show=False, id="logs.hits_only"),
+        Binding("greater_than_sign", "tab(1)", "next tab", id="logs.next_tab"),
+        Binding("less_than_sign", "tab(-1)", "previous tab", show=False, id="logs.previous_tab"),
+        Binding("t", "tabs", "tabs", id="logs.tabs"),
+        Binding("left_square_bracket", "file(1)", "older log", show=False, id="logs.older"),
+        Binding("right_square_bracket", "file(-1)", "newer log", show=False, id="logs.newer"),
+        Binding("L", "files", "log files", id="logs.files"),
+        Binding("y", "copy", "copy", id="logs.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="logs.menu"),
+        Binding("o", "outside('pager')", "pager", show=False, id="logs.pager"),
+        Binding("O", "outside('editor')", "editor", show=False, id="logs.editor"),
+        Binding("escape", "back", "back", show=False, id="logs.back"),
+    ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.lines = RecordLines()
+        self._heard = MemoryLines()
+        self._said: list[joblog.LogLine] = []
+        self._reader: LogReader | None = None
+        self._tabs: list[LogTab] = list(STANDARD)
+        self._tab = 1
+        self._files: list[Path] = []
+        self._file = 0
+        self._search, self._hits_only = "", False
+        self._is_whole, self._shall_look = True, False
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield TabLine(lambda: ([tab.name for tab in self._tabs], self._tab), self._words, self.show_tab, id="logs-tabs")
+        yield FilterBox(placeholder="find in these lines", id="logs-filter")
+        yield LogPane(self.lines, id="logs-lines")
+        yield KeyValue(id="logs-details")
+
+    @property
+    def pane(self) -> LogPane:
+        """The lines."""
+        return self.query_one("#logs-lines", LogPane)
+
+    @property
+    def box(self) -> FilterBox:
+        """The filter line."""
+        return self.query_one("#logs-filter", FilterBox)
+
+    def on_mount(self) -> None:
+        """Take up what is remembered, and begin to read."""
+        memory, nothing = self.shell.memory, list[Any]()
+        self._tabs = [*STANDARD, *tabs_of(memory.get("logs.tabs", nothing))]
+        self._tab = min(max(0, memory.get("logs.tab", 1)), len(self._tabs) - 1)
+        self._search, self._hits_only = memory.get("logs.filter", ""), memory.get("logs.hits_only", False)
+        pane = self.pane
+        pane.is_following, pane.is_wrapped = True, memory.get("logs.wrap", False)
+        pane.levels = memory.get("logs.levels", LEVELS) or LEVELS
+        self.box.history.texts = memory.history("logs.filters")[::-1]
+        if self._search:
+            self.box.text, self.box.display = self._search, True
+        self._reader = LogReader(self.shell.wake)
+        self._find_files()
+        self._show()
+
+    def on_unmount(self) -> None:
+        """End the thread."""
+        if self._reader is not None:
+            self._reader.close()
+
+    # -------------------------------------------------------------------------------------------------------------- the hooks
+
+    def activate(self) -> None:
+        """Look what came while the screen was hidden."""
+        self._shall_look = True
+
+    def deactivate(self) -> None:
+        """Remember tabs, filter and modes."""
+        memory, pane = self.shell.memory, self.pane
+        for name, value in (
+            ("tabs", values_of(self._tabs)), ("tab", self._tab), ("filter", self._search), ("hits_only", self._hits_only),
+            ("levels", pane.levels), ("wrap", pane.is_wrapped),
+        ):  # fmt: skip
+            memory.put(f"logs.{name}", value)
+
+    def on_news(self, batch: Batch) -> None:
+        """Note that the engine said something; what it says stands in its log already."""
+        if batch.said:
+            new = [joblog.LogLine(said.level, "aptui", said.text, _now_ms()) for said in batch.said]
+            self._said += new
+            self._heard.add(map(drawn, new))
+        if batch.said or any(news.notice.status == "failed" for news in batch.jobs):
+            self._shall_look = True
+
+    def on_frame(self) -> None:
+        """Draw what was found."""
+        if self._reader is None:
+            return
+        if self._shall_look:
+            self._shall_look = False
+            if self._files:
+                self._reader.look()
+            elif self._find_files():
+                self._show()
+        for piece in self._reader.take():
+            self._take(piece)
+        self.pane.refresh_source()
+        self._tell_count()
+        self.query_one(TabLine).changed()
+
+    def refreshed(self) -> None:
+        """Read everything again."""
+        self._find_files()
+        self._show()
+
+    def status(self) -> str:
+        """Say which log is shown."""
+        return f"log {self.path}" if self.path else "no log"
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        names = [tab.name for tab in self._tabs]
+        return (
+            Command("tab", "show a tab of the log", lambda rest: self.show_tab(names.index(rest)) if rest in names else self.action_tabs(),
+                    lambda: names),
+            Command("new-tab", "make a tab of your own", lambda _rest: self._edit(None)),
+            Command("older-log", "choose an older log", lambda _rest: self.action_files()),
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------------------------------- the view
+
+    @property
+    def path(self) -> Path | None:
+        """The file that is shown."""
+        return self._files[self._file] if self._files else None
+
+    def _find_files(self) -> bool:
+        """Look which logs there are, the newest first; the one that is shown stays it."""
+        shown = self.path if self._file else None
+        config = self.shell.config
+        folder = config.log_dir if config else log_folder(self.shell.session.cache_dir)
+        self._files = [path for base in _BASES for path in engine_logs(folder, base)]
+        self._file = self._files.index(shown) if shown in self._files else 0
+        if not self._files:
+            self.pane.empty_text = f"no log yet in '{folder}'" + (
+                "; what the engine says from now on is shown here" if config else ""
+            )
+            self.pane.set_source(self._heard)
+        return bool(self._files)
+
+    def _show(self) -> None:
+        """Ask for the lines of tab, search and file."""
+        if self._reader is not None and self.path is not None:
+            self._reader.show(LogView(self.path, self._tabs[self._tab], self._search, self._hits_only))
+        self.query_one(TabLine).changed()
+
+    def _take(self, piece: Piece) -> None:
+        pane = self.pane
+        if piece.mistake is not None:
+            column = getattr(piece.mistake, "column", 1)
+            self.box.show_mistake(column - 1, piece.mistake.what, piece.mistake.hint)
+            return
+        self._is_whole = piece.is_whole
+        source = piece.large or self.lines
+        if pane.source is not source:
+            was_following, pane.is_following = pane.is_following, False
+            pane.set_source(source)
+            if was_following:
+                pane.action_follow()
+        pane.empty_text = piece.nothing or ("no hit" if self._search and self._hits_only else "no line of these levels")
+        if piece.large is None:
+            self.lines.take(piece)
+            pane.set_search(piece.search.spans_of if piece.search.terms else None, self.lines.hits)
+
+    def _tell_count(self) -> None:
+        if not self.box.display or self.box.query_one(".mistake").display:
+            return
+        if self.pane.source is not self.lines:
+            self.box.show_count("too large to search here; 'o' opens the pager")
+        elif self._search:
+            self.box.show_count(f"{len(self.lines.hits):,} of {self.lines.line_count():,}{'' if self._is_whole else '…'}")
+        else:
+            self.box.show_count("")
+
+    def _words(self) -> list[Part]:
+        source = self.pane.source
+        known = source.line_count()
+        count = f"{known:,} line{'s' * (known != 1)}{'' if self._is_whole else '…'}"
+        where = self.path.name if self.path else "heard"
+        age = f" ({self._file} older)" if self._file else ""
+        return [Part(f"{where}{age}", "muted"), Part(count, "muted"), Part(self.pane.modes(), "value")]
+
+    def show_tab(self, number: int) -> None:
+        """Show a tab."""
+        self._tab = number % len(self._tabs)
+        self._show()
+
+    def action_tab(self, step: int) -> None:
+        """Show the next or the previous tab."""
+        self.show_tab(self._tab + step)
+
+    # -------------------------------------------------------------------------------------------------------------- searching
+
+    def action_filter(self) -> None:
+        """Type what to find."""
+        self.box.display = True
+        self.screen.set_focus(self.box.query_one(Input))  # at once: the next key may be there already
+
+    def action_hits_only(self) -> None:
+        """Show only lines with a hit, or all again."""
+        if not self._search:
+            self.action_filter()
+            return
+        self._hits_only = not self._hits_only
+        self._show()
+
+    @on(FilterBox.Changed, "#logs-filter")
+    def _searched(self, event: FilterBox.Changed) -> None:
+        event.stop()
+        if isinstance(event, FilterBox.Left):
+            self._settled(event)
+        elif event.text != self._search:
+            self._search = event.text
+            event.box.show_count("")
+            self._show()
+
+    def _settled(self, event: FilterBox.Left) -> None:
+        event.box.display = bool(event.text)
+        if event.is_kept:
+            self.shell.memory.remember("logs.filters", event.text)
+        pane = self.pane
+        pane.focus()
+        if pane.cursor_key is not None and pane.cursor_key not in self.lines.hits:
+            was = pane.cursor
+            pane.action_hit(-1)
+            if pane.cursor == was:
+                pane.action_hit(1)
+
+    def action_back(self) -> None:
+        """Go from the details to the lines; then take the search away."""
+        if not self.pane.has_focus:
+            self.pane.focus()
+        elif self._search:
+            self._search, self._hits_only = "", False
+            self.box.text, self.box.display = "", False
+            self._show()
+
+    # ---------------------------------------------------------------------------------------------------------------- details
+
+    @on(Rows.Highlighted, "#logs-lines")
+    def _show_details(self, event: Rows.Highlighted) -> None:
+        event.stop()
+        record = self._record(self.pane.cursor_key)
+        panel = self.query_one("#logs-details", KeyValue)
+        pairs = list(record.context) if record is not None else []
+        if pairs != panel.pairs:
+            panel.show(pairs)
+        panel.styles.height = min(len(pairs) + 2, _DETAIL_ROWS, max(3, self.size.height // 3))
+        panel.display = bool(pairs)
+
+    def _record(self, key: int | None) -> joblog.LogLine | None:
+        """Return a line with its context."""
+        source = self.pane.source
+        place = None if key is None else source.index_of(key)
+        if place is None or key is None:
+            return None
+        if source is self.lines:
+            return self.lines.records()(key)
+        if source is self._heard:
+            return self._said[key]
+        line = source.line(place)
+        return joblog.LogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
+
+    # ------------------------------------------------------------------------------------------------------------------- tabs
+
+    def action_tabs(self) -> None:
+        """Make, change, move or remove a tab."""
+        tab = self._tabs[self._tab]
+        items: list[MenuItem | None] = [
+            MenuItem(f"show {at}", each.name, str(at + 1) if at < 9 else "") for at, each in enumerate(self._tabs)
+        ]
+        own = [
+            MenuItem("edit", f"Change '{tab.name}'…", "c", tab.is_own),
+            MenuItem("left", "Move left", "less_than_sign", tab.is_own and self._tab > len(STANDARD)),
+            MenuItem("right", "Move right", "greater_than_sign", tab.is_own and self._tab < len(self._tabs) - 1),
+            MenuItem("remove", f"Remove '{tab.name}'", "d", tab.is_own, "warning" if tab.is_own else ""),
+        ]
+        Menu.ask(self.shell, [*items, None, MenuItem("new", "New tab…", "a"), *own], self._do_to_tab, title="Tabs")
+
+    def _do_to_tab(self, what: str | None) -> None:
+        match (what or "").split():
+            case ["show", number]:
+                self.show_tab(int(number))
+            case ["new"]:
+                self._edit(None)
+            case ["edit"]:
+                self._edit(self._tab)
+            case [("left" | "right") as way]:
+                self._tabs.insert(self._tab + (1 if way == "right" else -1), self._tabs.pop(self._tab))
+                self._keep_tabs(self._tab + (1 if way == "right" else -1))
+            case ["remove"]:
+                del self._tabs[self._tab]
+                self._keep_tabs(self._tab - 1)
+
+    def _edit(self, number: int | None) -> None:
+        """Fill in what a tab shows; None makes a new one."""
+        tab = LogTab("", is_own=True) if number is None else self._tabs[number]
+        fields = [
+            Field("name", "Name", tab.name, "as it stands above the lines"),
+            Field("source", "Source", tab.source, "a regex on where a line comes from; empty = all"),
+            Field("text", "Text", tab.text, "a filter, as after /; empty = all"),
+            Field("levels", "Levels", tab.levels, "letters of EWID"),
+        ]
+
+        def keep(form: dict[str, str] | None) -> None:
+            if form is None:
+                return
+            if number is None:
+                self._tabs.append(tab_of(form))
+                self._keep_tabs(len(self._tabs) - 1)
+            else:
+                self._tabs[number] = tab_of(form)
+                self._keep_tabs(number)
+
+        def check(form: dict[str, str]) -> tuple[str, str] | None:
+            if any(at != number and each.name == form["name"] for at, each in enumerate(self._tabs)):
+                return ("name", "another tab has this name")
+            unknown = set(form["levels"].upper()) - set(LEVELS) - {" ", ","}
+            return ("levels", "levels are letters of EWID") if unknown else mistake_in(tab_of(form))
+
+        Form.ask(self.shell, "New tab" if number is None else "Change the tab", fields, keep, check)
+
+    def _keep_tabs(self, number: int) -> None:
+        self.shell.memory.put("logs.tabs", values_of(self._tabs))
+        self.show_tab(number)
+
+    # ------------------------------------------------------------------------------------------------------------------ files
+
+    def action_file(self, step: int) -> None:
+        """Show an older or a newer log."""
+        self._find_files()
+        if 0 <= self._file + step < len(self._files):
+            self.show_file(self._file + step)
+        else:
+            self.shell.tell("no older log is kept" if step > 0 else "this is the newest log")
+
+    def show_file(self, number: int) -> None:
+        """Show a log, 0 = the one that is written now."""
+        self._file = number
+        self._show()
+
+    def action_files(self) -> None:
+        """Choose a log."""
+        self._find_files()
+        items = [MenuItem(f"{at}", f"{path.name}   {_size_of(path)}") for at, path in enumerate(self._files)]
+        if items:
+            Menu.ask(self.shell, items, lambda chosen: self.show_file(int(chosen)) if chosen else None, title="Logs")
+        else:
+            self.shell.tell("there is no log", "warning")
+
+    def action_outside(self, program: str) -> None:
+        """Open the log in the pager or the editor."""
+        driver = self.shell._driver  # noqa: SLF001  # there is no other way to ask
+        if self.path is None:
+            self.shell.tell("there is no log", "warning")
+        elif self.shell.is_headless or driver is None or not driver.can_suspend:
+            self.shell.tell("this terminal cannot be lent to another program", "warning")
+        else:
+            command = pager(os.environ) if program == "pager" else editor(os.environ)
+            with self.shell.suspend():
+                mistake = run_in_front([*command, str(self.path)])
+            if mistake:
+                self.shell.tell(mistake, "error")
+
+    # ---------------------------------------------------------------------------------------------------------------- copying
+
+    def action_copy(self) -> None:
+        """Choose what to copy."""
+        panel = self.query_one("#logs-details", KeyValue)
+        if panel.has_focus and panel.current() is not None:
+            items = [MenuItem("key", "Key", "k"), MenuItem("value", "Value", "y,v"), MenuItem("values", "All values", "a")]
+        else:
+            marked = len(self.pane.selected_keys())
+            what = f"{marked:,} lines" if marked > 1 else "Line"
+            items = [
+                MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
+                MenuItem("all", "All lines with details", "a", self.pane.source in (self.lines, self._heard)), MenuItem("path", "Path of the log", "p", self.path is not None),
+            ]  # fmt: skip
+        Menu.ask(self.shell, items, self._copy, title="Copy")
+
+    def _copy(self, what: str | None) -> None:
+        pair = self.query_one("#logs-details", KeyValue).current()
+        pairs = self.query_one("#logs-details", KeyValue).pairs
+        texts: dict[str, Callable[[], str]] = {
+            "key": lambda: pair[0] if pair else "",
+            "value": lambda: pair[1] if pair else "",
+            "values": lambda: "\n".join(details(pairs)),
+            "path": lambda: str(self.path),
+        }
+        if what in texts:
+            self.shell.copy_text(texts[what]())
+        elif what is not None:
+            keys = self.pane.selected_keys() if what != "all" else [self.pane.key_of(at) for at in range(self.pane.count_rows())]
+            read = self.lines.records() if self.pane.source is self.lines else self._record
+            if read == self._record:  # they are few, and of the app's thread
+                self._copy_lines(keys, read, what != "line")
+            else:
+                Thread(target=self._copy_lines, args=(keys, read, what != "line"), name="aptui-copy", daemon=True).start()
+
+    def _copy_lines(self, keys: Sequence[int], read: Callable[[int], joblog.LogLine | None], has_details: bool) -> None:
+        found = [record for key in keys if (record := read(key)) is not None]
+        self.shell.in_ui(self.shell.copy_text, log_text(found, has_details=has_details))
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done here."""
+        deeds: dict[str, tuple[str, str, Callable[[], object]]] = {
+            "copy": ("Copy…", "y", self.action_copy),
+            "filter": ("Find…", "slash", self.action_filter),
+            "hits": ("All lines" if self._hits_only else "Hits only", "ampersand", self.action_hits_only),
+            "tabs": ("Tabs…", "t", self.action_tabs),
+            "files": ("Log files…", "L", self.action_files),
+            "pager": ("Open in the pager", "o", partial(self.action_outside, "pager")),
+            "editor": ("Open in the editor", "O", partial(self.action_outside, "editor")),
+        }
+        items = [
+            MenuItem(name, label, key, is_enabled=name != "hits" or bool(self._search)) for name, (label, key, _) in deeds.items()
+        ]
+        Menu.ask(self.shell, items, lambda what: deeds[what][2]() if what else None, title="Log", place=place)
+
+    @on(Rows.ContextMenu)
+    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
+        event.stop()
+        self.action_menu((event.x, event.y))
+
+    @on(LogPane.ModesChanged)
+    def _modes_changed(self) -> None:
+        self.query_one(TabLine).changed()
+
+
+def _size_of(path: Path) -> str:
+    try:
+        return size_text(path.stat().st_size)
+    except OSError:
+        return ""
+
+
+def _now_ms() -> int:
+    import time
+
+    return int(time.time() * 1000)

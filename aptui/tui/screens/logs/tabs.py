@@ -1,0 +1,162 @@
+"""Which lines of the engine's log a tab shows: the standard tabs, people's own, and the filter language as lines of a log understand it.
+
+A bare term is a regex on the text, `source:` one on where a line came from, `status:` one on its level, and so are the bare words `error` and
+`warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.filter`); what is no field of a line is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from aptui.tui.widgets.cells import Spans
+from aptui.tui.widgets.lines import LEVELS
+
+if TYPE_CHECKING:
+    from aptui.store.jobs.filter import Filter
+    from aptui.store.jobs.texts import Mask
+
+_WORDS = {"E": "error", "W": "warning", "I": "info", "D": "debug"}
+_LEVEL_WORDS = {"^errors$": "^error$", "^warnings$": "^warning$"}
+_LONGEST_NAME = 24
+
+
+@dataclass(frozen=True, slots=True)
+class LogTab:
+    """A tab: lines of these levels, from a source (a regex), that pass a filter; people made it where `is_own`."""
+
+    name: str
+    levels: str = LEVELS
+    source: str = ""
+    text: str = ""
+    is_own: bool = False
+
+
+STANDARD = (LogTab("Debug"), LogTab("Messages", "EWI"), LogTab("Warnings/Errors", "EW"))
+
+
+def tabs_of(values: Sequence[Any]) -> list[LogTab]:
+    """Return people's own tabs as they were remembered; what makes no sense any more is left out."""
+    found = []
+    for value in values:
+        if isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("name", "levels", "source", "text")):
+            tab = LogTab(value["name"], value["levels"], value["source"], value["text"], is_own=True)
+            if mistake_in(tab) is None:
+                found.append(tab)
+    return found
+
+
+def values_of(tabs: Sequence[LogTab]) -> list[dict[str, Any]]:
+    """Return people's own tabs as plain data."""
+    return [{key: value for key, value in asdict(tab).items() if key != "is_own"} for tab in tabs if tab.is_own]
+
+
+def tab_of(form: dict[str, str]) -> LogTab:
+    """Return the tab that a filled-in form describes."""
+    levels = "".join(level for level in LEVELS if level in form["levels"].upper()) if form["levels"].strip() else LEVELS
+    return LogTab(form["name"], levels, form["source"], form["text"], is_own=True)
+
+
+def mistake_in(tab: LogTab) -> tuple[str, str] | None:
+    """Return (field, what is wrong with it), None = nothing."""
+    from aptui.shared.errors import KnownError
+
+    if not tab.name or len(tab.name) > _LONGEST_NAME:
+        return ("name", "a name has 1 to 24 letters")
+    if not tab.levels or set(tab.levels) - set(LEVELS):
+        return ("levels", "levels are letters of EWID: error, warning, info, debug")
+    for field, part in (("source", replace(tab, text="")), ("text", replace(tab, source=""))):
+        try:
+            filter_of(part)
+        except KnownError as error:
+            return (field, error.what)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LineTerm:
+    """A regex on the `text`, the `source` or the `level` of a line."""
+
+    field: str
+    pattern: str
+    is_negated: bool
+
+
+class LineFilter:
+    """A filter as lines of a log understand it."""
+
+    def __init__(self, terms: Sequence[LineTerm] = ()) -> None:
+        self.terms = tuple(terms)
+        self._texts = _as_filter([term for term in self.terms if term.field == "text" and not term.is_negated])
+        self.spans_of = lru_cache(maxsize=1024)(self._spans_of)
+        """Where a text is hit."""
+
+    def masks(self, texts: Sequence[str], sources: Sequence[str], levels: str) -> Mask:
+        """Return which lines pass; the three are as long as each other."""
+        import numpy as np
+
+        from aptui.store.jobs.texts import contains, engine
+
+        mask: Mask = np.ones(len(texts), np.bool_)
+        columns = {"text": texts, "source": sources, "level": [_WORDS.get(level, "") for level in levels]}
+        for term in self.terms:
+            found = contains(engine()(list(columns[term.field])), term.pattern)
+            mask &= ~found if term.is_negated else found
+        return mask
+
+    def passing(self, texts: Sequence[str]) -> list[bool]:
+        """Return which texts pass, where there is nothing but texts."""
+        if not self.terms:
+            return [True] * len(texts)
+        clean = [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
+        masks: list[bool] = self.masks(clean, clean, "I" * len(clean)).tolist()
+        return masks
+
+    def _spans_of(self, text: str) -> Spans:
+        return self._texts.spans([text])[0] if self._texts.terms else ()
+
+
+def _as_filter(terms: Sequence[LineTerm]) -> Filter:
+    from aptui.store.jobs.filter import Filter, Match
+
+    return Filter(terms=tuple(Match("source", term.pattern, False, 1, term.pattern) for term in terms))
+
+
+def parsed(text: str) -> LineFilter:
+    """Return what a filter means for lines.
+
+    Raises:
+        FilterError: it is not well formed, or names what lines do not have; `column` says where.
+    """
+    from aptui.store.jobs.filter import Filter, FilterError, Match, parse
+
+    terms: list[LineTerm] = []
+    patterns: list[Match] = []
+    for term in parse(text).terms:
+        if not isinstance(term, Match) or term.field not in {"source", "status"}:
+            raise FilterError("lines of a log have no such field", getattr(term, "column", 1), "fields are source and status")
+        named = text[: term.column - 1].rstrip('"').lower()
+        pattern, field = term.pattern, "source" if named.endswith(("source:", "path:")) else "text"
+        if term.field == "status" and named.endswith("status:"):
+            field = "level"
+        elif pattern in _LEVEL_WORDS and term.field == "status":
+            field, pattern = "level", _LEVEL_WORDS[pattern]
+        elif term.field == "status":  # no line is "failed": such a word is a word here
+            pattern = f"(?i){term.raw}" if term.raw.islower() else term.raw
+        terms.append(LineTerm(field, pattern, term.is_negated))
+        patterns.append(Match("source", pattern, term.is_negated, term.column, term.raw))
+    Filter(text, tuple(patterns)).check()
+    return LineFilter(terms)
+
+
+def filter_of(tab: LogTab) -> LineFilter:
+    """Return what a tab lets through, besides its levels.
+
+    Raises:
+        FilterError: a pattern is no regular expression.
+    """
+    source = tab.source.replace('"', '\\"')
+    said = parsed(f'source:"{source}"') if source else LineFilter()
+    return LineFilter([*said.terms, *parsed(tab.text).terms])

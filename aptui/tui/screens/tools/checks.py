@@ -1,0 +1,139 @@
+"""What is known of the health of engine and machine, as rows with advice: the engine's own words, and what `aptui doctor` says. No widget."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aptui.shared.errors import HostError
+from aptui.shared.health import WatchMode
+from aptui.shared.printing import count
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.table import Column
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aptui.shared.health import Health, WatchedRoot
+    from aptui.tui.screens.common.background_task import Chore
+
+COLUMNS = (
+    Column("state", "State", 6),
+    Column("name", "Check", 14),
+    Column("said", "Said", 0, 20, weight=3),
+    Column("advice", "Advice", 0, 16, drop_rank=1, weight=2),
+)
+_LOOK_S = 0.1
+_LIMIT_S = 300.0
+_STATES = {"ok": ("completed", "completed"), "warn": ("warning", "warning"), "fail": ("failed", "failed")}
+_RANKS = {"fail": 0, "warn": 1, "ok": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A row: `state` is "ok", "warn" or "fail"."""
+
+    name: str
+    state: str
+    said: str
+    advice: str = ""
+
+
+def of_health(health: Health | None) -> list[Check]:
+    """Return what the engine says of itself, the worst first."""
+    return sorted(_said(health), key=lambda check: _RANKS[check.state]) if health is not None else []
+
+
+def _said(health: Health) -> Iterator[Check]:
+    for hold in health.holds:
+        yield Check("held back", "warn", f"by {hold}", "changes wait until that ends")
+    if health.is_paused:
+        yield Check("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
+    if health.is_draining:
+        yield Check("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
+    for name, said, advice in (
+        ("workers", health.pool, "the engine tries again by itself"),
+        ("disk", health.disk, "free some space; the engine goes on by itself"),
+        ("database", health.database, "'aptui doctor' says more"),
+    ):
+        if said:
+            yield Check(name, "fail", said, advice)
+    if health.configuration:
+        yield Check("configuration", "warn", health.configuration, "mend the file; until then the old one is in use")
+    for name, why in health.broken_builders:
+        yield Check("builder", "fail", f"{name}: {why}", "mend it; it is tried again when it changes, or by 'Rescan'")
+    for root in health.roots:
+        yield _watching(root)
+
+
+def _watching(root: WatchedRoot) -> Check:
+    state, advice = {
+        WatchMode.NATIVE: ("ok", ""),
+        WatchMode.STARTING: ("ok", "changes made meanwhile are not lost"),
+        WatchMode.POLLING: ("warn", "changes are seen some seconds late; a local disk would tell at once"),
+        WatchMode.LIMITED: ("warn", "raise fs.inotify.max_user_watches (sysctl), then 'Rescan'; the doctor says how far"),
+        WatchMode.GONE: ("fail", "mount it again, or mend 'scan_folders'"),
+    }[root.mode]
+    detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
+    return Check("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
+
+
+def command(project_dir: Path) -> list[str]:
+    """Return what is run: another process, so that nothing it imports or starts can hurt the screen."""
+    return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
+
+
+def ask_doctor(chore: Chore, words: list[str]) -> list[Check]:
+    """Run the doctor and return what it found.
+
+    Raises:
+        HostError: it says nothing that can be read. GivenUpError: nobody waits any more.
+    """
+    waited_s = 0.0
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            while True:
+                try:
+                    said, complaint = process.communicate(timeout=_LOOK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    chore.check()
+                    waited_s += _LOOK_S
+                    if waited_s > _LIMIT_S:
+                        raise HostError(
+                            f"the doctor did not end within {_LIMIT_S:g} s", hint="'aptui doctor' may say why"
+                        ) from None
+        finally:
+            process.kill()
+    try:
+        return [Check(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(said)]
+    except (ValueError, KeyError, TypeError):
+        last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
+        raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor'") from None
+
+
+def summary(checks: list[Check]) -> str:
+    """Return a few words about all of them."""
+    failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
+    if failed:
+        return f"{glyph('failed')} {failed} to mend"
+    return f"{glyph('warning')} {warned} to see" if warned else f"{glyph('completed')} all well"
+
+
+def check_cell(check: Check, column: str) -> Cell:
+    """Draw a cell."""
+    match column:
+        case "state":
+            sign, role = _STATES.get(check.state, ("warning", "warning"))
+            return Cell(f"{glyph(sign)} {check.state}", role)
+        case "name":
+            return Cell(check.name, "key")
+        case "said":
+            return Cell(check.said, "value")
+        case _:
+            return Cell(check.advice, "muted" if check.state == "ok" else "")

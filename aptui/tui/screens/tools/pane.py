@@ -1,0 +1,481 @@
+"""The Tools screen: switches and actions of the engine, settings that are written back to YAML, the doctor's checks and the engine's health."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from aptui.shared.errors import KnownError
+from aptui.shared.printing import count
+from aptui.tui.data.session import SessionState
+from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.line import Part
+from aptui.tui.pane import Command, Pane
+from aptui.tui.preferences.keymap import shown_key
+from aptui.tui.screens.common.background_task import Chore
+from aptui.tui.screens.common.listing import Listing
+from aptui.tui.screens.jobs.bar import Bar
+from aptui.tui.screens.tools import checks
+from aptui.tui.screens.tools import list_view as listed
+from aptui.tui.screens.tools.checks import Check
+from aptui.tui.screens.tools.list_view import Facts, Tool
+from aptui.tui.screens.tools.note import Note
+from aptui.tui.screens.tools.settings import Settings
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.rows import Rows
+from aptui.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer
+    from aptui.tui.data.feed import Batch
+
+DATABASE = "assetdb.sqlite"
+_ROOMY_LINES = 30
+"""On lower screens the note is shorter."""
+
+
+class ToolsTable(Table):
+    """The tools."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "do it", id="rows.open")]
+
+
+class ToolsPane(Pane):
+    """Tools above, health and checks below, and what the row under the cursor is about."""
+
+    DEFAULT_CSS = """
+    ToolsPane { layout: vertical; }
+    #tools-list { height: 1fr; }
+    #tools-checks { height: 2; max-height: 40%; }
+    ToolsPane.-zoomed-checks #tools-checks { max-height: 100%; }
+    #tools-note { dock: bottom; }
+    ToolsPane.-zoomed-list #tools-checks, ToolsPane.-zoomed-list #tools-health { display: none; }
+    ToolsPane.-zoomed-checks #tools-list { display: none; }
+    ToolsPane.-low Note { height: 2; }
+    ToolsPane.-alone #tools-checks, ToolsPane.-alone #tools-health { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("D", "doctor", "doctor", id="tools.doctor"),
+        Binding("y", "copy", "copy", id="tools.copy"),
+        Binding("z", "zoom", "zoom", id="tools.zoom"),
+    ]
+
+    def __init__(self, **kwargs: str | None) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
+        self._tools: Listing[Tool] = Listing(self._tool_cell, key=lambda tool, _: hash(tool.id))
+        self._checks: Listing[Check] = Listing(checks.check_cell)
+        self._draw_tool = listed.tool_cells([])
+        self._rows: list[Tool] = []
+        self._found: list[Check] = []
+        self._doctored: list[Check] = []
+        self._options: dict[str, bool] | None = None
+        self._asked_pid = 0
+        self._failed = -1
+        self._is_count_stale = self._are_settings_stale = True
+        self._stays_on_top = True
+        """Nobody moved the cursor yet: rows that come above it, when the engine answers, do not push it down."""
+
+    def compose(self) -> ComposeResult:
+        """Yield tools, checks and the note."""
+        yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
+        yield Bar(self._health_line, id="tools-health", rules=True)
+        yield Table(checks.COLUMNS, self._checks, id="tools-checks")
+        yield Note(id="tools-note")
+
+    def on_mount(self) -> None:
+        """Get ready for chores; hear when the engine comes and goes."""
+        self._counting = Chore("aptui-tools-count", self.shell.in_ui)
+        self._editor = Settings(self.shell, self._draw)
+        self._doctor = Chore("aptui-tools-doctor", self.shell.in_ui)
+        self.shell.session.on_state.append(self.shell.wake)
+        self._checks_table.empty_text = "nothing is known yet: no engine tells, and the doctor was not asked"
+        self.set_class(self.shell.config is None and self.shell.session.state is SessionState.NONE, "-alone")
+        self._draw()
+
+    def on_unmount(self) -> None:
+        """Give up what is under way."""
+        for each in (self._counting, self._editor, self._doctor):
+            each.close()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Give the tools no more room than they need."""
+        self.set_class(event.size.height < _ROOMY_LINES, "-low")
+
+    # ---------------------------------------------------------------------------------------------------------------- beat
+
+    def activate(self) -> None:
+        """Look again at what may have changed elsewhere: files on disk."""
+        self._are_settings_stale = True
+        self._refresh_facts()
+        self._draw()
+
+    def refreshed(self) -> None:
+        """Read everything again."""
+        self._is_count_stale, self._asked_pid = True, 0
+        self.activate()
+
+    def on_news(self, batch: Batch) -> None:
+        """Note what may be otherwise."""
+        self._is_count_stale = self._is_count_stale or bool(batch.jobs) or batch.table is not None
+        self._are_settings_stale = self._are_settings_stale or batch.health is not None
+
+    def on_frame(self) -> None:
+        """Draw what changed."""
+        self._refresh_facts()
+        self._draw()
+
+    def status(self) -> str:
+        """Say what the checks come to."""
+        return checks.summary(self._found) if self._found else ""
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        commands = []
+        ids = {tool.id for tool in self._rows}
+        if "doctor" in ids:
+            commands.append(Command("doctor", "look for trouble around the project", lambda _rest: self.action_doctor()))
+        if "retry" in ids:
+            commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._retry(), None, True))
+        if "debug" in ids:
+            commands.append(Command("debug", "turn debug output on or off (asks)", self._say_debug, lambda: ("on", "off"), True))
+        if self._editor.known is not None:
+            keys = tuple(each.key for each in listed.ADJUSTABLE)
+            commands.append(Command("set", "change a setting, in the file you choose", self._say_set, lambda: keys))
+        return commands
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the doctor out where there is no project."""
+        if action == "doctor":
+            return self.is_attached and self.shell.config is not None
+        return super().check_action(action, parameters)
+
+    # --------------------------------------------------------------------------------------------------------------- facts
+
+    @property
+    def _is_attached_to_engine(self) -> bool:
+        return self.shell.can_ask and self.shell.session.state is SessionState.ATTACHED
+
+    @property
+    def _may_write(self) -> bool:
+        return self.shell.config is not None and not self.shell.session.is_read_only
+
+    def _refresh_facts(self) -> None:
+        """Have read what may be otherwise, while the engine rests; it is asked itself once after it was attached to."""
+        session = self.shell.session
+        if not self._is_attached_to_engine:
+            self._options, self._asked_pid = None, 0
+        elif self._asked_pid != session.engine.pid:
+            from aptui.link.port import Status
+
+            self._asked_pid = session.engine.pid
+            self.shell.ask(Status(), then=self._take_status)
+        progress = session.latest_progress
+        rests = progress is None or not (progress.jobs_running or progress.jobs_waiting)
+        if self._is_count_stale and rests:
+            self._is_count_stale = not self._counting.start(self._count_failed, self._take_count, lambda _error: None)
+        if self._are_settings_stale and self._may_write:
+            self._are_settings_stale = not self._editor.read()
+
+    def _take_status(self, answer: Answer) -> None:
+        options = answer.get("options")
+        self._options = {str(name): bool(value) for name, value in options.items()} if isinstance(options, dict) else {}
+        self._draw()
+
+    def _count_failed(self, _chore: Chore) -> int:
+        from aptui.store.db.schema import told
+        from aptui.store.queries.reader import open_reader
+
+        path = self.shell.session.cache_dir / DATABASE
+        if not path.is_file():
+            return 0
+        with closing(open_reader(path)) as reader, told(path):
+            return reader.totals().jobs["failed"]
+
+    def _take_count(self, failed: int) -> None:
+        self._failed = failed
+        self._draw()
+
+    def _facts(self) -> Facts:
+        shell, session = self.shell, self.shell.session
+        is_attached = self._is_attached_to_engine
+        return Facts(
+            is_attached=is_attached,
+            can_start=shell.can_ask and session.state in {SessionState.DETACHED, SessionState.REATTACHING},
+            progress=session.latest_progress,
+            health=session.latest_health,
+            options=self._options,
+            failed=self._failed,
+            settings=self._editor.known if self._may_write else None,
+            project_file=os.path.join(os.path.abspath(self._project_dir), "aptui.yaml") if shell.config else "",
+            theme=shell.theme,
+            has_mouse=shell.has_mouse,
+            own_key_count=len(shell.keymap.overrides),
+            doctor="looking…" if self._doctor.is_busy else checks.summary(self._doctored) if self._doctored else "",
+            has_doctor=shell.config is not None,
+            key_of=self._key_of,
+        )
+
+    def _key_of(self, action_id: str) -> str:
+        action = self.shell.keymap.actions.get(action_id)
+        return shown_key(action.keys[0]) if action and action.keys else ""
+
+    @property
+    def _project_dir(self) -> Path:
+        assert self.shell.config is not None
+        return self.shell.config.project_dir
+
+    # ------------------------------------------------------------------------------------------------------------- drawing
+
+    def _draw(self) -> None:
+        rows = listed.tools(self._facts())
+        if rows != self._rows:
+            self._rows, self._draw_tool = rows, listed.tool_cells(rows)
+            self._tools.show(rows)
+            self._tools_table.styles.max_height = len(rows) + 1
+            self._tools_table.refresh_model()
+            if self._stays_on_top:
+                self._tools_table.move_cursor(0)
+            if self.is_mounted:
+                self.refresh_bindings()
+        health = self.shell.session.latest_health if self.shell.session.state is SessionState.ATTACHED else None
+        found = [*checks.of_health(health), *self._doctored]
+        if found != self._found:
+            self._found = found
+            self._checks.show(found)
+            self._checks_table.styles.height = max(2, len(found) + 1)
+            self._checks_table.refresh_model()
+        for line in self.query(Bar):
+            line.changed()
+        self._explain()
+
+    def _tool_cell(self, tool: Tool, column: str) -> Cell:
+        return self._draw_tool(tool, column)
+
+    def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        bad = sum(check.state != "ok" for check in self._found)
+        said = f"  {bad:,} to see" if bad else "  all well" if self._found else ""
+        right = (Part("D", "key", "app.press('D')"), Part(" asks the doctor", "muted")) if self.shell.config else ()
+        return (Part("Health and checks", "title"), Part(said, "warning" if bad else "completed")), right
+
+    def _explain(self) -> None:
+        """Say in full what the row under the cursor is about."""
+        table = self._checks_table if self._checks_table.has_focus else self._tools_table
+        if table.cursor_key is None or table.index_of(table.cursor_key) is None:
+            text = ""
+        elif table is self._checks_table:
+            check = self._checks.at(table.cursor_key)
+            text = f"{check.name}: {check.said}" + (f" → {check.advice}" if check.advice else "")
+        else:
+            tool = self._tools.at(table.cursor_key)
+            text = tool.note or f"{tool.does[:1].upper()}{tool.does[1:]}."
+        self.query_one(Note).say(text)
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Explain another row."""
+        event.stop()
+        if event.rows is self._tools_table and event.rows.cursor:
+            self._stays_on_top = False
+        self._explain()
+
+    def on_descendant_focus(self) -> None:
+        """Explain the row of the other table."""
+        self._explain()
+
+    @property
+    def _tools_table(self) -> Table:
+        return self.query_one("#tools-list", Table)
+
+    @property
+    def _checks_table(self) -> Table:
+        return self.query_one("#tools-checks", Table)
+
+    # ------------------------------------------------------------------------------------------------------------- actions
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Use a tool."""
+        event.stop()
+        if event.rows is self._tools_table:
+            self._stays_on_top = False
+            self._use(self._tools.at(event.key))
+
+    def _use(self, tool: Tool) -> None:
+        if tool.id.startswith("set:"):
+            self._editor.adjust(tool.id.removeprefix("set:"))
+            return
+        acts: dict[str, Callable[[], object]] = {
+            "pause": self.shell.action_pause,
+            "resume": self._resume,
+            "next": self._run_next,
+            "drain": self._drain,
+            "retry": self._retry,
+            "rescan": partial(self._rescan, is_full=False),
+            "full": self._full_scan,
+            "start": self.shell.session.start_engine,
+            "reload": self._reload,
+            "debug": self._turn_debug,
+            "restart": self._restart,
+            "theme": partial(self.shell.say_theme, ""),
+            "mouse": self._turn_mouse,
+            "keymap": self._reload_keymap,
+            "keys": partial(self.shell.act, "keys"),
+            "doctor": self.action_doctor,
+        }
+        acts[tool.id]()
+
+    def _resume(self) -> None:
+        from aptui.link.port import Resume
+
+        self.shell.ask(Resume(), "going on")
+
+    def _run_next(self) -> None:
+        from aptui.link.port import RunNext
+
+        self.shell.ask(RunNext(), then=lambda answer: self.shell.tell(_started(answer)))
+
+    def _drain(self) -> None:
+        from aptui.link.port import Drain
+
+        ask = partial(self.shell.ask, Drain(), "drained: all that was owed is done")
+        text = "drain? changes wait until you end it"
+        self.shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
+
+    def _rescan(self, *, is_full: bool) -> None:
+        from aptui.link.port import Rescan
+
+        self.shell.ask(Rescan(is_full=is_full), "scanning")
+
+    def _full_scan(self) -> None:
+        text = "read every byte of every source?"
+        self.shell.question(text, [Choice("y", "scan", partial(self._rescan, is_full=True)), Choice("n", "no")])
+
+    def _reload(self) -> None:
+        from aptui.link.port import ReloadConfig
+
+        def said(answer: Answer) -> None:
+            self.shell.tell("configuration taken over" if answer.get("is_changed") else "the configuration is as it was")
+
+        self.shell.ask(ReloadConfig(), then=said)
+
+    def _turn_debug(self, *, is_on: bool | None = None) -> None:
+        from aptui.link.port import SetOption
+
+        options = self._options or {}
+        wanted = not options.get("debug_output", False) if is_on is None else is_on
+        if wanted == options.get("debug_output"):
+            self.shell.tell(f"debug output is {'on' if wanted else 'off'} already")
+            return
+        ask = partial(self.shell.ask, SetOption("debug_output", wanted), then=self._take_option)
+        text = f"turn debug output {'on' if wanted else 'off'}? all jobs run again"
+        self.shell.question(text, [Choice("y", "turn it", ask), Choice("n", "leave it")])
+
+    def _say_debug(self, rest: str) -> None:
+        self._turn_debug(is_on={"on": True, "off": False}.get(rest))
+
+    def _take_option(self, answer: Answer) -> None:
+        name, value = str(answer.get("name", "debug_output")), bool(answer.get("value"))
+        self._options = {**(self._options or {}), name: value}
+        self.shell.tell(f"{name.replace('_', ' ')} is {'on' if value else 'off'}")
+        self._draw()
+
+    def _restart(self) -> None:
+        restart = self.shell.session.restart_engine
+        choices = [
+            Choice("w", "when idle", partial(restart, is_when_idle=True)),
+            Choice("y", "now", partial(restart, is_when_idle=False)),
+            Choice("n", "no"),
+        ]
+        self.shell.question("restart the engine?", choices)
+
+    def _turn_mouse(self) -> None:
+        self.shell.action_mouse()
+        self._draw()
+
+    def _reload_keymap(self) -> None:
+        self.shell.action_reload_keymap()
+        self._draw()
+
+    # --------------------------------------------------------------------------------------------------------------- retry
+
+    def _retry(self) -> None:
+        """Look for all failed jobs and analyses, then ask whether to run them again."""
+        database = self.shell.session.cache_dir / DATABASE
+
+        def work(_chore: Chore) -> tuple[list[int], list[str]]:
+            from aptui.core.paths import key_of
+            from aptui.store.db.schema import told
+            from aptui.store.queries.reader import open_reader
+
+            with closing(open_reader(database)) as reader, told(database):
+                failed = list(reader.jobs(statuses={"failed"}))
+            return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
+
+        if not self._counting.start(work, self._ask_to_retry, self._complain):
+            self.shell.tell("the jobs are being counted; try again", "warning")
+
+    def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
+        from aptui.link.port import Reprocess
+
+        job_ids, keys = failed
+        total = len(job_ids) + len(keys)
+        self._take_count(total)
+        if not total:
+            self.shell.tell("no job is failed")
+            return
+        ask = partial(self.shell.ask, Reprocess(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} asked for")
+        self.shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
+
+    def _complain(self, error: KnownError) -> None:
+        self.shell.tell(str(error), "error", 10)
+
+    # -------------------------------------------------------------------------------------------------------------- doctor
+
+    def action_doctor(self) -> None:
+        """Ask the doctor, in another process."""
+        words = checks.command(self._project_dir)
+        if self._doctor.start(lambda chore: checks.ask_doctor(chore, words), self._take_doctor, self._doctor_failed):
+            self._draw()
+
+    def _take_doctor(self, found: list[Check]) -> None:
+        self._doctored = found
+        self._draw()
+
+    def _doctor_failed(self, error: KnownError) -> None:
+        self._complain(error)
+        self._draw()
+
+    def _say_set(self, rest: str) -> None:
+        key, _, text = rest.partition(" ")
+        if any(each.key == key for each in listed.ADJUSTABLE):
+            # The focus goes back to the pane first: what pops up returns it to where it was.
+            self.call_after_refresh(self._editor.adjust, key, text.strip())
+        else:
+            known = ", ".join(each.key for each in listed.ADJUSTABLE)
+            self.shell.tell(f"'{key}' is not set from here; there are {known}", "warning")
+
+    # ------------------------------------------------------------------------------------------------------------ the rest
+
+    def action_copy(self) -> None:
+        """Copy the rows that are marked, or the one under the cursor."""
+        table = self.shell.focused
+        if isinstance(table, Table):
+            lines = [table.row_text(key) for key in table.selected_keys()]
+            self.shell.copy_text("\n".join(lines))
+
+    def action_zoom(self) -> None:
+        """Give the part with the focus all the room, or give it back."""
+        is_zoomed = self.has_class("-zoomed-list") or self.has_class("-zoomed-checks")
+        wants_checks = self._checks_table.has_focus
+        self.set_class(not is_zoomed and not wants_checks, "-zoomed-list")
+        self.set_class(not is_zoomed and wants_checks, "-zoomed-checks")
+
+
+def _started(answer: Answer) -> str:
+    return f"running {answer['source']}" if answer.get("job_id") else "nothing is owed"

@@ -1,0 +1,143 @@
+r"""News as plain lines in the terminal's own scrollback: what `\` shows, and all there is on a dumb terminal. No Textual here."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Collection
+from contextlib import contextmanager
+from queue import Empty, Queue
+from typing import TYPE_CHECKING, TextIO
+
+from aptui.core.notices import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
+from aptui.shared.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aptui.tui.data.session import Session
+
+_GLYPHS = {"failed": "✗", "warning": "!", "completed": "✓", "processing": "▶", "pending": "·", "cancelled": "○"}
+_WORTH_A_LINE = frozenset({"failed", "completed", "cancelled", "warning"})
+_MOST_WAITING = 10_000
+
+
+def line_of(notice: Notice, now_ms: int) -> str:
+    """Return a piece of news as one safe line, "" where it is worth none."""
+    time_of_day = time.strftime("%H:%M:%S", time.localtime(now_ms / 1000))
+    match notice:
+        case JobChanged() if notice.status.split()[0:1] and notice.status.split()[0] in _WORTH_A_LINE:
+            glyph = _GLYPHS.get(notice.status.split()[0], " ")
+            why = f"  {notice.error}" if notice.error else ""
+            counts = f"  {notice.warnings} warnings" if notice.warnings else ""
+            text = f"{glyph} {notice.status:<10} {notice.source}  {notice.platform} · {notice.job_key}{counts}{why}"
+        case Said():
+            text = f"{'!' if notice.level >= LogLevel.WARNING else '·'} {notice.text}"
+        case HealthChanged() if notice.health.is_paused:
+            text = "‖ paused"
+        case _:
+            return ""
+    return f"{time_of_day} {sanitize(text)}"
+
+
+class Stream:
+    """A listener that keeps lines until they are written; bounded, and says how many it had to drop."""
+
+    def __init__(self) -> None:
+        self._lines: Queue[str] = Queue(_MOST_WAITING)
+        self._dropped = 0
+        self.progress: Progress | None = None
+
+    def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
+        """Note nothing: what rests is not told here."""
+
+    def lost(self) -> None:
+        """Say that the engine is gone."""
+        self._add(time.strftime("%H:%M:%S ! the engine is gone; reattaching"))
+
+    def take(self, epoch: int, seq: int, notice: Notice) -> None:  # noqa: ARG002  # a listener's words
+        """Keep the line of a piece of news."""
+        if isinstance(notice, Progress):
+            self.progress = notice
+            return
+        line = line_of(notice, int(time.time() * 1000))
+        if line:
+            self._add(line)
+
+    def _add(self, line: str) -> None:
+        if self._lines.full():
+            self._dropped += 1
+        else:
+            self._lines.put(line)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what is kept."""
+        if self._dropped:
+            yield f"         … {self._dropped:,} lines left out"
+            self._dropped = 0
+        while True:
+            try:
+                yield self._lines.get_nowait()
+            except Empty:
+                return
+
+
+def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> None:
+    """Write news of `session` to `out` until `is_over`, which waits for as long as it is told, says so."""
+    stream = Stream()
+    session.listeners.append(stream)
+    try:
+        while not is_over(0.1):
+            out.writelines(line + "\n" for line in stream.lines())
+            out.flush()
+    finally:
+        session.listeners.remove(stream)
+
+
+def until_key(wait_s: float) -> bool:
+    """Wait for a key, and take it; a terminal that is gone counts as one."""
+    readable, _, _ = select.select([0], [], [], wait_s)
+    return bool(readable) and (os.read(0, 64) is not None)
+
+
+@contextmanager
+def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
+    """Let single keys through, unseen, while lines are still written as ever; without signals `^C` is a key like others."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(0)
+    except termios.error:
+        yield
+        return
+    mode = termios.tcgetattr(0)
+    mode[3] &= ~(termios.ICANON | termios.ECHO | (0 if has_signals else termios.ISIG))
+    termios.tcsetattr(0, termios.TCSANOW, mode)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSANOW, before)
+
+
+def run_plain(session: Session) -> int:
+    """Show news as plain lines until interrupted: the screen of a terminal that cannot show one."""
+    sys.stdout.write(f"aptui {sanitize(session.project_name)}: this terminal shows plain lines; ^C leaves, the engine goes on\n")
+    sys.stdout.flush()
+    try:
+        with raw_keys():
+            _open_and_follow(session)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        session.close()
+    return 0
+
+
+def _open_and_follow(session: Session) -> None:
+    import threading
+
+    never = threading.Event()
+    session.open()
+    follow(session, sys.stdout, never.wait)

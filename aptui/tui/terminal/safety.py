@@ -1,0 +1,259 @@
+"""What stands between foreign text and the terminal: the second wall, the terminal's facts and the glyphs.
+
+Text is made safe twice. At ingest by `shown`, which every widget of ours uses. And at the one place where segments become output,
+`Strip.render`, where the wall maps what slipped through: visible, inside the width of its strip, never obeyed. `install` proves that the hook
+still sees what Textual writes; where it does not (a new Textual), builder text is withheld rather than shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from aptui.shared.errors import InternalError
+from aptui.shared.sanitize import sanitize
+from aptui.tui.terminal.skeleton import shows_utf8
+
+if TYPE_CHECKING:
+    from rich.color import ColorSystem
+    from rich.console import Console
+    from rich.segment import Segment
+    from rich.style import Style
+    from textual.strip import Strip
+
+TRUECOLOUR = 1 << 24
+_WITHHELD = "(withheld: the screen's guard does not work)"
+
+GLYPHS: dict[str, tuple[str, str]] = {
+    "failed": ("✗", "x"),
+    "error": ("✗", "x"),
+    "warning": ("!", "!"),
+    "completed": ("✓", "+"),
+    "processing": ("▶", ">"),
+    "pending": ("·", "."),
+    "info": ("·", "."),
+    "debug": (" ", " "),
+    "cancelled": ("–", "-"),
+    "cursor": ("▌", ">"),
+    "cursor_marked": ("█", "#"),
+    "mark": ("•", "*"),
+    "open": ("▾", "v"),
+    "closed": ("▸", ">"),
+    "ellipsis": ("…", "~"),
+    "ascending": ("↑", "^"),
+    "descending": ("↓", "v"),
+    "to": ("→", ">"),
+    "from": ("←", "<"),
+    "none": ("—", "-"),
+    "rule": ("─", "-"),
+    "upright": ("│", "|"),
+    "full": ("█", "#"),
+    "empty": ("░", "."),
+    "dot": ("●", "*"),
+    "hollow": ("○", "o"),
+    "details": ("≡", "="),
+    "wrapped": ("↪", "\\"),
+}
+"""{name: (where the terminal shows UTF-8, where it does not)}; both are one cell wide, so that nothing moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalFacts:
+    """What the environment says of the terminal.
+
+    Args:
+        colours: 0 (attributes alone), 16, 256 or 16,777,216.
+        is_utf8: whether it shows more than ASCII.
+        multiplexer: "tmux", "screen" or "" — the one we run inside directly.
+        is_dumb: it cannot place a cursor; a full screen makes no sense there.
+    """
+
+    colours: int = TRUECOLOUR
+    is_utf8: bool = True
+    multiplexer: str = ""
+    is_dumb: bool = False
+
+
+def prepare_terminal(environ: Mapping[str, str]) -> TerminalFacts:
+    """Return the facts; pure. `NO_COLOR` (no-color.org: set and not empty) leaves attributes; `APTUI_GLYPHS=ascii|utf8` decides the glyphs."""
+    term = environ.get("TERM", "")
+    multiplexer = "tmux" if environ.get("TMUX") else "screen" if environ.get("STY") else ""
+    is_dumb = term in {"", "dumb", "unknown"}
+    colours = 0 if environ.get("NO_COLOR") or is_dumb else _colours(term, environ.get("COLORTERM", "").lower())
+    if multiplexer == "screen":
+        colours = min(colours, 256)
+    return TerminalFacts(colours, shows_utf8(environ), multiplexer, is_dumb)
+
+
+def _colours(term: str, color_term: str) -> int:
+    if color_term in {"truecolor", "24bit"} or re.search("direct|kitty|alacritty|ghostty|foot|wezterm", term):
+        return TRUECOLOUR
+    if "256" in term:
+        return 256
+    return 0 if re.match(r"vt\d|.*-m(ono)?$", term) else 16
+
+
+# ── the wall ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Wall:
+    """What the hook needs; one per process, as the hook is."""
+
+    facts: TerminalFacts = TerminalFacts()
+    is_installed: bool = False
+    is_sound: bool = True
+    strip_count: int = 0
+
+
+_wall = _Wall()
+
+
+def glyph(name: str) -> str:
+    """Return a glyph in the form the terminal shows; a word or a place stands beside it, never colour alone."""
+    return GLYPHS[name][0 if _wall.facts.is_utf8 else 1]
+
+
+def facts() -> TerminalFacts:
+    """Return the facts that `install` was given."""
+    return _wall.facts
+
+
+def shown(text: str) -> str:
+    r"""Return foreign text as one line that may be drawn: sequences gone, controls visible, bytes that are no UTF-8 as `\xNN`."""
+    if not _wall.is_sound:
+        return _WITHHELD
+    return text if text.isprintable() else sanitize(text)
+
+
+def install(terminal: TerminalFacts) -> None:
+    """Raise the wall, before the app runs; more than once is fine.
+
+    Raises:
+        InternalError: the wall does not see what Textual writes. `shown` withholds text from then on.
+    """
+    from textual.strip import Strip
+
+    _wall.facts = terminal
+    Strip.render = _render  # type: ignore[method-assign, assignment]
+    _cleaned.cache_clear()
+    _wall.is_installed = True
+    _wall.is_sound = verify()
+    if not _wall.is_sound:
+        raise InternalError(
+            "the guard of the screen no longer sees what is written", hint="install the Textual this version asks for"
+        )
+
+
+def verify() -> bool:
+    """Whether hostile text that goes through Textual's own updates comes out harmless."""
+    from rich.console import Console
+    from rich.segment import Segment
+    from rich.style import Style
+    from textual._compositor import ChopsUpdate, LayoutUpdate
+    from textual.geometry import Region
+    from textual.strip import Strip
+
+    evil = "\x1b]52;c;QQ==\x07\x9d0;a\x9c\u202e\x7f"
+    strips = [
+        Strip([Segment(evil, style)])
+        for style in (None, Style(bold=True), Style(link=f"https://a/{evil}"), Style(link="file:///a"))
+    ]
+    console, before = Console(), _wall.strip_count
+    out = LayoutUpdate([[strip] for strip in strips[:2]], Region(0, 0, 9, 2)).render_segments(console)
+    chops = [{0: strip} for strip in strips[2:]]
+    out += ChopsUpdate(chops, [(0, 0, 9), (1, 0, 9)], [[9], [9]]).render_segments(console)
+    picture = "␛" if _wall.facts.is_utf8 else "^"
+    harmless = re.sub(r"\x1b\[[0-9;]*[Hm]|\n", "", out)
+    return (
+        _wall.strip_count == before + len(strips)
+        and picture in out
+        and re.search("[\x00-\x1f\x7f-\x9f\u202e]|file:", harmless) is None
+    )
+
+
+def _render(strip: Strip, console: Console) -> str:
+    """Stand in for `Strip.render`."""
+    if strip._render_cache is None:  # noqa: SLF001  # the same cache as the original's
+        _wall.strip_count += 1
+        strip._render_cache = _output(strip._segments, console)  # noqa: SLF001  # see above
+    return strip._render_cache  # noqa: SLF001  # see above
+
+
+def _output(segments: Iterable[Segment], console: Console) -> str:
+    from textual.strip import Strip
+
+    only_ascii = not _wall.facts.is_utf8
+    if not all(text.isprintable() and (text.isascii() or not only_ascii) for text, _, _ in segments):
+        segments = _mapped(segments)
+    system, render = _system(console), Strip.render_style
+    return "".join(
+        [text if style is None else render(_safe_style(style, _wall.facts.colours), text, system) for text, style, _ in segments]
+    )
+
+
+def _system(console: Console) -> ColorSystem:
+    from rich.color import ColorSystem
+
+    known = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT, TRUECOLOUR: ColorSystem.TRUECOLOR}
+    return known.get(_wall.facts.colours) or console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001  # as the original does
+
+
+def _mapped(segments: Iterable[Segment]) -> list[Segment]:
+    """Make controls visible and keep the strip as wide as Textual thinks it is, or everything to its right would move."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.segment import Segment
+
+    left = sum(cell_len(text) for text, _, _ in segments)
+    mapped = []
+    for text, style, _ in segments:
+        clean = _cleaned(text)
+        width = cell_len(clean)
+        if width > left:
+            clean, width = set_cell_size(clean, left), left
+        mapped.append(Segment(clean, style))
+        left -= width
+    if left > 0:
+        mapped.append(Segment(" " * left, mapped[-1].style if mapped else None))
+    return mapped
+
+
+_C0_AND_DELETE = {**{code: 0x2400 + code for code in range(0x20)}, 0x7F: 0x2421}
+_BOXES = {
+    **dict.fromkeys(map(ord, "─━═╌╍┄┅┈┉▔▁▂▃▄▀"), "-"),
+    **dict.fromkeys(map(ord, "│┃║╎╏┆┇┊┋▏▎▍▐▕"), "|"),
+    **dict.fromkeys(map(ord, "┌┐└┘├┤┬┴┼╭╮╰╯╔╗╚╝╠╣╦╩╬┏┓┗┛┣┫┳┻╋"), "+"),
+    ord("␛"): "^",
+    ord("×"): "x",
+    **{ord(wide): narrow for wide, narrow in GLYPHS.values()},
+}
+
+
+@lru_cache(maxsize=2048)
+def _cleaned(text: str) -> str:
+    """Return text with every control replaced by something to see; nothing is swallowed, unlike by `sanitize`."""
+    text = sanitize(text.translate(_C0_AND_DELETE).replace("\xa0", " "))
+    if _wall.facts.is_utf8 or text.isascii():
+        return text
+    from rich.cells import cell_len
+
+    text = text.translate(_BOXES)
+    return "".join(letter if letter.isascii() else "?" * cell_len(letter) for letter in text)
+
+
+@lru_cache(maxsize=4096)
+def _safe_style(style: Style, colours: int) -> Style:
+    """Take colours away where there are none, and links that lead anywhere but to the web (SEC-5)."""
+    link = style.link
+    if link is not None and (not link.isprintable() or not link.startswith(("http://", "https://"))):
+        style = style.update_link(None)
+    return style if colours else style.without_color
+
+
+def terminal_facts() -> TerminalFacts:
+    """Return the facts of the environment of this process."""
+    return prepare_terminal(os.environ)

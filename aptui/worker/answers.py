@@ -1,0 +1,101 @@
+"""What a builder's `create_jobs` answered, checked and turned into the core's records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from aptui.core.messages import AnalyseOrder, LogLevel
+from aptui.core.model import COMMON_PLATFORM, Builder, DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
+from aptui.core.paths import is_below, key_of, normalize, to_text
+from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
+from aptui.worker.log import RunLog
+
+
+class Refused(Exception):
+    """The call failed; the text is the reason, one line."""
+
+
+def plans_and_edges(
+    response: CreateJobsResponse, order: AnalyseOrder, builder: Builder, log: RunLog
+) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
+    """Return the jobs and the source dependencies that a builder named.
+
+    A job for a platform that is not enabled is dropped with a warning; of two jobs with the same key and platform the later counts
+    (spec/engine.md §3).
+
+    Raises:
+        Refused: an additional fingerprint without an analysis fingerprint, or values of wrong types.
+    """
+    plans: dict[tuple[str, str], JobPlan] = {}
+    try:
+        for job in response.jobs:
+            if job.platform not in order.platforms and job.platform != COMMON_PLATFORM:
+                log.write(
+                    LogLevel.WARNING, f"job {job.job_key!r} is for the platform {job.platform!r}, which was not asked for; dropped"
+                )
+                continue
+            if job.additional_fingerprint and not builder.analysis_fingerprint:
+                raise Refused("the builder gives a job an additional fingerprint, but has no analysis_fingerprint itself")
+            plans.pop((job.job_key, job.platform), None)
+            plans[job.job_key, job.platform] = _plan(job, order.root)
+        edges = tuple(dict.fromkeys(_edges(response.source_dependencies)))
+    except (TypeError, AttributeError, ValueError) as error:
+        raise Refused(f"create_jobs answered with a value of the wrong kind: {error}") from error
+    return tuple(plans.values()), edges
+
+
+def _plan(job: JobDescriptor, root: str) -> JobPlan:
+    if not isinstance(job.job_key, str) or not job.job_key:
+        raise TypeError("job_key must be text")
+    dependencies = [
+        JobDependency(
+            _source_key(edge.source, root) if edge.uuid is None else PathKey(edge.uuid.hex),
+            _named(edge.job_key),
+            _named(edge.platform),
+            DependencyKind(edge.kind),
+            tuple(sorted({int(sub_id) for sub_id in edge.sub_ids})),
+            is_uuid=edge.uuid is not None,
+        )
+        for edge in job.job_dependencies
+        if edge.source or edge.uuid is not None
+    ]
+    return JobPlan(
+        key=_text(job.job_key),
+        platform=job.platform,
+        priority=int(job.priority),
+        is_critical=bool(job.is_critical),
+        additional_fingerprint=_text(str(job.additional_fingerprint)),
+        params=_text(canonical_json({str(key): _param(value) for key, value in job.params.items()})),
+        job_dependencies=tuple(sorted(set(dependencies))),
+    )
+
+
+def _edges(dependencies: Iterable[SourceDependency]) -> Iterable[SourceEdge]:
+    for dependency in dependencies:
+        if dependency.uuid is not None:
+            yield SourceEdge(EdgeKind.UUID, dependency.uuid.hex)
+        elif dependency.path:
+            kind = EdgeKind.WILDCARD if dependency.kind == SourceDependencyKind.WILDCARD else EdgeKind.PATH
+            yield SourceEdge(kind, _text(normalize(dependency.path)))
+
+
+def _source_key(source: str, root: str) -> PathKey:
+    path = _text(normalize(source))
+    return key_of(path[len(root) + 1 :] if is_below(path, root) else path)
+
+
+def _param(value: Any) -> Any:
+    # Kept as it is when JSON can say it: `job_params` then hands back what the builder gave.
+    return value if isinstance(value, str | int | float | bool | list | dict | tuple) or value is None else str(value)
+
+
+def _named(text: object) -> str:
+    if not isinstance(text, str):
+        raise TypeError("job_key and platform of a job dependency must be text")
+    return _text(text)
+
+
+def _text(text: str) -> str:
+    return text if text.isascii() else to_text(os.fsencode(text))

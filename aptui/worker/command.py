@@ -1,0 +1,329 @@
+"""Builders that are a command line: template, execution, warnings and errors lifted from output, products by glob, dependencies.
+
+The template's placeholders are replaced by quoted values, fitting the quotes around them. A command without anything that only a shell
+understands is started directly: that saves the start of a shell, which costs as much as many tools do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from aptui.worker.output import KEPT_BYTES, BoundedText
+from aptui.worker.processes import KILLED, kill_group, signal_name
+
+PLACEHOLDER = re.compile(
+    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
+)
+_SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
+_READ_BYTES = 1 << 16
+DEPENDENCY_OUTPUT_BYTES = 16 << 20
+"""Output kept of each end when dependencies are read from it; more than both fails the run, for dependencies would be missing."""
+
+
+_LONG_MS = 5
+"""A command that has not ended by then takes long. Most tools of assets do; those that do not come by the thousand."""
+
+
+class Meanwhile(Protocol):
+    """What there is time for while a command runs."""
+
+    def __call__(self, *, takes_long: bool = False) -> None:
+        """The command has been started; `takes_long`: a while ago."""
+        ...
+
+
+class CommandError(Exception):
+    """The command cannot be made or started; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A command ready to run: the program's path, its arguments, and the line that people see."""
+
+    program: str
+    arguments: tuple[str, ...]
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a command ended: `error` is "" for exit status 0."""
+
+    error: str
+    output: BoundedText
+    peak_rss_bytes: int
+
+
+# ----------------------------------------------------------------------------------------------------------------- template
+
+
+def invocation(template: str, values: Mapping[str, str]) -> Invocation:
+    """Fill in a template.
+
+    Raises:
+        CommandError: a parameter that is not there, quotes that do not end.
+    """
+    direct = _direct_words(template)
+    if direct:
+        words = tuple(_fill(word, values) for word in direct)
+        program = find_program(words[0])
+        if program:
+            return Invocation(program, words, shlex.join(words))
+    line = _fill_quoted(template, values)
+    return Invocation("/bin/sh", ("/bin/sh", "-c", line), line)
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace placeholders in `text` by plain values (product globs: by values without meaning for a glob)."""
+    return _fill(text, values)
+
+
+@lru_cache(maxsize=256)
+def _direct_words(template: str) -> tuple[str, ...]:
+    """Return the words of a template that needs no shell, else ()."""
+    bare = PLACEHOLDER.sub("x", template)
+    if _SHELL_ONLY.search(bare):
+        return ()
+    try:
+        return tuple(shlex.split(template))
+    except ValueError:
+        return ()  # the shell says better what is wrong with the quotes
+
+
+@lru_cache(maxsize=256)
+def find_program(word: str) -> str:
+    """Return the path of a program, "" when there is none: a word of the shell, or a mistake that the shell explains."""
+    return shutil.which(word) or ""
+
+
+def _value(values: Mapping[str, str], name: str) -> str:
+    try:
+        return values[name]
+    except KeyError:
+        raise CommandError(f"the command uses {{{name}}}, but there is no parameter {name.removeprefix('params.')!r}") from None
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return PLACEHOLDER.sub(lambda match: _value(values, match[1]), text)
+
+
+def _fill_quoted(template: str, values: Mapping[str, str]) -> str:
+    parts: list[str] = []
+    inside, position = "", 0
+    for match in PLACEHOLDER.finditer(template):
+        literal = template[position : match.start()]
+        inside = _inside_after(literal, inside, "x" if parts else " ")
+        parts += [literal, _quoted(_value(values, match[1]), inside[-1:])]
+        position = match.end()
+    return "".join([*parts, template[position:]])
+
+
+def _inside_after(literal: str, inside: str, before: str) -> str:
+    """Return what is open after `literal`, innermost last: quotes, `(` and `#` for a comment; `inside` was open before it."""
+    skips = False
+    for character in literal:
+        inner = inside[-1:]
+        if inner in ("#", "'"):
+            inside = inside[:-1] if character == ("\n" if inner == "#" else "'") else inside
+        elif skips:
+            skips = False
+        elif character == "\\":
+            skips = True
+        elif inner == '"':
+            # `"$(tool "{source}")"`: within `$( )` quotes begin anew.
+            inside = inside[:-1] if character == '"' else inside + "(" * (before + character == "$(")
+        elif character == ")":
+            inside = inside.removesuffix("(")
+        elif character in "'\"(" or (character == "#" and before in " \t\n;&|("):
+            inside += character
+        before = character
+    return inside
+
+
+def _quoted(value: str, inner: str) -> str:
+    if inner == "'":
+        return value.replace("'", "'\\''")
+    if inner == '"':
+        return re.sub(r'([\\"$`])', r"\\\1", value)
+    if inner == "#":
+        return value.replace("\n", " ")
+    return shlex.quote(value)
+
+
+# ---------------------------------------------------------------------------------------------------------------- execution
+
+
+def execute(
+    command: Invocation, environment: Mapping[str, str], kept_bytes: int = KEPT_BYTES, meanwhile: Meanwhile | None = None
+) -> Execution:
+    """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
+
+    Once it runs there is time for `meanwhile`, and again when it takes long.
+
+    Raises:
+        CommandError: it cannot be started.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    output = BoundedText(kept_bytes)
+    pid = 0
+    try:
+        try:
+            pid = _spawn(command, environment, writer)
+        except OSError as error:
+            raise CommandError(f"cannot start {command.program!r}: {error.strerror}") from error
+        finally:
+            os.close(writer)
+        if meanwhile is not None:
+            meanwhile()
+        status, peak = _wait(pid, reader, output, meanwhile)
+    except BaseException:
+        # We are being stopped: what the command said so far goes where the engine reads it.
+        if pid:
+            kill_group(pid, signal.SIGKILL)
+            _say(output)
+        raise
+    finally:
+        os.close(reader)
+    return Execution(_status_text(status), output, peak)
+
+
+def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> int:
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, writer, 1),
+        (os.POSIX_SPAWN_DUP2, writer, 2),
+    ]
+    return os.posix_spawn(
+        command.program,
+        command.arguments,
+        environment,
+        file_actions=actions,
+        setpgroup=0,
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these two, and children would inherit that
+    )
+
+
+def _wait(pid: int, reader: int, output: BoundedText, meanwhile: Meanwhile | None) -> tuple[int, int]:
+    long_from_s = time.monotonic() + _LONG_MS / 1000
+    os.set_blocking(reader, False)
+    exit_descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(exit_descriptor, select.POLLIN)
+        poll.register(reader, select.POLLIN)
+        while True:
+            ready = dict(poll.poll(_LONG_MS if meanwhile else None))
+            if meanwhile and time.monotonic() >= long_from_s:
+                meanwhile(takes_long=True)
+                meanwhile = None
+            if reader in ready and not _read(reader, output):
+                poll.unregister(reader)
+            if exit_descriptor in ready:
+                break
+    finally:
+        os.close(exit_descriptor)
+    _, status, usage = os.wait4(pid, 0)
+    for _ in range(_pipe_reads(reader)):
+        if not _read(reader, output):
+            break
+    return status, usage.ru_maxrss * 1024
+
+
+def _pipe_reads(reader: int) -> int:
+    # What the command itself wrote is in the pipe now; more than the pipe holds can only come from a process that it left behind.
+    return fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1
+
+
+def _read(reader: int, output: BoundedText) -> bool:
+    """Read once; return whether there may be more."""
+    try:
+        data = os.read(reader, _READ_BYTES)
+    except BlockingIOError:
+        return True
+    output.add(data)
+    return bool(data)
+
+
+def _say(output: BoundedText) -> None:
+    try:
+        os.write(1, bytes(output.head) + b"\n" + output.tail[-4096:])
+    except OSError:
+        pass
+
+
+def _status_text(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return ""
+    if code < 0:
+        return KILLED if -code == signal.SIGKILL else f"command killed by {signal_name(-code)}"
+    return f"command exited with status {code}"
+
+
+# -------------------------------------------------------------------------------------------------- products, dependencies
+
+
+def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[str, str]) -> list[str]:
+    """Return the files in `products_dir` that match any of the globs, sorted; all files when there are no globs.
+
+    Raises:
+        CommandError: there are none.
+    """
+    safe = {name: glob.escape(value) for name, value in values.items()} if any("{" in pattern for pattern in patterns) else {}
+    globs = [_fill(pattern, safe) for pattern in patterns] or ["**"]
+    if any("**" in text for text in globs):
+        _refuse_linked_folders(products_dir)
+    found: set[str] = set()
+    for text in globs:
+        names = glob.glob(text, root_dir=products_dir, recursive=True, include_hidden=True)
+        found.update(name for name in names if not os.path.isdir(os.path.join(products_dir, name)))
+    if not found:
+        raise CommandError(f"no product matched {', '.join(map(repr, globs))}" if patterns else "the command made no product")
+    return sorted(found)
+
+
+def _refuse_linked_folders(products_dir: str) -> None:
+    """`**` would follow a link to a folder, and one to `/` through the whole disk.
+
+    Raises:
+        CommandError: there is one.
+    """
+    for folder, names, _ in os.walk(products_dir):
+        for name in names:
+            if os.path.islink(path := os.path.join(folder, name)):
+                where = os.path.relpath(path, products_dir)
+                raise CommandError(
+                    f"the command left a link to a folder among its products: '{where}'; products are files of their own"
+                )
+
+
+_DEPFILE_WORD = re.compile(r"(?:\\[ #:\\](?=\S|\s|$)|\$\$|[^\s])+")
+_DEPFILE_ESCAPE = re.compile(r"\\([ #:])|\$\$")
+
+
+def parse_depfile(text: str) -> Iterator[str]:
+    r"""Yield the prerequisites of all rules in a Makefile-style dependency file, as gcc, glslc, dxc and others write them.
+
+    Lines continue after a backslash; `\ `, `\#` and `\:` stand for the second character, `$$` for a dollar sign.
+    """
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        is_target = True
+        for word in _DEPFILE_WORD.findall(line):
+            if word.startswith("#"):
+                break
+            if is_target:
+                is_target = not (word.endswith(":") and not word.endswith("\\:"))
+            else:
+                yield _DEPFILE_ESCAPE.sub(lambda match: match[1] or "$", word)

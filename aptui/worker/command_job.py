@@ -1,0 +1,210 @@
+"""A job of a command builder: values for the template, log records and dependencies from the output, products by glob."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from aptui.core.messages import LogLevel, LogRecord, ProcessOrder
+from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
+from aptui.sdk import JobProduct, ProductFlag
+from aptui.worker import command as commands
+from aptui.worker.answers import Refused
+from aptui.worker.log import RunLog, valid_text
+from aptui.worker.output import KEPT_BYTES, BoundedText, bounded_lines, record_of
+from aptui.worker.products import Folders, remove_tree
+from aptui.worker.reads import Reads
+from aptui.worker.references import add_told
+
+_DEPFILE_NAME = "depfile.d"
+_LINKS_NAME = "product_dependencies.txt"
+
+
+@dataclass(slots=True)
+class CommandJob:
+    """What a command left: `error` is "" when it succeeded."""
+
+    command_line: str
+    peak_rss_bytes: int
+    error: str = ""
+    products: list[JobProduct] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+
+
+def run_command(
+    order: ProcessOrder,
+    builder: Builder,
+    folders: Folders,
+    source: str,
+    params: Mapping[str, Any],
+    log: RunLog,
+    reads: Reads,
+    meanwhile: commands.Meanwhile | None = None,
+    inherited: Mapping[str, str] = os.environ,
+) -> CommandJob:
+    """Run the command of `builder` for one source, in the current folder; `reads` is told what it opens, if that is asked for.
+
+    While it runs there is time for `meanwhile`. It gets the variables `inherited`.
+
+    Raises:
+        Refused: it cannot be started, or made no product.
+    """
+    rule = builder.command or CommandRule("")
+    values = _values(order, folders, source, params)
+    try:
+        values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
+        values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
+        command = commands.invocation(rule.command, values)
+        environment = {**inherited, "TMPDIR": folders.temp}
+        kept_bytes = commands.DEPENDENCY_OUTPUT_BYTES if rule.dependency_regex else KEPT_BYTES
+        if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
+            ended = _traced(command, environment, kept_bytes, folders, reads, log, meanwhile)
+        else:
+            ended = commands.execute(command, environment, kept_bytes, meanwhile)
+        job = CommandJob(command.line, ended.peak_rss_bytes, ended.error)
+        lines = list(ended.output.lines())
+        if rule.dependency_regex:
+            lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
+        log.extend(_records(rule, builder.name, lines))
+        if job.error:
+            job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
+            return job
+        job.products = _products(rule, builder, order, folders, values)
+        _add_links(rule, values["product_dependencies"], job.products, log)
+    except commands.CommandError as error:
+        raise Refused(str(error)) from error
+    job.dependencies += _depfile(rule, values["depfile"], log)
+    job.dependencies = [os.path.join(folders.temp, path) for path in job.dependencies]
+    return job
+
+
+def _traced(
+    command: commands.Invocation,
+    environment: Mapping[str, str],
+    kept_bytes: int,
+    folders: Folders,
+    reads: Reads,
+    log: RunLog,
+    meanwhile: commands.Meanwhile | None,
+) -> commands.Execution:
+    from aptui.worker import trace
+
+    if fault := trace.fault():
+        log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
+        return commands.execute(command, environment, kept_bytes, meanwhile)
+    ended = commands.execute(trace.traced(command, folders.trace), environment, kept_bytes, meanwhile)
+    trace.note_reads(folders.trace, command.program, reads)
+    remove_tree(folders.trace)
+    return ended
+
+
+def _values(order: ProcessOrder, folders: Folders, source: str, params: Mapping[str, Any]) -> dict[str, str]:
+    name = os.path.basename(source)
+    stem, ext = os.path.splitext(name)
+    plain = {
+        "source": source,
+        "products_dir": folders.products,
+        "temp_dir": folders.temp,
+        "stem": stem,
+        "name": name,
+        "ext": ext[1:],
+        "platform": order.platform,
+        "rel": order.rel,
+    }
+    return {**{f"params.{key}": _text(value) for key, value in params.items()}, **plain}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+@lru_cache(maxsize=256)
+def _compiled(regex: str) -> re.Pattern[str]:
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        raise Refused(f"the regular expression {regex!r} is wrong: {error}") from error
+
+
+# ------------------------------------------------------------------------------------------------------------------- output
+
+
+def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRecord]:
+    time_ms = time.time_ns() // 1_000_000
+    lifts = [(LogLevel.ERROR, rule.error_regex), (LogLevel.WARNING, rule.warning_regex)]
+    regexes = [(level, _compiled(regex)) for level, regex in lifts if regex]
+    for line in bounded_lines(lines):
+        yield _record(line, window, time_ms, regexes)
+
+
+def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, re.Pattern[str]]]) -> LogRecord:
+    line = valid_text(line)
+    for level, regex in regexes:
+        if found := regex.search(line):
+            groups = {name: text for name, text in found.groupdict().items() if text}
+            context = tuple((name, groups[name]) for name in ("file", "line") if name in groups)
+            return LogRecord(level, window, groups.get("message", line), time_ms, context)
+    return record_of(line, window, time_ms)
+
+
+def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText) -> tuple[list[str], list[str]]:
+    """Return (the lines for the log, the dependencies that the other lines name)."""
+    if output.dropped_count:
+        raise Refused("the command wrote so much that its dependencies cannot all be read from its output")
+    regex = _compiled(rule.dependency_regex)
+    shown, found = [], []
+    for line in lines:
+        match = regex.search(line)
+        if match is None:
+            shown.append(line)
+        else:
+            named = match.groupdict()
+            found.append((named.get("path") or named.get("file") or (match[1] if regex.groups else match[0]) or "").strip())
+    return shown, [path for path in found if path]
+
+
+def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
+    if not rule.depfile and "{depfile}" not in rule.command:
+        return []
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return list(commands.parse_depfile(file.read()))
+    except FileNotFoundError:
+        log.write(
+            LogLevel.WARNING,
+            f"the command wrote no dependency file {os.path.basename(path)!r}: a change of what it reads is not noticed",
+        )
+        return []
+
+
+# ----------------------------------------------------------------------------------------------------------------- products
+
+
+def _products(
+    rule: CommandRule, builder: Builder, order: ProcessOrder, folders: Folders, values: Mapping[str, str]
+) -> list[JobProduct]:
+    names = commands.find_products(rule.products, folders.products, values)
+    asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)
+    flags = ProductFlag.INTERMEDIATE if order.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
+    return [JobProduct(name, _sub_id(name) if len(names) > 1 else 0, asset_type, flags) for name in names]
+
+
+def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: RunLog) -> None:
+    if not rule.links_file and "{product_dependencies}" not in rule.command:
+        return
+    if not add_told(path, products):
+        text = f"the command wrote no file {os.path.basename(path)!r}: what its products need at run time is not known"
+        log.write(LogLevel.WARNING, text)
+
+
+def _sub_id(name: str) -> int:
+    return zlib.crc32(os.fsencode(os.path.basename(name).lower()))

@@ -1,0 +1,345 @@
+"""What a worker does with bytes: read, hash, copy and sync files. No builder is involved here.
+
+A file is read once, and that one read feeds both hashes. `fstat` of the open file before and after must agree, else the bytes may be a
+mixture of two versions: the outcome is STALE, and the scanner looks again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Sequence
+from functools import cache
+
+import xxhash
+
+from aptui.core.messages import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
+from aptui.core.paths import from_text
+from aptui.shared import lfs
+
+CHUNK_BYTES = 1 << 20
+SYNC_EACH_BELOW = 32
+"""Reports of fewer files sync them one by one (one fsync ≤ 1 ms); more share one `syncfs` (architecture, "Processes")."""
+
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""O_NONBLOCK: opening a FIFO must not hang; it means nothing for regular files."""
+_START_WRITING = 2
+"""SYNC_FILE_RANGE_WRITE of sync_file_range(2). It proves nothing, and its errors come back from `fsync`."""
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+StatKey = tuple[int, int, int, int]
+FileHash = tuple[bytes, int, int]
+"""(SHA-256, XXH64 with seed 0, size in bytes)."""
+
+
+class Changed(Exception):
+    """The file is not what it was: changed while it was read, gone, or no regular file any more."""
+
+
+class _NotHere(Exception):
+    """The file is a Git LFS pointer."""
+
+
+def os_path(text: str) -> str:
+    """Return the path that the operating system knows, from its text form."""
+    return text if text.isascii() else os.fsdecode(from_text(text))
+
+
+def stat_key(result: os.stat_result) -> StatKey:
+    """Return (size, mtime_ns, ctime_ns, inode): what must not differ for a file to be taken as unchanged."""
+    return result.st_size, result.st_mtime_ns, result.st_ctime_ns, result.st_ino
+
+
+def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
+    """Open a file for reading and return (descriptor, its stat).
+
+    Raises:
+        Changed: it is gone, or not a regular file.
+        OSError: it cannot be read.
+    """
+    try:
+        descriptor = os.open(path, _READ_FLAGS | flags)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise Changed("the file is gone") from error
+    result = os.fstat(descriptor)
+    if not stat.S_ISREG(result.st_mode):
+        os.close(descriptor)
+        raise Changed("not a regular file")
+    return descriptor, result
+
+
+def hash_open(descriptor: int, copy_to: int = -1) -> FileHash:
+    """Read an open file from its start, hash it, and write what was read to `copy_to` unless that is -1."""
+    sha, xxh, size = hashlib.sha256(), xxhash.xxh64(), 0
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while data := os.read(descriptor, CHUNK_BYTES):
+        sha.update(data)
+        xxh.update(data)
+        size += len(data)
+        if copy_to >= 0:
+            write_all(copy_to, data)
+    return sha.digest(), xxh.intdigest(), size
+
+
+def read_small(descriptor: int, size: int) -> bytes:
+    """Read a file of fewer than `CHUNK_BYTES` with one call; one byte more than `size`, its size before, shows that it grew.
+
+    To ask for more than that costs several times the reading: memory for all of it is mapped, and unmapped again.
+    """
+    return os.read(descriptor, size + 1)
+
+
+def hash_file(path: str, *, sees_through: bool = False) -> tuple[FileHash, os.stat_result]:
+    """Hash the file at `path`; return the hashes and the stat that holds for them.
+
+    Args:
+        sees_through: give a Git LFS pointer the digest of the file that it stands for.
+
+    Raises:
+        Changed, OSError: as `open_regular`; Changed also when it was written to meanwhile.
+    """
+    descriptor, before = open_regular(path)
+    try:
+        if before.st_size < CHUNK_BYTES:
+            data = read_small(descriptor, before.st_size)
+            digest = (sees_through and lfs.pointed(data)) or hashlib.sha256(data).digest()
+            found = digest, xxhash.xxh64_intdigest(data), len(data)
+        else:
+            found = hash_open(descriptor)
+        if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
+            raise Changed("the file changed while it was read")
+    finally:
+        os.close(descriptor)
+    return found, before
+
+
+def is_pointer(path: str, size: int) -> bool:
+    """Whether the file at `path`, which has `size` bytes, is a Git LFS pointer."""
+    if size >= lfs.LONGEST_POINTER_BYTES:
+        return False
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return bool(lfs.pointed(file.read(lfs.LONGEST_POINTER_BYTES)))
+    except OSError:
+        return False
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of `data`; one `write` may take less (2 GiB limit, signals)."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def sync_file(path: str) -> None:
+    """Make the bytes of one file durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_files(paths: Sequence[str]) -> dict[str, str]:
+    """Make the bytes of files durable; return {path: why} of those that are not.
+
+    The disk is given all of it before the first one is waited for: so they share one commit of the file system's journal.
+    """
+    failed: dict[str, str] = {}
+    opened: list[tuple[str, int]] = []
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            failed[path] = reason(error)
+            continue
+        opened.append((path, descriptor))
+        if len(paths) > 1:
+            _libc().sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _START_WRITING)
+    for path, descriptor in opened:
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            failed[path] = reason(error)
+        finally:
+            os.close(descriptor)
+    return failed
+
+
+def sync_file_system(path: str) -> None:
+    """Make everything on the file system that holds `path` durable (syncfs(2), which the standard library lacks)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc().syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+    finally:
+        os.close(descriptor)
+
+
+# ------------------------------------------------------------------------------------------------------------------- orders
+
+
+def hash_files(order: HashOrder) -> HashResult:
+    """Answer a `HashOrder`; a file that cannot be read is an answer, too."""
+    files: list[tuple[bytes, int, int, int, int, int] | None] = []
+    errors = []
+    for index, text in enumerate(order.paths):
+        try:
+            (digest, hash64, size), found = hash_file(os_path(text), sees_through=True)
+        except Changed:
+            files.append(None)
+        except OSError as error:
+            files.append((b"", 0, -1, 0, 0, 0))
+            errors.append((index, reason(error)))
+        else:
+            files.append((digest, hash64, size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+    return HashResult(order.order, tuple(files), tuple(errors))
+
+
+def copy_files(orders: Sequence[CopyOrder]) -> list[RunResult]:
+    """Do copy orders and return their results in order, when what was staged is durable. Never raises for a file's sake."""
+    syncs_each = len(orders) < SYNC_EACH_BELOW
+    results = [_copy_one(order, syncs_each) for order in orders]
+    staged = next((result.products[0].staged for result in results if result.products and result.products[0].staged), "")
+    if staged and not syncs_each:
+        try:
+            sync_file_system(os.path.dirname(os_path(staged)))
+        except OSError as error:
+            text = f"cannot sync the staging folder: {reason(error)}"
+            return [_failed(result.run_key, text) if result.products else result for result in results]
+    return results
+
+
+def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
+    started_ns = time.perf_counter_ns()
+    try:
+        product = _stage(order, is_synced)
+    except Changed as error:
+        return RunResult(order.run_key, Outcome.STALE, f"source: {error}")
+    except _NotHere:
+        return _failed(order.run_key, lfs.NOT_HERE)
+    except OSError as error:
+        verb = "read source" if error.filename == order.path else "write the copy"
+        return _failed(order.run_key, f"cannot {verb}: {reason(error)}")
+    return RunResult(
+        order.run_key,
+        Outcome.SUCCEEDED,
+        "",
+        (product,),
+        product.digest,
+        duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000,
+    )
+
+
+def _stage(order: CopyOrder, is_synced: bool) -> StagedProduct:
+    try:
+        source, before = open_regular(os_path(order.path))
+    except OSError as error:
+        error.filename = order.path
+        raise
+    try:
+        if before.st_size < CHUNK_BYTES:
+            found, staged = _stage_small(order, source, before, is_synced)
+        else:
+            found, staged = _stage_large(order, source, before, is_synced)
+        if found[2] != before.st_size or stat_key(os.fstat(source)) != stat_key(before):
+            _discard(staged)
+            raise Changed("the file changed while it was read")
+    finally:
+        os.close(source)
+    return StagedProduct(staged, "", 0, b"", 1, *found)
+
+
+def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
+    data = read_small(source, before.st_size)
+    if lfs.pointed(data):
+        raise _NotHere
+    found = hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
+    if found[0] == order.present_digest or found[2] != before.st_size:
+        return found, ""
+    target = _create(order.staged, before.st_mode)
+    try:
+        write_all(target, data)
+        if is_synced:
+            os.fsync(target)
+    except OSError:
+        _discard(order.staged)
+        raise
+    finally:
+        os.close(target)
+    return found, order.staged
+
+
+def _stage_large(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
+    if order.present_digest:
+        # Reading it twice when it did change is cheaper than writing it once when it did not.
+        found = hash_open(source)
+        if found[0] == order.present_digest:
+            return found, ""
+    target = _create(order.staged, before.st_mode)
+    try:
+        found = hash_open(source, target)
+        if is_synced:
+            os.fsync(target)
+    except OSError:
+        _discard(order.staged)
+        raise
+    finally:
+        os.close(target)
+    return found, order.staged
+
+
+def _create(staged: str, mode: int) -> int:
+    # Products stay writable for their owner, and executable when the source is.
+    path, mode = os_path(staged), 0o666 | (mode & 0o111)
+    try:
+        return os.open(path, _WRITE_FLAGS, mode)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, _WRITE_FLAGS, mode)
+
+
+def _discard(staged: str) -> None:
+    if staged:
+        try:
+            os.unlink(os_path(staged))
+        except OSError:
+            pass  # the staging folder is emptied at the next start in any case
+
+
+def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:
+    """Copy the file at `path` to the new file `staged` and return the hashes of what was copied.
+
+    Raises:
+        Changed, OSError: as `hash_file`.
+    """
+    source, before = open_regular(path, flags)
+    try:
+        target = os.open(staged, _WRITE_FLAGS, 0o666 | (before.st_mode & 0o111))
+        try:
+            found = hash_open(source, target)
+        finally:
+            os.close(target)
+        if stat_key(os.fstat(source)) != stat_key(before):
+            raise Changed("the file changed while it was read")
+    finally:
+        os.close(source)
+    return found
+
+
+def reason(error: OSError) -> str:
+    """Return what went wrong without number and path: `No space left on device`."""
+    return error.strerror or str(error)
+
+
+def _failed(run_key: int, text: str) -> RunResult:
+    return RunResult(run_key, Outcome.FAILED, text, errors=1)

@@ -1,0 +1,104 @@
+"""What a run's products declare that they need at run time: checked, and brought into the form that travels to the engine.
+
+A builder is not believed here either: what is of a wrong type or cannot be a path fails the job, what makes no sense is left out and told
+in the job's log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from aptui.core.links import path_link, settled
+from aptui.core.messages import LogLevel, ProcessOrder, StagedProduct
+from aptui.core.model import LinkKind, ProductLink
+from aptui.core.paths import key_of, to_text
+from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDependency
+from aptui.worker.answers import Refused
+from aptui.worker.log import RunLog, valid_text
+
+_HIGHEST_FLAGS = (1 << 63) - 1
+_HIGHEST_SUB_ID = (1 << 32) - 1
+
+
+def with_links(
+    staged: Sequence[StagedProduct], products: Sequence[JobProduct], order: ProcessOrder, log: RunLog
+) -> tuple[StagedProduct, ...]:
+    """Return the products of a run with what the builder says that each of them needs.
+
+    Raises:
+        Refused: a dependency or a legacy sub id is not what the builder says; the text names the product.
+    """
+    linked = tuple(_linked(item, product, order, log) for item, product in zip(staged, products, strict=True))
+    if any(item.links for item in linked) and not any(product.dependencies_handled for product in products):
+        text = "products declare dependencies, and none says dependencies_handled: nobody knows whether some are missing"
+        log.write(LogLevel.WARNING, text)
+    return linked
+
+
+def _linked(staged: StagedProduct, product: JobProduct, order: ProcessOrder, log: RunLog) -> StagedProduct:
+    if not (product.dependencies or product.path_dependencies or product.legacy_sub_ids):
+        return staged
+    declared = [*_asset_links(product), *_path_links(product, order)]
+    links, contradictions = settled(link for link in declared if not _is_itself(link, staged, order, log))
+    for path in contradictions:
+        text = f"product {product.path!r}: the dependency '{path}' is both wanted and excluded; it is ignored"
+        log.write(LogLevel.ERROR, valid_text(text))
+    return replace(staged, links=links, legacy_sub_ids=_legacy_sub_ids(product))
+
+
+def _asset_links(product: JobProduct) -> Iterator[ProductLink]:
+    for item in product.dependencies:
+        if not isinstance(item, ProductDependency):
+            raise _refused(product, f"has a {type(item).__name__} among its dependencies, not a ProductDependency")
+        if not isinstance(item.source_uuid, UUID):
+            raise _refused(product, f"depends on {item.source_uuid!r}, which is no UUID")
+        if not item.source_uuid.int:
+            raise _refused(product, "depends on a source with the UUID 0, which is nobody's")
+        sub_id = _number(product, item.sub_id, _HIGHEST_SUB_ID, "a sub id of 32 bits")
+        flags = _number(product, item.load, _HIGHEST_FLAGS, "a load behaviour, or flags of 63 bits")
+        yield ProductLink(LinkKind.ASSET, "", flags, item.source_uuid.bytes, sub_id)
+
+
+def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLink]:
+    for item in product.path_dependencies:
+        if not isinstance(item, PathDependency):
+            raise _refused(product, f"has a {type(item).__name__} among its path dependencies, not a PathDependency")
+        if not isinstance(item.path, str):
+            raise _refused(product, f"depends on the path {item.path!r}, which is no text")
+        if item.kind not in (PathDependencyKind.SOURCE_FILE, PathDependencyKind.PRODUCT_FILE):
+            raise _refused(product, f"depends on '{item.path}', whose kind {item.kind!r} is neither SOURCE_FILE nor PRODUCT_FILE")
+        flags = _number(product, item.load, _HIGHEST_FLAGS, "a load behaviour, or flags of 63 bits")
+        try:
+            yield path_link(to_text(os.fsencode(item.path)), LinkKind(item.kind), flags, order.root)
+        except ValueError as error:
+            raise _refused(product, f"depends on the path '{item.path}', which {error}") from None
+
+
+def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
+    """Whether a product names itself, which is told and left out; its own source may have more products, so that one stays."""
+    if link.is_exclusion:
+        return False
+    is_own_id = link.kind is LinkKind.ASSET and (link.source_uuid, link.sub_id) == (order.source_uuid, staged.sub_id)
+    is_own_name = link.kind is LinkKind.PRODUCT_FILE and link.path == staged.name
+    is_own_source = link.kind is LinkKind.SOURCE_FILE and link.path == key_of(order.rel)
+    if is_own_id or is_own_name or is_own_source:
+        log.write(LogLevel.WARNING, f"product '{staged.name}' depends on itself; that dependency is left out")
+    return is_own_id or is_own_name
+
+
+def _legacy_sub_ids(product: JobProduct) -> tuple[int, ...]:
+    found = {_number(product, sub_id, _HIGHEST_SUB_ID, "a legacy sub id of 32 bits") for sub_id in product.legacy_sub_ids}
+    return tuple(sorted(found - {product.sub_id}))
+
+
+def _number(product: JobProduct, value: object, highest: int, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= highest:
+        raise _refused(product, f"gives {value!r} where {what} belongs")
+    return int(value)
+
+
+def _refused(product: JobProduct, text: str) -> Refused:
+    return Refused(f"product {product.path!r} {valid_text(text)}")

@@ -1,0 +1,274 @@
+"""A worker process: takes orders from the engine over a socket, does them one after another, answers.
+
+Started as `python -m aptui.worker.main FD PARENT`, or with `--describe` to look at builder classes (`worker.describe`). It lives through
+thousands of orders and expects the worst of builders: they may close its files, change its folder, leave threads and processes, or end it.
+The engine sees the death of this process as the loss of the one run that it was doing.
+
+Imports here are what every order needs; numpy, Pillow and the like come with the first builder that wants them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.model import Builder, BuilderKind
+from aptui.worker import processes, reads, wire
+from aptui.worker.files import copy_files, hash_files
+from aptui.worker.outbox import Outbox
+from aptui.worker.output import marker
+
+if TYPE_CHECKING:
+    from aptui.worker.run import Sharing
+
+_DESCRIPTOR_FLOOR = 128
+"""A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
+_RECEIVE_BYTES = 1 << 18
+
+
+class Worker:
+    """Serves one engine until it hangs up."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+        self._reader = wire.FrameReader()
+        self._setup = wire.Setup((), (), "")
+        self._builders: dict[str, Builder] = {}
+        self._instances: dict[str, Any] = {}
+        self._platforms: dict[str, Any] = {}
+        self._runs = 0
+        self._outbox = Outbox(lambda results: self._answer(wire.Kind.RAN, results))
+        self._sharing: Sharing | None = None
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+
+    def serve(self) -> None:
+        """Do orders until the engine closes the channel or this worker has to be replaced."""
+        while data := self._channel.recv(_RECEIVE_BYTES):
+            for kind, payload in self._reader.feed(data):
+                self._perform(kind, wire.decode(kind, payload))
+        self._end()
+
+    def _perform(self, kind: wire.Kind, record: Any) -> None:
+        match kind:
+            case wire.Kind.COPY:
+                self._send(wire.Kind.COPIED, self._copy(record))
+            case wire.Kind.HASH:
+                order: HashOrder = record
+                self._send(wire.Kind.HASHED, hash_files(order))
+            case wire.Kind.ANALYSE:
+                for analysis in record:
+                    self._analyse(analysis)
+            case wire.Kind.PROCESS:
+                for job in record:
+                    self._process(job)
+                self._outbox.flush()
+                self._retire_if_due()
+            case wire.Kind.SETUP:
+                self._set_up(record)
+            case _:
+                raise wire.WireError(f"the engine sent a frame of kind {kind.name}")
+
+    def _set_up(self, setup: wire.Setup) -> None:
+        self._setup = setup
+        self._builders = {builder.name: builder for builder in setup.builders}
+        self._platforms = {platform.id: platform for platform in setup.platforms}
+        reads.watch(setup.scan_folders)
+        if setup.nice:
+            os.nice(setup.nice)
+        self._send(wire.Kind.READY, wire.Note())
+
+    @staticmethod
+    def _copy(orders: Sequence[CopyOrder]) -> list[RunResult]:
+        return copy_files(orders)
+
+    def _analyse(self, order: AnalyseOrder) -> None:
+        from aptui.worker import run
+
+        builder = self._builders.get(order.builder)
+        if builder is None:
+            result = AnalyseResult(order.run_key, Outcome.FAILED, _unknown(order.builder))
+        else:
+            self._runs += 1
+            with _made_safe(builder.memory_limit_bytes):
+                result = run.analyse(order, builder, self._platforms, self._load)
+        self._answer(wire.Kind.ANALYSED, [result])
+        self._retire_if_due()
+
+    def _process(self, order: ProcessOrder) -> None:
+        from aptui.worker import run
+
+        builder = self._builders.get(order.builder)
+        if builder is None:
+            self._answer(wire.Kind.RAN, [RunResult(order.run_key, Outcome.FAILED, _unknown(order.builder))])
+            return
+        is_command = builder.kind is BuilderKind.COMMAND
+        sharing = self._shared() if is_command else None
+        if order.memory_limit_bytes:
+            self._outbox.flush()  # it may take memory that there is none of soon
+        with _made_safe(order.memory_limit_bytes):
+            result = run.process(order, builder, self._platforms, self._load, sharing)
+        if is_command:
+            self._outbox.add(builder.name, order.staging, result)
+            self._outbox.meanwhile()
+        else:
+            self._runs += 1
+            self._answer(wire.Kind.RAN, [result])
+            self._retire_if_due()
+
+    def _shared(self) -> Sharing:
+        if self._sharing is None:
+            from aptui.worker.run import Sharing
+            from aptui.worker.workspace import KeptFolders
+
+            self._sharing = Sharing(KeptFolders(), self._outbox.meanwhile, dict(os.environ))
+        return self._sharing
+
+    def _load(self, builder: Builder) -> Any:
+        instance = self._instances.get(builder.name)
+        if instance is None:
+            from aptui.worker.load import load_builder
+
+            instance = self._instances[builder.name] = load_builder(builder)
+        return instance
+
+    def _answer(self, kind: wire.Kind, results: Sequence[AnalyseResult] | Sequence[RunResult]) -> None:
+        _flush()
+        os.write(self._output, b"".join(marker(self._setup.nonce, result.run_key) for result in results))
+        self._channel.sendall(b"".join(_frame(kind, result) for result in results))
+
+    def _retire_if_due(self) -> None:
+        reason = self._wish_to_retire()
+        if reason:
+            self._send(wire.Kind.RETIRE, wire.Note(reason))
+            self._end()
+            _leave(0)
+
+    def _end(self) -> None:
+        if self._sharing is not None:
+            self._sharing.folders.remove()
+        for instance in self._instances.values():
+            shutdown = getattr(instance, "shutdown", None)
+            if callable(shutdown):
+                with contextlib.suppress(Exception):  # nobody is left to be told
+                    shutdown()
+
+    def _wish_to_retire(self) -> str:
+        if self._runs >= self._setup.recycle_runs:
+            return f"{self._runs} runs"
+        try:
+            probe = os.dup(self._output)
+            os.close(probe)
+        except OSError:
+            return "builders left files open: no descriptor is free"
+        if probe > _DESCRIPTOR_FLOOR:
+            return f"builders left files open: {probe} descriptors are in use"
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            rss_bytes = int(file.read().split()[1]) * self._page_bytes
+        return f"{rss_bytes >> 20} MiB of memory" if rss_bytes > self._setup.recycle_rss_bytes else ""
+
+    def _send(self, kind: wire.Kind, record: wire.Record) -> None:
+        self._channel.sendall(wire.encode(kind, record))
+
+
+def _frame(kind: wire.Kind, result: AnalyseResult | RunResult) -> bytes:
+    try:
+        return wire.encode(kind, result)
+    except wire.WireError as error:
+        return wire.encode(kind, type(result)(result.run_key, Outcome.FAILED, f"the answer cannot be sent: {error}"))
+
+
+def _unknown(builder: str) -> str:
+    return f"no builder is called {builder!r}"
+
+
+@contextlib.contextmanager
+def _made_safe(memory_limit_bytes: int) -> Iterator[None]:
+    """Undo what an earlier builder may have changed, and let the next one take no more memory than this."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if memory_limit_bytes:
+        _limit_memory(memory_limit_bytes)
+    yield
+    if memory_limit_bytes:
+        _limit_memory(0)
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    from aptui.worker.run import Terminated
+
+    raise Terminated
+
+
+def _limit_memory(limit_bytes: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    soft = limit_bytes or hard
+    if hard != resource.RLIM_INFINITY:
+        soft = min(soft, hard) if soft != resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # the builder closed it; that is its own loss
+
+
+def _leave(status: int) -> NoReturn:
+    """End without the clean-up of builders' modules, which could hang."""
+    _flush()
+    os._exit(status)
+
+
+def _prepare(descriptor: int, parent: int) -> socket.socket:
+    processes.die_with_parent(parent)
+    processes.adopt_orphans()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]  # both are TextIOWrapper here
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("500")  # if memory runs out, a worker can be replaced; the engine cannot
+    except OSError:
+        pass
+    os.set_inheritable(descriptor, False)
+    return socket.socket(fileno=descriptor)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a worker, or with `--describe` the look at builder classes that `registry` asks for."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["--describe"]:
+        from aptui.worker.describe import main as describe
+
+        describe()
+        _leave(0)
+    channel = _prepare(int(words[0]), int(words[1]))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _leave(0))
+    try:
+        Worker(channel).serve()
+    except (ConnectionError, BrokenPipeError):
+        pass  # the engine is gone
+    except BaseException as error:  # noqa: BLE001 - the last border: say why, and let the engine see the status
+        if type(error).__name__ == "Terminated":
+            _leave(0)
+        import traceback
+
+        traceback.print_exc()
+        _leave(70)
+    _leave(0)
+
+
+if __name__ == "__main__":
+    main()

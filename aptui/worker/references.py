@@ -1,0 +1,172 @@
+"""Product dependencies that a builder's configuration declares: found in text by `references`, or told by a command in a file of its own.
+
+Both become what a Python builder would have said of its products; `worker.links` checks that as it checks any builder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from aptui.core.links import path_link
+from aptui.core.messages import LogLevel, ProcessOrder, StagedProduct
+from aptui.core.model import Builder, LinkKind, ReferenceRule
+from aptui.core.paths import key_of, to_text
+from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
+from aptui.worker.answers import Refused
+from aptui.worker.files import os_path
+from aptui.worker.log import RunLog, valid_text
+
+LARGEST_TEXT_BYTES = 64 << 20
+"""What is larger is not searched: text that people wrote is not."""
+MOST_WARNINGS = 20
+LOADS = {"pre": LoadBehavior.PRE_LOAD, "queue": LoadBehavior.QUEUE_LOAD, "none": LoadBehavior.NO_LOAD}
+KINDS = {"source": PathDependencyKind.SOURCE_FILE, "product": PathDependencyKind.PRODUCT_FILE}
+_GROUP = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_KNOWN = ("path", "uuid", "sub_id", "kind", "load", "product")
+
+
+# --------------------------------------------------------------------------------------------------------------- references
+
+
+def add_references(
+    builder: Builder, staged: Sequence[StagedProduct], products: Sequence[JobProduct], order: ProcessOrder, source: str, log: RunLog
+) -> None:
+    """Add to each of `products` what the rules of `builder` find in its text, or in that of the `source` they are made of."""
+    if not builder.references:
+        return
+    warnings: list[str] = []
+    in_source = list(_found(builder.references, source, order, warnings)) if _looks_at(builder.references, is_source=True) else []
+    for item, product in zip(staged, products, strict=True):
+        found = list(in_source)
+        if _looks_at(builder.references, is_source=False):
+            found += _found(builder.references, os_path(item.staged), order, warnings, item.name)
+        product.path_dependencies = [*product.path_dependencies, *found]
+        product.dependencies_handled = True
+    said = list(dict.fromkeys(warnings))
+    for text in said[:MOST_WARNINGS]:
+        log.write(LogLevel.WARNING, valid_text(text))
+    if len(said) > MOST_WARNINGS:
+        log.write(LogLevel.WARNING, f"{len(said) - MOST_WARNINGS} more references lead nowhere")
+
+
+def _looks_at(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
+    return any(rule.is_in_source is is_source for rule in rules)
+
+
+def _found(
+    rules: Iterable[ReferenceRule], file: str, order: ProcessOrder, warnings: list[str], product: str = ""
+) -> Iterator[PathDependency]:
+    """Yield what the rules find in a file: the staged one of `product`, or the source, each path once."""
+    size = os.path.getsize(file)
+    if size > LARGEST_TEXT_BYTES:
+        name = product or order.rel
+        warnings.append(
+            f"'{name}' has {size >> 20} MiB: what is larger than {LARGEST_TEXT_BYTES >> 20} is not searched for references"
+        )
+        return
+    with open(file, encoding="utf-8", errors="surrogateescape") as stream:
+        text = stream.read()
+    for rule in rules:
+        if rule.is_in_source is not bool(product):
+            paths = dict.fromkeys(_named(rule, match) for match in compiled(rule.regex).finditer(text))
+            yield from _dependencies(rule, paths, order, product, warnings)
+
+
+def _named(rule: ReferenceRule, match: re.Match[str]) -> str:
+    """Return the path that a match means."""
+    groups = match.groupdict()
+    if rule.path:
+        return _GROUP.sub(lambda group: groups.get(group[1]) or "", rule.path)
+    return (groups.get("path") or "") if "path" in groups else match[1] or ""
+
+
+def _dependencies(
+    rule: ReferenceRule, paths: Iterable[str], order: ProcessOrder, product: str, warnings: list[str]
+) -> Iterator[PathDependency]:
+    for written in paths:
+        path = written.strip().replace("\\", "/")
+        mark, path = ("!", path[1:]) if path.startswith("!") else ("", path)
+        if not path:
+            continue
+        if rule.is_beside:
+            path = posixpath.join(posixpath.dirname(os_path(order.rel)), path)
+        try:
+            link = path_link(to_text(os.fsencode(mark + path)), LinkKind(rule.kind), rule.load, order.root)
+        except ValueError as error:
+            warnings.append(f"the reference '{written}' {error}; it is left out")
+            continue
+        if link.path not in (key_of(order.rel), product):  # a file that tells its own name needs nobody
+            yield PathDependency(mark + path, PathDependencyKind(rule.kind), rule.load)
+
+
+@lru_cache(maxsize=256)
+def compiled(regex: str) -> re.Pattern[str]:
+    """Return the expression that the configuration has checked; `^` and `$` are ends of lines."""
+    return re.compile(regex, re.MULTILINE)
+
+
+# ------------------------------------------------------------------------------------------------------------- file of links
+
+
+def add_told(file: str, products: Sequence[JobProduct]) -> bool:
+    """Add what a command wrote into `file` to its products; return whether there is such a file.
+
+    Raises:
+        Refused: a line that cannot be understood, with its number.
+    """
+    try:
+        with open(file, encoding="utf-8", errors="surrogateescape") as stream:
+            lines = stream.read().splitlines()
+    except FileNotFoundError:
+        return False
+    by_name = {os.path.basename(product.path): product for product in products}
+    for number, line in enumerate(lines, 1):
+        try:
+            _add_line(line.strip(), by_name)
+        except ValueError as error:
+            raise Refused(f"{os.path.basename(file)}:{number}: {error}") from None
+    for product in products:
+        product.dependencies_handled = True
+    return True
+
+
+def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
+    """Understand one line: the path of a source, or a JSON object that says more."""
+    if not line or line.startswith("#"):
+        return
+    said: dict[str, Any] = json.loads(line) if line.startswith("{") else {"path": line}
+    for key in said:
+        if key not in _KNOWN:
+            raise ValueError(f"unknown key {key!r}, known are {', '.join(_KNOWN)}")
+    if ("path" in said) is ("uuid" in said):
+        raise ValueError("either 'path' or 'uuid' belongs into a line")
+    load = _word(said, "load", LOADS, "queue")
+    kind = _word(said, "kind", KINDS, "source")
+    for product in _meant(said, products):
+        if "path" in said:
+            product.path_dependencies.append(PathDependency(said["path"], kind, load))
+        else:
+            product.dependencies.append(ProductDependency(UUID(str(said["uuid"])), said.get("sub_id", 0), load))
+
+
+def _word(said: Mapping[str, Any], key: str, known: Mapping[str, Any], default: str) -> Any:
+    word = said.get(key, default)
+    if not isinstance(word, str) or word not in known:
+        raise ValueError(f"'{key}' is one of {', '.join(known)}, not {word!r}")
+    return known[word]
+
+
+def _meant(said: Mapping[str, Any], products: Mapping[str, JobProduct]) -> Iterable[JobProduct]:
+    name = said.get("product")
+    if name is None:
+        return products.values()
+    if not isinstance(name, str) or name not in products:
+        raise ValueError(f"there is no product {name!r}")
+    return (products[name],)

@@ -1,0 +1,463 @@
+"""One call of a builder: `analyse` and `process`. Runs in a worker, or in the foreground for `aptui rerun`; never in the engine.
+
+Whatever the builder does short of killing the process becomes a result: an exception, a lie about products, a process left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
+from aptui.core.paths import to_text
+from aptui.core.settings import merged
+from aptui.sdk import (
+    Cancelled,
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    PlatformInfo,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+)
+from aptui.shared import lfs
+from aptui.worker import files, reads
+from aptui.worker.answers import Refused, plans_and_edges
+from aptui.worker.command import Meanwhile
+from aptui.worker.command_job import run_command
+from aptui.worker.links import with_links
+from aptui.worker.log import RunLog, one_line, valid_text
+from aptui.worker.processes import end_children
+from aptui.worker.products import Folders, discard, remove_tree, stage_products, sync_products
+from aptui.worker.references import add_references
+from aptui.worker.workspace import KeptFolders
+
+Load = Callable[[Builder], Any]
+"""Returns the instance of a builder's class; imports its code at the first call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What the commands that one worker runs have in common.
+
+    `folders` are used by one after the other. `meanwhile` is called when a command has begun, and again when it takes long; whoever passes
+    it in sees to it that products are synced. `environment` are the variables that all get: `os.environ` is slow to be asked for each.
+    """
+
+    folders: KeptFolders
+    meanwhile: Meanwhile
+    environment: Mapping[str, str]
+
+
+class Stale(Exception):
+    """The source is not the one that the order is about."""
+
+
+class Terminated(BaseException):
+    """SIGTERM: no `except Exception` of a builder stops this."""
+
+
+@dataclass(slots=True)
+class _Ending:
+    outcome: Outcome
+    error: str = ""
+
+
+# ----------------------------------------------------------------------------------------------------------------- analysis
+
+
+def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load) -> AnalyseResult:
+    """Ask a builder which jobs a source needs."""
+    started_ns = time.perf_counter_ns()
+    log = RunLog(builder.name)
+    root = files.os_path(order.root)
+    params, platform_params = merged(builder, order.settings)
+    request = CreateJobsRequest(
+        builder_name=builder.name,
+        scan_folder=root,
+        source=files.os_path(order.rel),
+        source_uuid=UUID(bytes=order.source_uuid) if order.source_uuid else UUID(int=0),
+        platforms=tuple(_platform_info(name, platforms) for name in order.platforms),
+        params=params,
+        platform_params=platform_params,
+        log=log.for_builder(),
+    )
+    answers: list[CreateJobsResponse] = []
+    seen = reads.Reads(request.full_path)
+    is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
+    heard = seen if is_pointer or _counts(builder) else None
+    ending = _guarded(log, lambda: answers.append(_create_jobs(load(builder), request, log, heard)))
+    if is_pointer and seen.is_source_read:  # what it said is of other bytes than it thinks
+        ending = _failure(log, lfs.NOT_HERE)
+    plans: tuple[JobPlan, ...] = ()
+    edges: tuple[SourceEdge, ...] = ()
+    if ending.outcome is Outcome.SUCCEEDED:
+        try:
+            plans, edges = plans_and_edges(answers[0], order, builder, log)
+        except Refused as error:
+            ending = _failure(log, str(error))
+    duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
+    found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
+    return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found)
+
+
+def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
+    with reads.listening(seen):
+        response = instance.create_jobs(request)
+    if not isinstance(response, CreateJobsResponse):
+        raise Refused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
+    _check_result(response.result, response.error, log)
+    return response
+
+
+# --------------------------------------------------------------------------------------------------------------- processing
+
+
+def process(
+    order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, sharing: Sharing | None = None
+) -> RunResult:
+    """Do one job: call the builder, check and hash its products, make them durable.
+
+    Args:
+        order: the job.
+        builder: who does it.
+        platforms: all that are configured.
+        load: makes the builder.
+        sharing: what a command shares with others; without it the run has folders of its own, and syncs what it made.
+    """
+    started_ns = time.perf_counter_ns()
+    log = RunLog(builder.name)
+    run = _Run(order, builder, platforms, load, log, sharing)
+    ending = _guarded(log, run.enter)
+    try:
+        if ending.outcome is Outcome.SUCCEEDED:
+            ending = _guarded(log, run.call)
+        if ending.outcome is Outcome.SUCCEEDED:
+            ending = _guarded(log, run.finish)
+        run.look_at_reads(ending.outcome)
+    finally:
+        run.leave(ending.outcome)
+    is_done = ending.outcome is Outcome.SUCCEEDED
+    return RunResult(
+        run_key=order.run_key,
+        outcome=ending.outcome,
+        error=ending.error,
+        products=run.products if is_done else (),
+        source_digest=run.read_digest or order.source_digest,
+        discovered=run.discovered,
+        log=log.records(),
+        warnings=log.warnings,
+        errors=log.errors,
+        duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000,
+        peak_rss_bytes=run.peak_rss_bytes,
+        command_line=valid_text(run.command_line),
+        reprocess=run.reprocess if is_done else (),
+        reads=run.reads,
+    )
+
+
+class _Run:
+    """What is known of a run while it goes through its steps: enter, call, finish, leave."""
+
+    def __init__(
+        self,
+        order: ProcessOrder,
+        builder: Builder,
+        platforms: Mapping[str, Platform],
+        load: Load,
+        log: RunLog,
+        sharing: Sharing | None,
+    ) -> None:
+        self.order, self.builder, self.load, self.log, self.sharing = order, builder, load, log, sharing
+        self.platform = _platform_info(order.platform, platforms)
+        self.keeps_temp = order.keeps_temp
+        self.staging = files.os_path(order.staging)
+        kept = sharing.folders.for_run(self.staging, order.run_key) if sharing and not self.keeps_all else None
+        self.kept = sharing.folders if sharing and kept else None
+        self.folders = kept or Folders(self.staging)
+        self.root = files.os_path(order.root)
+        self.source = os.path.join(self.root, files.os_path(order.rel))
+        self.products: tuple[StagedProduct, ...] = ()
+        self.discovered: tuple[tuple[str, str], ...] = ()
+        self.reprocess: tuple[str, ...] = ()
+        self.reads: tuple[Read, ...] = ()
+        self.read_digest = b""
+        self.command_line = ""
+        self.peak_rss_bytes = 0
+        self._made: list[Any] = []
+        self._found: list[str] = []
+        self._seen = reads.Reads(self.source, self.folders.staging)
+        self._environment = ""
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether what the run leaves besides its products is for people to look at."""
+        return self.keeps_temp or self.order.debug_output
+
+    def enter(self) -> None:
+        if self.kept is not None:
+            self.kept.prepare(self.folders)
+        else:
+            self.folders.make()
+        os.chdir(self.folders.temp)
+        if self.builder.kind is BuilderKind.PYTHON:
+            self._environment = os.environ.get("TMPDIR", "")
+            _set_temp(self.folders.temp)
+        self._check_source()
+        self._refuse_pointer()
+
+    def call(self) -> None:
+        if self.builder.kind is BuilderKind.COMMAND:
+            self._call_command()
+        elif self.builder.kind is BuilderKind.COPY:
+            self._copy()
+        else:
+            self._call_python()
+
+    def finish(self) -> None:
+        """Check, hash and sync what was made; then make sure once more that the source is still the one it was made of."""
+        staged = stage_products(self._made, self.folders, self.order)
+        add_references(self.builder, staged, self._made, self.order, self.source, self.log)
+        if self.sharing is None:
+            sync_products(staged, self.folders)
+        self.products = with_links(staged, self._made, self.order, self.log)
+        self.discovered = self._hash_dependencies()
+        self._check_source()
+
+    def look_at_reads(self, outcome: Outcome) -> None:
+        """Say what was read; of a run that failed, which did not come to name all it read, only what will be added anyway."""
+        adds = self.builder.undeclared_reads is UndeclaredReads.ADD
+        if outcome is Outcome.SUCCEEDED or (adds and outcome is Outcome.FAILED):
+            self.reads = _found(self._seen, self.builder)
+
+    def leave(self, outcome: Outcome) -> None:
+        os.chdir("/")
+        if self.builder.kind is BuilderKind.PYTHON:
+            _set_temp(self._environment)
+        if self.kept is not None:
+            self.kept.release()
+            if outcome is not Outcome.SUCCEEDED:
+                discard(self.staging)
+        if self.kept is not None or self.keeps_all:
+            return
+        remove_tree(self.folders.temp if outcome is Outcome.SUCCEEDED else self.folders.staging)
+
+    def _call_command(self) -> None:
+        params = {**self._params(), **_json(self.order.params)}
+        shared = (self.sharing.meanwhile, self.sharing.environment) if self.sharing else ()
+        job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
+        self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
+        if job.error:
+            raise Refused(job.error)
+        self._made, self._found = job.products, job.dependencies
+
+    def _copy(self) -> None:
+        """Make the bytes of the source its product."""
+        copy = os.path.join(self.folders.products, os.path.basename(self.source))
+        try:
+            files.copy_into(self.source, copy)
+        except files.Changed as error:
+            raise Stale(f"source: {error}") from error
+        except OSError as error:
+            raise Refused(f"cannot copy the source: {files.reason(error)}") from error
+        self._made = [JobProduct(copy, 0, UUID(bytes=self.builder.asset_type or bytes(16)))]
+
+    def _call_python(self) -> None:
+        instance = self.load(self.builder)
+        request = ProcessJobRequest(
+            builder_name=self.builder.name,
+            scan_folder=self.root,
+            source=files.os_path(self.order.rel),
+            source_uuid=UUID(bytes=self.order.source_uuid) if self.order.source_uuid else UUID(int=0),
+            platform=self.platform,
+            job_key=self.order.job_key,
+            params=self._params(),
+            job_params=_json(self.order.params),
+            additional_fingerprint=self.order.additional_fingerprint,
+            products_dir=self.folders.products,
+            temp_dir=self.folders.temp,
+            log=self.log.for_builder(),
+            debug_output=self.order.debug_output,
+        )
+        peak = _Peak()
+        with reads.listening(self._seen if _counts(self.builder) else None):
+            response = instance.process_job(request)
+        self.peak_rss_bytes = peak.reached_bytes()
+        if not isinstance(response, ProcessJobResponse):
+            raise Refused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
+        self.keeps_temp = self.keeps_temp or response.keep_temp
+        self._made, self._found = response.products, response.dependencies
+        self.reprocess = tuple(to_text(os.fsencode(path)) for path in response.sources_to_reprocess)
+        if request.read_digest:
+            self.read_digest = bytes.fromhex(request.read_digest)
+        _check_result(response.result, response.error, self.log)
+        if self.read_digest and self.order.source_digest and self.read_digest != self.order.source_digest:
+            raise Stale("the source changed before it was read")
+
+    def _params(self) -> dict[str, Any]:
+        params, platform_params = merged(self.builder, self.order.settings)
+        return {**params, **platform_params.get(self.order.platform, {})}
+
+    def _refuse_pointer(self) -> None:
+        if files.is_pointer(self.source, self.order.expected[0]):
+            raise Refused(lfs.NOT_HERE)
+
+    def _check_source(self) -> None:
+        try:
+            found = files.stat_key(os.stat(self.source))
+        except OSError as error:
+            raise Stale(f"the source cannot be read: {error.strerror}") from error
+        if found != tuple(self.order.expected):
+            raise Stale("the source changed while the job ran")
+
+    def _hash_dependencies(self) -> tuple[tuple[str, str], ...]:
+        paths = dict.fromkeys(os.path.normpath(os.path.join(self.root, path)) for path in self._found)
+        paths.pop(self.source, None)
+        wanted = [path for path in paths if not path.startswith(f"{self.folders.staging}/")]
+        for path in wanted:
+            if os.path.isfile(path) and files.is_pointer(path, os.path.getsize(path)):
+                raise Refused(f"dependency {path!r} is {lfs.NOT_HERE}")
+        return tuple((to_text(os.fsencode(path)), _dependency_digest(path)) for path in wanted)
+
+
+_known_digests: dict[str, tuple[files.StatKey, str]] = {}
+"""Digests of dependencies by path: every shader names the same headers."""
+
+
+def _dependency_digest(path: str) -> str:
+    """Return the digest of a file in hex, "" when it is missing or no file."""
+    try:
+        known = _known_digests.get(path)
+        if known and known[0] == files.stat_key(os.stat(path)):
+            return known[1]
+        (digest, _, _), found = files.hash_file(path, sees_through=True)
+    except files.Changed:
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise Stale(f"the dependency {path!r} changed while the job ran") from None
+        return ""
+    except OSError:
+        return ""
+    if (
+        time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > 2_000_000_000
+    ):  # younger ones may change within one tick of the clock
+        if len(_known_digests) > 20_000:
+            _known_digests.clear()
+        _known_digests[path] = files.stat_key(found), digest.hex()
+    return digest.hex()
+
+
+# ------------------------------------------------------------------------------------------------------------------- common
+
+
+def _guarded(log: RunLog, step: Callable[[], None]) -> _Ending:
+    """Take a step of a run and say how it ended; no child process survives it."""
+    pid = os.getpid()
+    try:
+        ending = _attempt(log, step)
+    finally:
+        if os.getpid() != pid:
+            os._exit(1)  # a forked child of the builder came back into our code: it must not answer for its parent
+    left = end_children()
+    if left:
+        names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+        return _failure(log, f"builder left a process behind: {names}; killed")
+    return ending
+
+
+def _attempt(log: RunLog, step: Callable[[], None]) -> _Ending:
+    try:
+        step()
+    except Refused as error:
+        return _failure(log, str(error))
+    except Stale as error:
+        return _Ending(Outcome.STALE, str(error))
+    except Cancelled:
+        return _Ending(Outcome.CANCELLED, "cancelled")
+    except SystemExit as error:
+        return _failure(log, f"builder called sys.exit({error.code!r})")
+    except MemoryError as error:
+        return _failure(log, f"MemoryError: {str(error) or 'out of memory'}{_memory_limit()}")
+    except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
+        text = one_line(str(error))
+        return _failure(log, f"{type(error).__name__}: {text}" if text else type(error).__name__, traceback.format_exc())
+    return _Ending(Outcome.SUCCEEDED)
+
+
+def _failure(log: RunLog, text: str, trace: str = "") -> _Ending:
+    text = one_line(valid_text(text))
+    if not (log.first_error and text == log.first_error):
+        log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
+    return _Ending(Outcome.FAILED, text)
+
+
+def _check_result(result: object, error: object, log: RunLog) -> None:
+    if result == Result.SUCCESS:
+        return
+    if result == Result.CANCELLED:
+        raise Cancelled
+    raise Refused(str(error) if error else log.first_error or "builder reported failure")
+
+
+class _Peak:
+    """The most memory that this process, or a child of it that has ended, takes from now on."""
+
+    def __init__(self) -> None:
+        self._children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        try:
+            with open("/proc/self/clear_refs", "wb", buffering=0) as file:
+                file.write(b"5")  # proc_pid_clear_refs(5): else the peak would be that of the hungriest run this worker ever did
+        except OSError:
+            pass
+
+    def reached_bytes(self) -> int:
+        # Not `ru_maxrss` of ourselves: that survives exec, so a worker would report what the engine had when it started it.
+        with open("/proc/self/status", "rb", buffering=0) as file:
+            _, _, rest = file.read().partition(b"VmHWM:")
+        own_kib = int(rest.split(None, 1)[0]) if rest else 0
+        children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        return max(own_kib, children_kib if children_kib > self._children_kib else 0) * 1024
+
+
+def _memory_limit() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else f" (limit {limit >> 20} MiB)"
+
+
+def _counts(builder: Builder) -> bool:
+    return builder.undeclared_reads is not UndeclaredReads.IGNORE
+
+
+def _found(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
+    try:
+        return seen.found(_dependency_digest if builder.undeclared_reads is UndeclaredReads.ADD else None)
+    except Stale:
+        return ()  # it changes right now: the engine looks at it again in any case
+
+
+def _platform_info(name: str, platforms: Mapping[str, Platform]) -> PlatformInfo:
+    found = platforms.get(name)
+    return PlatformInfo(name, found.tags if found else ())
+
+
+def _json(text: str) -> dict[str, Any]:
+    return dict(json.loads(text)) if text not in ("", "{}") else {}
+
+
+def _set_temp(path: str) -> None:
+    if path:
+        os.environ["TMPDIR"] = path
+    else:
+        os.environ.pop("TMPDIR", None)
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        vars(tempfile)["tempdir"] = None  # it remembers the first answer

@@ -1,0 +1,166 @@
+"""The wire between the engine and its workers: frames of one kind byte and one msgpack record; no sockets are opened here.
+
+A frame is a 4-byte big-endian length, then one kind byte, then the record; the length counts kind and record. Both ends run the same
+code, so records travel as they are. What a worker sends is nevertheless checked (length, kind, types): builder code may scribble on any
+file descriptor, and must not be able to confuse the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+
+import msgspec
+
+from aptui.core.messages import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, HashResult, ProcessOrder, RunResult
+from aptui.core.model import Builder, Platform
+
+FRAME_LIMIT_BYTES = 64 << 20
+"""Longest frame either side accepts: room for a run of 200,000 products, and nothing a broken length could make us allocate."""
+HEADER_BYTES = 5
+
+
+class Kind(IntEnum):
+    """What a frame holds. The first five go to a worker, the others come from it."""
+
+    SETUP = 1
+    ANALYSE = 2
+    PROCESS = 3
+    COPY = 4
+    HASH = 5
+    READY = 6
+    ANALYSED = 7
+    RAN = 8
+    COPIED = 9
+    HASHED = 10
+    RETIRE = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The first thing a worker hears. `nonce` (ASCII) starts the marker that it writes to its output after each run.
+
+    After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced. `nice` is added to
+    its niceness. What calls read below `project.scan_folders` (absolute paths) it reports.
+    """
+
+    builders: tuple[Builder, ...]
+    platforms: tuple[Platform, ...]
+    nonce: str
+    recycle_runs: int = 500
+    recycle_rss_bytes: int = 1 << 30
+    nice: int = 0
+    scan_folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """READY (empty text) and RETIRE (the reason)."""
+
+    text: str = ""
+
+
+class WireError(Exception):
+    """The other side sent what is not a frame of ours."""
+
+
+_TYPES: dict[Kind, object] = {
+    Kind.SETUP: Setup,
+    Kind.ANALYSE: list[AnalyseOrder],
+    Kind.PROCESS: list[ProcessOrder],
+    Kind.COPY: list[CopyOrder],
+    Kind.HASH: HashOrder,
+    Kind.READY: Note,
+    Kind.ANALYSED: AnalyseResult,
+    Kind.RAN: RunResult,
+    Kind.COPIED: list[RunResult],
+    Kind.HASHED: HashResult,
+    Kind.RETIRE: Note,
+}
+
+Record = (
+    Setup
+    | Note
+    | HashOrder
+    | HashResult
+    | AnalyseResult
+    | RunResult
+    | Sequence[AnalyseOrder | ProcessOrder | CopyOrder | RunResult]
+)
+_encoder = msgspec.msgpack.Encoder()
+
+
+@cache
+def _decoder(kind: Kind) -> msgspec.msgpack.Decoder[Record]:
+    # Made on first use: each costs about a millisecond of looking at annotations, and most processes need two or three of them.
+    return msgspec.msgpack.Decoder(_TYPES[kind])
+
+
+def encode(kind: Kind, record: Record) -> bytes:
+    """Return the frame for `record`.
+
+    Raises:
+        WireError: it would be longer than the limit, or holds what msgpack cannot say: lone surrogates, numbers over 64 bits.
+    """
+    buffer = bytearray(HEADER_BYTES)
+    try:
+        _encoder.encode_into(record, buffer, HEADER_BYTES)
+    except (OverflowError, TypeError, UnicodeEncodeError) as error:
+        raise WireError(f"a frame of kind {kind.name} cannot be made: {error}") from error
+    length = len(buffer) - 4
+    if length > FRAME_LIMIT_BYTES:
+        raise WireError(f"a record of {length} bytes is longer than the limit of {FRAME_LIMIT_BYTES}")
+    buffer[0:4] = length.to_bytes(4, "big")
+    buffer[4] = kind
+    return bytes(buffer)
+
+
+def decode(kind: Kind, payload: bytes | bytearray | memoryview) -> Record:
+    """Return the record of a frame.
+
+    Raises:
+        WireError: it is not a record of that kind.
+    """
+    try:
+        return _decoder(kind).decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"a frame of kind {kind.name} cannot be read: {error}") from error
+
+
+class FrameReader:
+    """Puts frames together from whatever pieces `recv` returned."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[Kind, bytes]]:
+        """Take `data` and yield (kind, payload) of each frame that is now whole.
+
+        Raises:
+            WireError: a length or a kind that nobody sends.
+        """
+        self._buffer += data
+        position = 0
+        try:
+            while len(self._buffer) - position >= HEADER_BYTES:
+                length = int.from_bytes(self._buffer[position : position + 4], "big")
+                kind = self._kind(length, self._buffer[position + 4])
+                end = position + 4 + length
+                if len(self._buffer) < end:
+                    break
+                payload = bytes(self._buffer[position + HEADER_BYTES : end])
+                position = end
+                yield kind, payload
+        finally:
+            del self._buffer[:position]
+
+    @staticmethod
+    def _kind(length: int, number: int) -> Kind:
+        if not 1 <= length <= FRAME_LIMIT_BYTES:
+            raise WireError(f"a frame claims a length of {length} bytes")
+        try:
+            return Kind(number)
+        except ValueError:
+            raise WireError(f"a frame has the unknown kind {number}") from None

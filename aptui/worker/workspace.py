@@ -1,0 +1,88 @@
+"""Folders that a worker keeps for its commands: to make and to remove some for every run costs as much as a short command takes.
+
+What a run leaves in them is removed, and they are used again only as long as they are the very folders that were made, with nothing else
+beside them: no run can leave anything for the next one. No process of a run is alive by then (`runner_processes.end_children`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from aptui.worker.products import Folders, discard
+
+_PREFIX = "worker-"
+
+_Mark = tuple[int, int, int, int]
+
+
+class KeptFolders:
+    """The folders of one worker. They lie beside those that runs have for themselves."""
+
+    def __init__(self) -> None:
+        self._folders: Folders | None = None
+        self._given_up_count = 0
+        self._marks: tuple[_Mark, ...] = ()
+
+    def for_run(self, staging: str, run_key: int) -> Folders | None:
+        """Return the folders for a run that stages at `staging`; None where no other runs of this engine stage."""
+        parent, name = os.path.split(staging)
+        return Folders(f"{parent}/{_PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
+
+    def prepare(self, folders: Folders) -> None:
+        """Have `folders` ready for a run: there, and empty.
+
+        Raises:
+            OSError: they cannot be made.
+        """
+        if folders == self._folders:
+            return
+        self.remove()
+        _remove_of_the_dead(os.path.dirname(folders.staging))
+        folders.make()
+        self._folders, self._marks = folders, _marks(folders)
+
+    def release(self) -> None:
+        """Take the folders back from a run."""
+        if self._folders is not None and not self._is_as_made(self._folders):
+            self.remove()
+
+    def _is_as_made(self, folders: Folders) -> bool:
+        try:
+            if _marks(folders) != self._marks:
+                return False
+            _empty(folders.products)
+            _empty(folders.temp)
+            return len(os.listdir(folders.staging)) == len(self._marks) - 1
+        except OSError:
+            return False
+
+    def remove(self) -> None:
+        """Remove the folders."""
+        if self._folders is not None:
+            discard(self._folders.staging)  # which may be a link by now
+            self._folders = None
+            self._given_up_count += 1  # and may be there still: others never get its name
+
+
+def _marks(folders: Folders) -> tuple[_Mark, ...]:
+    """Return what tells each folder from others, and from itself with other permissions."""
+    found = [os.lstat(path) for path in (folders.staging, folders.products, folders.temp)]
+    return tuple((item.st_ino, item.st_mode, item.st_uid, item.st_gid) for item in found)
+
+
+def _empty(folder: str) -> None:
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+def _remove_of_the_dead(parent: str) -> None:
+    """Remove what workers left that were killed."""
+    for name in os.listdir(parent) if os.path.isdir(parent) else ():
+        pid = name.removeprefix(_PREFIX).partition("-")[0]
+        if name.startswith(_PREFIX) and not os.path.exists(f"/proc/{pid}"):
+            discard(f"{parent}/{name}")
