@@ -18,7 +18,7 @@ from aptui.core.settings import is_settings
 from aptui.core.state.graph import companion_key
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.store.queries.affected import AffectedJob, Spreading
+from aptui.store.graph.affected import AffectedJob, Spreading
 from aptui.store.queries.reader import Reader
 from aptui.verbs.opening import Opened, all_builders, opened
 

@@ -16,7 +16,7 @@ from aptui.core.paths import from_text, normalize
 from aptui.core.patterns import wildcard
 from aptui.shared.errors import UserError
 from aptui.shared.printing import line
-from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
+from aptui.store.graph.asset_graph import AssetGraph, Node, is_product
 from aptui.store.queries.assets import parse_asset_id, source_ids
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.verbs.naming import as_text, find_source, meanings, nearest_sources

@@ -12,7 +12,7 @@ from contextlib import closing
 from aptui.batch.run import load_config
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.changes.tail import LISTED, RESYNC, ChangeTail, Record
+from aptui.store.queries.change_tail import LISTED, RESYNC, ChangeTail, Record
 from aptui.verbs.opening import DATABASE
 
 LOOK_S = 0.05

@@ -14,7 +14,7 @@ from aptui.config.model import Config
 from aptui.core.paths import key_of
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.db.integrity import Finding, examined
+from aptui.store.queries.integrity import Finding, examined
 from aptui.verbs.opening import opened
 from aptui.verbs.share import share
 

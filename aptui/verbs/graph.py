@@ -11,8 +11,8 @@ from aptui.core.model import EdgeKind
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.sanitize import sanitize
+from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, Step, is_product, is_source
 from aptui.store.queries.asset_facts import Fact, FileFact, ProductFact
-from aptui.store.queries.asset_graph import AssetGraph, Edge, Link, Node, Step, is_product, is_source
 from aptui.verbs.asset_names import AssetNames, asked, database_argument
 from aptui.verbs.naming import as_text
 
@@ -222,7 +222,7 @@ a product needs the source it is made of and its product dependencies, a source 
 
 def query(arguments: Namespace) -> int:
     """Answer a question to the graph."""
-    from aptui.store.queries.graph_query import Name, QueryError, answer, parse
+    from aptui.store.graph.graph_query import Name, QueryError, answer, parse
 
     text = as_text(arguments.expression)
     try:

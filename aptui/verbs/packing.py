@@ -11,7 +11,7 @@ from pathlib import Path
 from aptui.core.paths import from_text
 from aptui.shared.errors import HostError
 from aptui.shared.printing import line
-from aptui.store.queries.asset_list import LIST_BYTES_MOST, AssetList, Listed, as_json
+from aptui.store.graph.asset_list import LIST_BYTES_MOST, AssetList, Listed, as_json
 from aptui.verbs.asset_names import product_path
 
 MANIFEST = "manifest.json"

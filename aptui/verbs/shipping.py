@@ -13,9 +13,9 @@ from pathlib import Path
 
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.store.queries.asset_graph import AssetGraph, Node
-from aptui.store.queries.asset_list import CHANGES, LIST_BYTES_MOST, AssetList, Change, as_json, closure, orphans, read
-from aptui.store.queries.asset_list import compare as differences
+from aptui.store.graph.asset_graph import AssetGraph, Node
+from aptui.store.graph.asset_list import CHANGES, LIST_BYTES_MOST, AssetList, Change, as_json, closure, orphans, read
+from aptui.store.graph.asset_list import compare as differences
 from aptui.verbs.asset_names import Asked, AssetNames, asked, database_argument
 
 DIFFERS = 1

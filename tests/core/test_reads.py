@@ -10,7 +10,7 @@ from fakes import Setup, copier, glob, scripter, sha
 
 from aptui.core.messages import AnalyseResult, Event, LogLevel, Read, RunsFinished
 from aptui.core.model import BuilderKind, Companion, Job, UndeclaredReads
-from aptui.core.undeclared_reads import with_default
+from aptui.core.pipeline.undeclared_reads import with_default
 
 ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))
 

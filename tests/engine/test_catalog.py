@@ -17,7 +17,7 @@ from aptui.core.model import Platform
 from aptui.core.model import Project as CoreProject
 from aptui.core.paths import path_uuid
 from aptui.engine.cache import catalog
-from aptui.store.changes.catalog_mark import CATALOG_STATE
+from aptui.store.db.catalog_mark import CATALOG_STATE
 from aptui.store.db.schema import uuid_text
 
 CONFIG = """

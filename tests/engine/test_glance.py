@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from aptui.core.model import Project, ScanFolder
-from aptui.engine.loop import up_to_date
+from aptui.engine.scan import up_to_date
 from aptui.engine.scan.walk import Walk, digests_of
 
 

@@ -11,8 +11,7 @@ import pytest
 from disk_project import HOST, Project
 
 from aptui.core.model import Digest
-from aptui.engine.loop import up_to_date
-from aptui.engine.scan import verification
+from aptui.engine.scan import up_to_date, verification
 from aptui.engine.scan.walk import Walk
 
 CONFIG = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: all, copy: ["*.txt"]}]\n'

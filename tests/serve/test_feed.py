@@ -24,7 +24,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    monkeypatch.setattr("aptui.store.changes.tail.PAGE", 2)
+    monkeypatch.setattr("aptui.store.queries.change_tail.PAGE", 2)
     project = Project(tmp_path / "project", SETTINGS)
     for name in "abc":
         project.write(f"assets/{name}.txt", name)

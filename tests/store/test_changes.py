@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptui.core.model import LinkKind
-from aptui.store.changes import changes
-from aptui.store.changes.changes import Change, ChangeKind
-from aptui.store.db import schema
+from aptui.store.db import change_log, schema
+from aptui.store.db.change_log import Change, ChangeKind
 from aptui.store.db.writer import Writer
 from aptui.store.queries.reader import Reader, open_reader
 
@@ -52,7 +51,7 @@ def add(state: State, entry: Change) -> None:
 def whole(database: Reader) -> State:
     state: State = {}
     for kind in (ChangeKind.SOURCE, ChangeKind.PRODUCT):
-        for _row, entry in changes.listing(database, kind):
+        for _row, entry in change_log.listing(database, kind):
             add(state, entry)
     return state
 
@@ -72,10 +71,10 @@ class Follower:
     resyncs: int = 0
 
     def read(self, database: Reader, limit: int = -1) -> list[Change]:
-        if not changes.is_known(database, self.at):
+        if not change_log.is_known(database, self.at):
             self.resyncs += 1
-            self.state, self.at = whole(database), changes.latest(database)
-        heard = list(changes.entries(database, self.at, limit))
+            self.state, self.at = whole(database), change_log.latest(database)
+        heard = list(change_log.entries(database, self.at, limit))
         for entry in heard:
             assert entry.seq > self.at
             add(self.state, entry)
@@ -93,7 +92,7 @@ def heard(store: Store, follower: Follower) -> list[tuple[object, ...]]:
 
 def told(store: Store) -> list[Change]:
     with looking(store.path) as database:
-        return list(changes.entries(database, 0))
+        return list(change_log.entries(database, 0))
 
 
 @pytest.fixture
@@ -215,7 +214,7 @@ def test_a_record_says_what_is_there_or_that_it_is_gone(built: tuple[Store, Foll
 
 
 def test_entries_that_are_no_longer_kept_mean_a_resync(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "KEPT", 16)
+    monkeypatch.setattr(change_log, "KEPT", 16)
     early = Follower()
     store.put(put_source=[source(1, "a")])
     heard(store, early)
@@ -327,7 +326,7 @@ def test_replaying_the_feed_is_the_database_at_every_moment(
 ) -> None:
     store, world = make_store(), World()
     quick, behind, late = Follower(), Follower(), None
-    original, changes.KEPT = changes.KEPT, kept
+    original, change_log.KEPT = change_log.KEPT, kept
     try:
         for at, (transaction, outcome) in enumerate(steps):
             known = set(world.sources), world.product_id
@@ -351,14 +350,14 @@ def test_replaying_the_feed_is_the_database_at_every_moment(
                 if at % slow == 0:
                     behind.read(database, limit=slow)
                 if at == slow:
-                    late = Follower(whole(database), changes.latest(database))
+                    late = Follower(whole(database), change_log.latest(database))
         with looking(store.path) as database:
             for follower in filter(None, (behind, late)):
                 follower.read(database)
                 assert follower.state == whole(database)
             assert quick.resyncs == 0 or kept < 1000
     finally:
-        changes.KEPT = original
+        change_log.KEPT = original
         store.close()
 
 
@@ -404,4 +403,4 @@ def test_a_killed_engine_leaves_no_gap(store: Store) -> None:
 def test_a_database_of_o3de_has_an_empty_feed(tmp_path: Path) -> None:
     schema.prepare(tmp_path / "assetdb.sqlite")
     with looking(tmp_path / "assetdb.sqlite") as database:
-        assert (changes.latest(database), changes.is_known(database, 0), changes.is_known(database, 5)) == (0, True, False)
+        assert (change_log.latest(database), change_log.is_known(database, 0), change_log.is_known(database, 5)) == (0, True, False)

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 from aptui.core.model import EdgeKind
-from aptui.store.queries.dependants import dependants_of, needs_of, sources_in
+from aptui.store.graph.dependants import dependants_of, needs_of, sources_in
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
 
 

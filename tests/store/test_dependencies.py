@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from aptui.engine.cache import catalog
 from aptui.engine.cache.catalog import Catalogs, path_of
-from aptui.store.queries import dependencies
-from aptui.store.queries.dependencies import Dependency, UnmetPath
+from aptui.store.graph import dependencies
+from aptui.store.graph.dependencies import Dependency, UnmetPath
 
 from .conftest import Store, uuid_of
 from .test_product_links import PRODUCT, SOURCE, Project, asset, product_file, source_file, source_row

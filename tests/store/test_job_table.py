@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aptui.store.db import packed
+from aptui.store.jobs import packed
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.job_table import JobTable, argsort, read_job_table
 from aptui.store.queries.reader import JobRow, open_reader

@@ -6,7 +6,7 @@ import hashlib
 import os
 
 from aptui.core.paths import to_text
-from aptui.store.db.integrity import amount, examined, mark_for_a_look, still_strays, strays
+from aptui.store.queries.integrity import amount, examined, mark_for_a_look, still_strays, strays
 from tests.store.conftest import Store, job_row, product_row, source_row
 
 
@@ -64,7 +64,7 @@ def test_a_product_that_is_made_anew_meanwhile_is_no_finding(store):
 
 
 def test_more_products_than_are_read_at_once_are_all_looked_at(store, monkeypatch):
-    monkeypatch.setattr("aptui.store.db.integrity._BITE", 2)
+    monkeypatch.setattr("aptui.store.queries.integrity._BITE", 2)
     put(store, *(f"linux/{number}.png" for number in range(5)))
 
     assert len(list(examined(store.reader(), store.path.parent))) == 5

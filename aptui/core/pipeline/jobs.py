@@ -39,6 +39,7 @@ from aptui.core.model import (
     RunKey,
     Source,
 )
+from aptui.core.pipeline.undeclared_reads import Judge
 from aptui.core.planner import Planner
 from aptui.core.priority import ReadyQueue
 from aptui.core.settings import Settings
@@ -47,7 +48,6 @@ from aptui.core.state.commits import Commits
 from aptui.core.state.graph import Graph
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import Memory, brings_sources
-from aptui.core.undeclared_reads import Judge
 
 LogName = Callable[[Job, str], str]
 """(job, builder name) -> path of its run's log relative to the log folder."""

@@ -158,7 +158,7 @@ class Catalogs:
 
 
 def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
-    from aptui.store.queries.dependencies import catalog_rows
+    from aptui.store.graph.dependencies import catalog_rows
 
     header = {"format": "aptui catalog", "version": FORMAT_VERSION, "project": project, "platform": platform}
     lines = [json.dumps(header, ensure_ascii=False, separators=(",", ":"))]
@@ -172,7 +172,7 @@ def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
 
 def _spliced(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -> Iterator[bytes]:
     """Yield a catalog with the lines of the products `names` (sorted) as they are now, or without them; all else as it is in `data`."""
-    from aptui.store.queries.dependencies import catalog_rows
+    from aptui.store.graph.dependencies import catalog_rows
 
     done = 0
     for name in names:

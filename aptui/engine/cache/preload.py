@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from aptui.core.preload_cycles import rings
-from aptui.store.queries import dependencies
+from aptui.store.graph import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 
 

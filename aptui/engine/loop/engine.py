@@ -23,7 +23,7 @@ from aptui.config.model import Config
 from aptui.core.messages import Asked, LogLevel, Progress, RowsSaved
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
-from aptui.core.undeclared_reads import with_default
+from aptui.core.pipeline.undeclared_reads import with_default
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.engine.loop.commands import Deeds
@@ -35,9 +35,9 @@ from aptui.engine.loop.opening import Opening
 from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata
 from aptui.shared.errors import InternalError, KnownError
-from aptui.store.changes.catalog_mark import CATALOG_STATE
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.catalog_mark import CATALOG_STATE
 from aptui.store.db.writer import Writer
 from aptui.store.logs import joblog
 

@@ -14,12 +14,12 @@ from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, 
 from aptui.engine import registry
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
-from aptui.engine.loop.up_to_date import Glance, look, signature
+from aptui.engine.scan.up_to_date import Glance, look, signature
 from aptui.engine.scan.walk import Walk
 from aptui.shared.errors import UserError
-from aptui.store.changes.catalog_mark import CATALOG_STATE
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
+from aptui.store.db.catalog_mark import CATALOG_STATE
 
 if TYPE_CHECKING:
     from aptui.engine.scan.verification import Verification

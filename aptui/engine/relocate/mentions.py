@@ -12,7 +12,7 @@ from aptui.engine.relocate import references
 from aptui.engine.relocate.files import native
 from aptui.engine.relocate.references import Rename, UnreadableError
 from aptui.shared.relocation import Dependant, Fate, Item, Update
-from aptui.store.queries.dependants import Known, dependants_of, needs_of
+from aptui.store.graph.dependants import Known, dependants_of, needs_of
 
 if TYPE_CHECKING:
     from aptui.engine.relocate.plan import Plan

@@ -21,7 +21,7 @@ from aptui.engine.relocate.references import UnreadableError
 from aptui.engine.relocate.version_control import Git
 from aptui.shared.relocation import Fate, Item, Relocate, Report, Skipped, Update, counted
 from aptui.store.db.schema import uuid_text
-from aptui.store.queries.dependants import Known, sources_in
+from aptui.store.graph.dependants import Known, sources_in
 from aptui.store.queries.reader import Reader
 
 META = "meta"

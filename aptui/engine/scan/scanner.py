@@ -18,8 +18,8 @@ from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import FileFact, Identity, PathKey, Project, RelPath
 from aptui.core.paths import from_text, is_below, key_of, merge_folder
 from aptui.core.settings import file_key
-from aptui.engine.loop.up_to_date import Glance
 from aptui.engine.scan.metadata import Metadata
+from aptui.engine.scan.up_to_date import Glance
 from aptui.engine.scan.walk import Digests, Entry, Part, Walk, digests_of, text_of
 
 _FOLDERS_PER_STEP = 64

@@ -14,8 +14,8 @@ from aptui.serve.access.guard import require
 from aptui.serve.context import room_of
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
-from aptui.store.changes.tail import ChangeTail, Record
-from aptui.store.db.current import CurrentDatabase, Moment
+from aptui.store.queries.change_tail import ChangeTail, Record
+from aptui.store.queries.current import CurrentDatabase, Moment
 
 LOOK_S = 0.05
 """How often somebody looks for all followers whether anything was written."""

@@ -20,8 +20,8 @@ from pathlib import Path
 from aptui.core.paths import cache_path, from_text
 from aptui.serve.http.confinement import Root
 from aptui.shared.errors import HostError
-from aptui.store.db.current import CurrentDatabase, Moment
 from aptui.store.queries import product_files
+from aptui.store.queries.current import CurrentDatabase, Moment
 from aptui.store.queries.product_files import ProductFile
 
 _PATIENCE_S = 1.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from aptui.link import port
 from aptui.serve.context import Room
 from aptui.shared.errors import KnownError
-from aptui.store.db.current import CurrentDatabase, Moment
 from aptui.store.queries import product_files
+from aptui.store.queries.current import CurrentDatabase, Moment
 from aptui.store.queries.product_files import Awaited
 from aptui.store.queries.reader import Reader
 

@@ -18,7 +18,7 @@ from aptui.serve.protocol.mappers import asset_id, asset_of, job_of, parse_asset
 from aptui.serve.protocol.model import JobInfo, Match, Reach, Status
 from aptui.serve.protocol.requests import AssetState
 from aptui.store.db.schema import uuid_text
-from aptui.store.queries import dependencies as links
+from aptui.store.graph import dependencies as links
 from aptui.store.queries.assets import product_ids, source_by_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 from aptui.store.queries.serving import (

@@ -24,7 +24,7 @@ from aptui.core.links import LOAD_MASK, PRE_LOAD, is_wildcard
 from aptui.core.messages import Rows
 from aptui.core.model import SHADOW, LinkKind, ProductFlag
 from aptui.core.patterns import is_like, literal_prefix
-from aptui.store.changes.catalog_mark import CATALOG_STATE, MOST_NAMES
+from aptui.store.db.catalog_mark import CATALOG_STATE, MOST_NAMES
 
 NO_UUID = bytes(16)
 EXCLUSION_SIGN = ":"

@@ -26,8 +26,8 @@ from typing import NamedTuple, TypeVar, cast
 
 from aptui.core.messages import Rows
 from aptui.shared.errors import HostError, InternalError, KnownError
-from aptui.store.changes.catalog_mark import CatalogMark
-from aptui.store.changes.changes import ChangeLog
+from aptui.store.db.catalog_mark import CatalogMark
+from aptui.store.db.change_log import ChangeLog
 from aptui.store.db.product_links import ProductLinks
 from aptui.store.db.schema import host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, reshaped

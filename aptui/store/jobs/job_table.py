@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from aptui.core.notices import JobChanged
-from aptui.store.db.packed import Packed, read_packed
 from aptui.store.db.schema import uuid_text
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, Pool, Texts
 from aptui.store.queries.reader import ERROR_SQL, SHOWN, Reader
 

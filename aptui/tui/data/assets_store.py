@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from aptui.shared.errors import KnownError
-from aptui.store.db.packed import Packed, read_packed
 from aptui.store.jobs.filter import Filter, Match, parse
 from aptui.store.jobs.job_table import argsort
+from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, contains, engine
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader, open_reader

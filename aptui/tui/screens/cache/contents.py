@@ -12,8 +12,8 @@ from pathlib import Path
 
 from aptui.shared.errors import HostError
 from aptui.shared.printing import size
-from aptui.store.db.integrity import Finding, Stray, amount, examined, still_strays, strays
 from aptui.store.db.schema import told, uuid_text
+from aptui.store.queries.integrity import Finding, Stray, amount, examined, still_strays, strays
 from aptui.store.queries.metrics import Amount, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.screens.common.background_task import Chore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.paths import cache_path, key_of
 from aptui.shared.printing import count
-from aptui.store.db.integrity import mark_for_a_look
+from aptui.store.queries.integrity import mark_for_a_look
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.words import shortened
 from aptui.tui.screens.assets.files import native

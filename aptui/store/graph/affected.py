@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from aptui.core.model import COMMON_PLATFORM, DependencyKind, EdgeKind, JobPlan
 from aptui.core.patterns import wildcard
 from aptui.core.rows import unpack_analysis
+from aptui.store.graph.source_edges import Declared, SourceEdges
 from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
-from aptui.store.queries.source_edges import Declared, SourceEdges
 
 _JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
 CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID ORDER BY s.SourceName, j.Platform, j.JobKey"""

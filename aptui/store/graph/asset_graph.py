@@ -15,10 +15,10 @@ from typing import NamedTuple, NewType
 
 from aptui.core.model import COMMON_PLATFORM, EdgeKind
 from aptui.core.patterns import wildcard
+from aptui.store.graph.source_edges import SourceEdges
 from aptui.store.queries.asset_facts import Dangling, Fact, FileFact, Missing, ProductFact, SourceFact, Unmet
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, asset_id_text
 from aptui.store.queries.reader import Reader
-from aptui.store.queries.source_edges import SourceEdges
 
 Node = NewType("Node", int)
 """A product's id, or a source's id below zero; files are numbered from `_FILES` down as they are met."""

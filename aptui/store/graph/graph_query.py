@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 
-from aptui.store.queries.asset_graph import AssetGraph, Edge, Node, is_product, is_source
+from aptui.store.graph.asset_graph import AssetGraph, Edge, Node, is_product, is_source
 
 _SIGNS = {"+": "+", "-": "-", "^": "^", "union": "+", "except": "-", "intersect": "^"}
 _TAKES_DEPTH = frozenset({"deps", "rdeps"})

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from aptui.shared.errors import UserError
+from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node
 from aptui.store.queries.asset_facts import ProductFact
-from aptui.store.queries.asset_graph import AssetGraph, Edge, Link, Node
 
 FORMAT = "aptui asset list"
 VERSION = 1

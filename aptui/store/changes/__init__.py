@@ -1,1 +1,0 @@
-"""What changed, numbered, in the transaction that changed it."""
