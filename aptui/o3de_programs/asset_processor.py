@@ -21,7 +21,7 @@ from aptui.o3de_programs import start as starting
 from aptui.o3de_programs.control import ClosedDoor, ControlChannel
 from aptui.o3de_programs.events import Teller
 from aptui.o3de_programs.log_file import LIVE
-from aptui.o3de_programs.work import Start
+from aptui.o3de_programs.run_request import Start
 from aptui.store.db.schema import uuid_text
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -13,7 +13,7 @@ from aptui.engine.missing.scanner import FileFound, Place, Search
 from aptui.engine.relocate import relocate
 from aptui.link import port
 from aptui.o3de_programs import lines
-from aptui.o3de_programs.work import Start, asked_holder
+from aptui.o3de_programs.run_request import Start, asked_holder
 from aptui.shared.errors import BusyError
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.db.schema import uuid_text

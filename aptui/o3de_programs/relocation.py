@@ -5,8 +5,8 @@ from __future__ import annotations
 from aptui.engine.relocate import relocate
 from aptui.engine.relocate.paths import RelocationError, from_switches
 from aptui.o3de_programs import relocation_report
+from aptui.o3de_programs.run_request import Start, asked_holder
 from aptui.o3de_programs.switches import Given
-from aptui.o3de_programs.work import Start, asked_holder
 from aptui.shared.errors import BusyError, KnownError
 from aptui.shared.relocation import Relocate, Report
 

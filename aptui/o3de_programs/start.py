@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from aptui.config.model import Config, ConfigErrors
 from aptui.core.model import COMMON_PLATFORM
+from aptui.o3de.facts import Facts, facts_of
 from aptui.o3de.project import project_format
-from aptui.o3de.project.facts import Facts, facts_of
-from aptui.o3de.project.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
+from aptui.o3de.registry.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
 from aptui.o3de_programs import lines, switches
 from aptui.o3de_programs.console import Console
 from aptui.o3de_programs.log_file import BATCH, LogFile
+from aptui.o3de_programs.run_request import Start
 from aptui.o3de_programs.switches import Given
-from aptui.o3de_programs.work import Start
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 
@@ -104,9 +104,9 @@ def load(given: Given, base: str) -> Config:
 
 
 def _registry(folder: str, options: Options) -> Registry:
-    from aptui.o3de.project.input_recorder import Sight
     from aptui.o3de.project.layout import read_registry
     from aptui.o3de.project.project import locate
+    from aptui.o3de.registry.input_recorder import Sight
 
     sight = Sight()
     return read_registry(locate(folder, options, sight), options, sight)

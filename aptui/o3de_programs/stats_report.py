@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from aptui.o3de.project.facts import StatsForm
+from aptui.o3de.facts import StatsForm
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _ANALYSIS, _PROCESSING, _HASHING = "CreateJobs", "ProcessJob", "HashFile"

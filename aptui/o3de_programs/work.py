@@ -7,28 +7,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
-from aptui.config.model import Config
 from aptui.core.model import PathKey, Project
 from aptui.core.paths import key_of, to_text
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import path_of
 from aptui.engine.loop.opening import Opening
-from aptui.link import places
-from aptui.link.client import Client, NoEngine
-from aptui.link.port import Answer, Verb
-from aptui.o3de.project.facts import Facts
 from aptui.o3de_programs import lines
-from aptui.o3de_programs.console import Console
-from aptui.o3de_programs.control import DEFAULT_PORT
 from aptui.o3de_programs.events import Teller
+from aptui.o3de_programs.run_request import Start
 from aptui.o3de_programs.stats_report import Stat, report
-from aptui.o3de_programs.switches import Given
-from aptui.shared.errors import BusyError, UserError
+from aptui.shared.errors import UserError
 from aptui.store.db.versions import delete_if_newer
 from aptui.store.queries.reader import JobRow, open_reader
 
@@ -44,40 +36,6 @@ RELOCATION = (
 )
 _ELSEWHERE = ("common", "all")
 """Where intermediate products and failed analyses stand."""
-
-
-@dataclass(slots=True)
-class Start:
-    """A run as its command line and its configuration want it.
-
-    Args:
-        load: reads the configuration again.
-        facts: what the project's settings say beyond the configuration.
-    """
-
-    given: Given
-    config: Config
-    console: Console
-    load: Callable[[], Config]
-    facts: Facts
-
-    @property
-    def first_port(self) -> int:
-        """Where to begin to look for a port to listen on, 0 = any will do."""
-        asked = self.given.number("port")
-        if asked is not None or self.given.has("randomListeningPort"):
-            return asked or 0
-        said = self.facts.bootstrap.get("remote_port", "")
-        return int(said) if said.isdecimal() else DEFAULT_PORT
-
-    def tell_turned_away(self) -> None:
-        """Say what whoever connects to the listening port should know."""
-        self.console.say(lines.turned_away(str(self.config.cache_dir)))
-
-    @property
-    def database(self) -> Path:
-        """Where the asset database is."""
-        return self.config.cache_dir / "assetdb.sqlite"
 
 
 # ------------------------------------------------------------------------------------------------------------------ opening
@@ -229,13 +187,3 @@ def tell_end(start: Start, teller: Teller) -> None:
     report(stats, start.facts.stats)
     stats["ComputeStatsTime"] = Stat(int((time.monotonic() - began_s) * 1000))
     start.console.say_all(report(stats, start.facts.stats))
-
-
-def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
-    """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
-    try:
-        client = Client.connect(places.socket_path(config.cache_dir), kind="batch")
-    except NoEngine:
-        raise busy from None
-    with client:
-        return client.ask(verb)

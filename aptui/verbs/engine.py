@@ -96,7 +96,7 @@ def _skips_start_scan(config: Config) -> bool:
     """Whether the person's settings in an O3DE project say so."""
     if not config.foreign:
         return False
-    from aptui.o3de.project.facts import facts_of
+    from aptui.o3de.facts import facts_of
 
     facts = facts_of(config)
     return facts is not None and facts.user.skips_start_scan

@@ -8,7 +8,7 @@ from typing import Any
 
 from aptui.config import model
 from aptui.o3de.project import project_format
-from aptui.o3de.project.options import Options
+from aptui.o3de.registry.options import Options
 
 PLATFORMS = {
     "Platform linux": {"tags": "tools,renderer"},

@@ -9,9 +9,8 @@ import pytest
 
 from aptui import sdk
 from aptui.core.model import Builder, BuilderKind
-from aptui.o3de.project.facts import JobOverride
-from aptui.o3de.scripts import registry
-from aptui.o3de.scripts.azlmbr import math
+from aptui.o3de.facts import JobOverride
+from aptui.o3de.scripts.azlmbr import math, registrations
 from aptui.o3de.scripts.azlmbr.asset import AssetId, builder
 from aptui.o3de.scripts.overrides import to_text
 from aptui.o3de.scripts.python_builder import ScriptBuilder
@@ -37,7 +36,7 @@ def told():
 @pytest.fixture
 def script():
     """Returns what makes a builder whose callbacks are those given."""
-    registry.clear()
+    registrations.clear()
 
     def made(**callbacks):
         handler = builder.PythonBuilderNotificationBusHandler()
@@ -47,7 +46,7 @@ def script():
         return ScriptBuilder(RECORD)
 
     yield made
-    registry.clear()
+    registrations.clear()
 
 
 def create_request(told):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.o3de.scripts import registry as scripts_registry
 from aptui.o3de.scripts.azlmbr import bus, math
+from aptui.o3de.scripts.azlmbr import registrations as scripts_registry
 from aptui.o3de.scripts.azlmbr.asset import AssetId, AssetId_CreateString, builder
 from aptui.o3de.scripts.azlmbr.reflected import MissingName
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from small_engine import SmallEngine
 
-from aptui.o3de.project.input_recorder import Sight
 from aptui.o3de.project.project import Gem, Options, Places, is_project, locate
 from aptui.o3de.registry.files import os_name
+from aptui.o3de.registry.input_recorder import Sight
 from aptui.shared.errors import UserError
 
 

@@ -14,7 +14,7 @@ from aptui.config.model import Config, explain
 from aptui.core.model import Builder, BuilderKind, Companion, Platform, RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import Planner
-from aptui.o3de.project.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings, facts_of
+from aptui.o3de.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings, facts_of
 from aptui.o3de.project.project import Options
 from aptui.o3de.project.rules import python_regex
 from aptui.shared.errors import UserError

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from aptui.o3de.project.input_recorder import Sight, look_again
-from aptui.o3de.project.options import BATCH_TAGS, TAGS
 from aptui.o3de.registry.files import MAX_FILES, files_of, os_name
+from aptui.o3de.registry.input_recorder import Sight, look_again
 from aptui.o3de.registry.json_reader import read_json
+from aptui.o3de.registry.options import BATCH_TAGS, TAGS
 from aptui.o3de.registry.registry import Registry, Saying, listed, truth, typed
 from aptui.shared.errors import UserError
 

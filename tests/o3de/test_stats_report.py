@@ -2,7 +2,7 @@
 
 import pytest
 
-from aptui.o3de.project.facts import StatsForm
+from aptui.o3de.facts import StatsForm
 from aptui.o3de_programs.stats_report import Stat, duration, human_line, machine_line, report
 
 GUID = "{31B74BFD-7046-47AC-A7DA-7D5167E9B2F8}"

@@ -10,27 +10,17 @@ from typing import TYPE_CHECKING
 from aptui.core.paths import parent
 from aptui.engine.relocate import references
 from aptui.engine.relocate.files import native
+from aptui.engine.relocate.model import Mention
 from aptui.engine.relocate.references import Rename, UnreadableError
 from aptui.shared.relocation import Dependant, Fate, Item, Update
 from aptui.store.graph.dependants import Known, dependants_of, needs_of
 
 if TYPE_CHECKING:
-    from aptui.engine.relocate.plan import Plan
+    from aptui.engine.relocate.model import Plan
     from aptui.store.queries.reader import Reader
 
 OWN = -1
 """Target of what a file that moves itself names by a path seen from its folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """A dependant whose text may name what moves: its path, where it will be, and which items (by index) it depends on."""
-
-    path: str
-    file: str
-    new_path: str
-    new_file: str
-    targets: tuple[int, ...]
 
 
 def add(plan: Plan, reader: Reader, known: Mapping[str, Known]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from aptui.config.model import Config
 from aptui.core.model import Companion, ScanFolder
@@ -15,11 +15,11 @@ from aptui.engine.relocate import mentions as relocate_mentions
 from aptui.engine.relocate import paths as relocate_paths
 from aptui.engine.relocate import references
 from aptui.engine.relocate.files import DiskTree, native
-from aptui.engine.relocate.mentions import Mention
+from aptui.engine.relocate.model import Plan
 from aptui.engine.relocate.paths import Destination, Found, RelocationError
 from aptui.engine.relocate.references import UnreadableError
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation import Fate, Item, Relocate, Report, Skipped, Update, counted
+from aptui.shared.relocation import Fate, Item, Relocate, Skipped
 from aptui.store.db.schema import uuid_text
 from aptui.store.graph.dependants import Known, sources_in
 from aptui.store.queries.reader import Reader
@@ -27,35 +27,6 @@ from aptui.store.queries.reader import Reader
 META = "meta"
 """Suffix of the file that holds a source's UUID."""
 _ROOTED = "/"
-
-
-@dataclass(slots=True)
-class Plan:
-    """A report to be, and what performing it needs besides."""
-
-    order: Relocate
-    tree: DiskTree
-    config: Config
-    items: list[Item] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-    mentions: list[Mention] = field(default_factory=list)
-    updates: list[Update] = field(default_factory=list)
-    products: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
-    """{index of an item: (old, new) paths of its products, without platform}."""
-    own: dict[str, list[str]] = field(default_factory=dict)
-    """{file that moves: paths of what it depends on and what stays}."""
-    git: Git | None = None
-    tracked: set[str] = field(default_factory=set)
-
-    def report(self) -> Report:
-        """Return it as people see it."""
-        return counted(
-            Report(
-                self.order, tuple(self.items), tuple(self.updates), tuple(self.skipped), tuple(self.refusals), tuple(self.warnings)
-            )
-        )
 
 
 def make(order: Relocate, config: Config, reader: Reader) -> Plan:

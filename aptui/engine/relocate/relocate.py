@@ -18,8 +18,7 @@ from aptui.engine.relocate import files, references
 from aptui.engine.relocate import mentions as relocate_mentions
 from aptui.engine.relocate import plan as relocate_plan
 from aptui.engine.relocate.files import native
-from aptui.engine.relocate.mentions import Mention
-from aptui.engine.relocate.plan import Plan
+from aptui.engine.relocate.model import Mention, Plan
 from aptui.engine.relocate.references import UnreadableError
 from aptui.shared.errors import UserError
 from aptui.shared.relocation import Deed, Item, Relocate, Report, Update, counted

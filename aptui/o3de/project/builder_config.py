@@ -7,7 +7,7 @@ patterns of the shared cache.
 from __future__ import annotations
 
 from aptui.config.schema import Node
-from aptui.o3de.project.facts import JobOverride
+from aptui.o3de.facts import JobOverride
 from aptui.o3de.registry.ini_file import read_ini
 from aptui.o3de.registry.registry import listed, plain_text, truth
 from aptui.shared.errors import UserError

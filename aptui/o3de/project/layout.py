@@ -8,8 +8,8 @@ from functools import partial
 
 from aptui.config.model import ConfigErrors
 from aptui.config.schema import Node
-from aptui.o3de.project.input_recorder import Sight
 from aptui.o3de.project.project import BOOTSTRAP, PLATFORM_CONFIG, Options, Places, merge_options, user_registry
+from aptui.o3de.registry.input_recorder import Sight
 from aptui.o3de.registry.registry import Registry
 from aptui.shared.errors import UserError
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aptui.config.schema import Node
-from aptui.o3de.project.facts import JobOverride
+from aptui.o3de.facts import JobOverride
 from aptui.o3de.project.rules import python_regex
 
 DELETES_ON_FAILURE = 2

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from aptui.config.schema import Node
-from aptui.o3de.project.input_recorder import Sight
-from aptui.o3de.project.options import MARKER, TAGS, Options, is_project
 from aptui.o3de.registry.files import os_name
+from aptui.o3de.registry.input_recorder import Sight
 from aptui.o3de.registry.json_reader import read_json
+from aptui.o3de.registry.options import MARKER, TAGS, Options, is_project
 from aptui.o3de.registry.registry import Registry, listed, plain_text
 from aptui.shared.errors import UserError
 

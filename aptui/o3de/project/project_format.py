@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from aptui.config import model as configuration
 from aptui.config.model import Config, Said
-from aptui.o3de.project.input_recorder import Sight, look_again
-from aptui.o3de.project.options import MARKER, Options, is_project
+from aptui.o3de.registry.input_recorder import Sight, look_again
+from aptui.o3de.registry.options import MARKER, Options, is_project
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _compiled(
     sight: Sight,
 ) -> Config:
     from aptui.config.compiler import Compiler
-    from aptui.o3de.project.facts import to_text
+    from aptui.o3de.facts import to_text
     from aptui.o3de.project.overrides import with_overrides
 
     trees, doubts = _trees(opened.tree, layers, sets)

@@ -14,7 +14,7 @@ from uuid import UUID
 from aptui.config import schema as yaml
 from aptui.config.schema import Node
 from aptui.core.patterns import wildcard_regex
-from aptui.o3de.project.facts import JobOverride
+from aptui.o3de.facts import JobOverride
 from aptui.o3de.registry.registry import plain_text, truth
 from aptui.shared.errors import UserError
 

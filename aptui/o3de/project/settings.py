@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from aptui.config.model import ConfigErrors, core_count, host_platform
 from aptui.config.schema import Node, nearest
 from aptui.core.model import COMMON_PLATFORM
+from aptui.o3de.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings
 from aptui.o3de.project import builder_config
-from aptui.o3de.project.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings
-from aptui.o3de.project.input_recorder import Sight
 from aptui.o3de.project.layout import SETTINGS, read_registry
 from aptui.o3de.project.project import BOOTSTRAP, MARKER, Options, Places, locate
 from aptui.o3de.project.rules import Rules, named
 from aptui.o3de.project.scan_folders import Folder, ScanFolders, as_node
+from aptui.o3de.registry.input_recorder import Sight
 from aptui.o3de.registry.registry import Registry, listed, plain_text, truth
 from aptui.shared.errors import UserError
 

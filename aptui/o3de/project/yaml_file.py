@@ -12,10 +12,10 @@ from typing import Any
 from aptui.config import model as configuration
 from aptui.config.model import FILE_NAME
 from aptui.config.schema import Node
-from aptui.o3de.project.input_recorder import Sight
 from aptui.o3de.project.layout import SETTINGS
 from aptui.o3de.project.project import MARKER, Options, is_project
 from aptui.o3de.project.settings import Opened, open_project
+from aptui.o3de.registry.input_recorder import Sight
 from aptui.shared.errors import HostError, UserError
 
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*[\w]|[A-Za-z]")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aptui.o3de.project.input_recorder import Sight
+from aptui.o3de.registry.input_recorder import Sight
 from aptui.shared.errors import UserError
 
 MAX_FILES = 128

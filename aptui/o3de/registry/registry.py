@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aptui.config.schema import Node
-from aptui.o3de.project.input_recorder import Sight
-from aptui.o3de.project.options import TAGS
 from aptui.o3de.registry.files import PATCH, files_of
 from aptui.o3de.registry.ini_file import read_ini
+from aptui.o3de.registry.input_recorder import Sight
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.merge import find, json_patch, merge_patch, put, resolve_imports, step_text, steps_of, without
+from aptui.o3de.registry.options import TAGS
 from aptui.shared.errors import UserError
 
 _INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")

@@ -15,7 +15,7 @@ from aptui.core.patterns import wildcard_regex
 from aptui.o3de.scripts.azlmbr.math import crc_of
 
 if TYPE_CHECKING:
-    from aptui.o3de.project.facts import JobOverride
+    from aptui.o3de.facts import JobOverride
 
 DELETES_ON_FAILURE = 2
 """Bit of a builder's flags (spec/engine.md §3)."""

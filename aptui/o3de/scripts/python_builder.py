@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 from aptui import sdk
 from aptui.core.model import Builder, BuilderKind
 from aptui.core.paths import name_uuid
-from aptui.o3de.scripts import answers, registry, sandbox
+from aptui.o3de.scripts import answers, sandbox
+from aptui.o3de.scripts.azlmbr import registrations
 from aptui.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.o3de.scripts.azlmbr.math import uuid_of
 from aptui.o3de.scripts.output import heard
@@ -70,7 +71,7 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     room = sandbox.enter(around)
     problems = [(problem.script, problem.text, problem.is_lasting) for problem in room.problems]
     found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
-    for registered in registry.registered():
+    for registered in registrations.registered():
         try:
             builder = _described(registered, stand_in, around.overrides)
         except (TypeError, ValueError, AttributeError, re.error) as error:
@@ -85,7 +86,7 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     return list(found.values()), problems
 
 
-def _described(registered: registry.Registered, stand_in: Builder, overrides: str) -> Builder:
+def _described(registered: registrations.Registered, stand_in: Builder, overrides: str) -> Builder:
     description = registered.description
     builder = replace(
         stand_in,
@@ -113,7 +114,7 @@ def load(builder: Builder) -> ScriptBuilder:
         LookupError: none does.
     """
     room = sandbox.enter(sandbox.surroundings(builder.environment))
-    if registry.find(builder.uuid) is None:
+    if registrations.find(builder.uuid) is None:
         script = builder.origin.removeprefix("file:").rpartition(":")[0]
         why = next((problem.text for problem in room.problems if problem.script == script), "its script did not register it")
         raise LookupError(why)
@@ -175,7 +176,7 @@ class ScriptBuilder:
         self, name: str, question: Any, translate: Callable[[Any], _Answer], failed: Callable[..., _Answer], log: sdk.JobLog
     ) -> _Answer:
         """Ask the script; return its answer in our terms, or the failed one that says why there is none."""
-        callback = registry.callback(self._bus_id, name)
+        callback = registrations.callback(self._bus_id, name)
         if callback is None:
             return failed(error=f"the script has no callback {name!r}")
         try:
@@ -194,7 +195,7 @@ class ScriptBuilder:
             raise
 
     def _tell(self, name: str) -> None:
-        callback = registry.callback(self._bus_id, name)
+        callback = registrations.callback(self._bus_id, name)
         if callback is not None:
             with contextlib.suppress(Exception):
                 callback([])

@@ -22,7 +22,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import aptui
-from aptui.o3de.scripts import registry
+from aptui.o3de.scripts.azlmbr import registrations
 from aptui.o3de.scripts.azlmbr.reflected import Missing, MissingModule
 
 _REAL = "aptui.o3de.scripts.azlmbr"
@@ -78,7 +78,7 @@ def enter(wanted: Surroundings) -> Room:
     """Run the scripts of a project, once in this process."""
     room = _rooms.get(wanted)
     if room is None:
-        registry.clear()
+        registrations.clear()
         _install(wanted)
         room = _rooms[wanted] = Room()
         for script in wanted.scripts:
@@ -118,7 +118,7 @@ def _run(script: str, room: Room) -> None:
     module = ModuleType("__main__")  # as O3DE runs them
     module.__file__ = script
     before = set(sys.modules)
-    registry.enter(script)
+    registrations.enter(script)
     room.modules.append(module)
     try:
         with open(script, "rb") as file:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import sqlite3
 
     from aptui.core.messages import Rows
-    from aptui.store.queries.reader import Reader
 
 KEPT = 100_000
 """At least so many of the last entries are there."""
@@ -92,36 +91,34 @@ class Change:
 
 # ---------------------------------------------------------------------------------------------------------------------- SQL
 
-_SOURCE = f"{int(ChangeKind.SOURCE)}, s.SourceGuid, 0, s.SourceName, x'', COALESCE(o.digest, x''), -1"
-_SOURCES = "Sources s LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"
-_PRODUCT = (
+SOURCE_ENTRY = f"{int(ChangeKind.SOURCE)}, s.SourceGuid, 0, s.SourceName, x'', COALESCE(o.digest, x''), -1"
+SOURCES_FROM = "Sources s LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"
+PRODUCT_ENTRY = (
     f"{int(ChangeKind.PRODUCT)}, s.SourceGuid, p.SubID, p.ProductName, p.AssetType, COALESCE(o.digest, x''), COALESCE(o.size, -1)"
 )
 _OF_PRODUCT = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_PRODUCTS = f"Products p {_OF_PRODUCT}"
+PRODUCTS_FROM = f"Products p {_OF_PRODUCT}"
 _LINKS = """(SELECT json_group_array(json_array(l.kind, l.platform, l.path, l.is_exclusion, hex(l.source_guid), l.sub_id, l.flags))
     FROM aptui_product_links l WHERE l.product_id = p.ProductID)"""
-_COLUMNS = "kind, uuid, sub_id, name, asset_type, digest, size"
-_PUT = f"INSERT INTO aptui_changes({_COLUMNS}, is_removed)"
-_PUT_NEW_SOURCES = f"{_PUT} SELECT {_SOURCE}, 0 FROM {_SOURCES} WHERE s.SourceID > ? ORDER BY s.SourceID"
-_PUT_NEW_PRODUCTS = f"{_PUT} SELECT {_PRODUCT}, 0 FROM {_PRODUCTS} WHERE p.ProductID > ? ORDER BY p.ProductID"
-_BEGIN = f"""INSERT INTO aptui_changes(seq, {_COLUMNS}, is_removed)
+CHANGE_COLUMNS = "kind, uuid, sub_id, name, asset_type, digest, size"
+_PUT = f"INSERT INTO aptui_changes({CHANGE_COLUMNS}, is_removed)"
+_PUT_NEW_SOURCES = f"{_PUT} SELECT {SOURCE_ENTRY}, 0 FROM {SOURCES_FROM} WHERE s.SourceID > ? ORDER BY s.SourceID"
+_PUT_NEW_PRODUCTS = f"{_PUT} SELECT {PRODUCT_ENTRY}, 0 FROM {PRODUCTS_FROM} WHERE p.ProductID > ? ORDER BY p.ProductID"
+_BEGIN = f"""INSERT INTO aptui_changes(seq, {CHANGE_COLUMNS}, is_removed)
     SELECT MAX(?, COALESCE(MAX(seq), 0) + 1), {int(ChangeKind.BEGINNING)}, x'', 0, '', x'', x'', -1, 0 FROM aptui_changes"""
 _TRIM = "DELETE FROM aptui_changes WHERE seq <= (SELECT seq FROM aptui_changes ORDER BY seq DESC LIMIT 1 OFFSET ?)"
-_READ_SOURCE = f"SELECT s.SourceID, {_SOURCE}, ''"
-_READ_PRODUCT = f"SELECT p.ProductID, {_PRODUCT}, {_LINKS}"
+_READ_SOURCE = f"SELECT s.SourceID, {SOURCE_ENTRY}, ''"
+_READ_PRODUCT = f"SELECT p.ProductID, {PRODUCT_ENTRY}, {_LINKS}"
 _SOURCE_IDS = "CROSS JOIN Sources s ON s.SourceID = k.value LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"
 _SOURCES_IN = f"{_READ_SOURCE} FROM json_each(?) k {_SOURCE_IDS}"
-_NEW_SOURCES = f"{_READ_SOURCE} FROM {_SOURCES} WHERE s.SourceID > ?"
+_NEW_SOURCES = f"{_READ_SOURCE} FROM {SOURCES_FROM} WHERE s.SourceID > ?"
 _PRODUCTS_IN = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value {_OF_PRODUCT}"
 _PRODUCTS_OF_JOBS = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value {_OF_PRODUCT}"
 _PRODUCTS_OF_SOURCES = f"""{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
     CROSS JOIN Products p ON p.JobPK = j.JobID CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_NEW_PRODUCTS = f"{_READ_PRODUCT} FROM {_PRODUCTS} WHERE p.ProductID > ?"
-_LIST_SOURCES = f"SELECT s.SourceID, {_SOURCE} FROM {_SOURCES} WHERE s.SourceID > ? ORDER BY s.SourceID LIMIT ?"
-_LIST_PRODUCTS = f"SELECT p.ProductID, {_PRODUCT} FROM {_PRODUCTS} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"
+_NEW_PRODUCTS = f"{_READ_PRODUCT} FROM {PRODUCTS_FROM} WHERE p.ProductID > ?"
 _GOING = (("drop_products", _PRODUCTS_OF_JOBS), ("drop_job", _PRODUCTS_OF_JOBS), ("drop_source", _PRODUCTS_OF_SOURCES))
 _OF_IDS = ("put_product", "put_link")
 _CHANGING = ("drop_source", "drop_job", "drop_products", "put_source", "put_product", "put_link")
@@ -249,36 +246,3 @@ class ChangeLog:
 def _unpacked(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, _Key, _Fact]]:
     for row_id, kind, uuid, sub_id, name, *fact in rows:
         yield row_id, _Key(kind, uuid, sub_id, name), _Fact(*fact)
-
-
-# ------------------------------------------------------------------------------------------------------------------ reading
-
-
-def latest(database: Reader) -> int:
-    """Return the number of the last entry, 0 where there is none."""
-    return int(database.ask("SELECT COALESCE(MAX(seq), 0) FROM aptui_changes").fetchone()[0])
-
-
-def is_known(database: Reader, since: int) -> bool:
-    """Whether every entry since `since` is there; 0 is the time before the first one."""
-    if since == 0:
-        return database.state(TRIMMED_STATE) is None
-    return database.ask("SELECT 1 FROM aptui_changes WHERE seq = ?", (since,)).fetchone() is not None
-
-
-def entries(database: Reader, since: int, limit: int = -1) -> Iterator[Change]:
-    """Yield the entries after `since` in order, `limit` at most (-1 = all)."""
-    sql = f"SELECT seq, {_COLUMNS}, is_removed FROM aptui_changes WHERE seq > ? AND kind <> 0 ORDER BY seq LIMIT ?"
-    return map(_change, database.ask(sql, (since, limit)))
-
-
-def listing(database: Reader, kind: ChangeKind, after: int = 0, limit: int = -1) -> Iterator[tuple[int, Change]]:
-    """Yield (row id, line) of the sources or products as they are now, those with a row id above `after`; `limit` at most (-1 = all)."""
-    sql = _LIST_SOURCES if kind is ChangeKind.SOURCE else _LIST_PRODUCTS
-    for row_id, *row in database.ask(sql, (after, limit)):
-        yield row_id, _change((0, *row, 0))
-
-
-def _change(row: tuple[Any, ...]) -> Change:
-    seq, kind, uuid, sub_id, name, asset_type, digest, size, is_removed = row
-    return Change(seq, ChangeKind(kind), uuid, sub_id, name, asset_type, digest, size, bool(is_removed))

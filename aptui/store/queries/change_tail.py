@@ -13,8 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from aptui.shared.errors import KnownError
-from aptui.store.db import change_log
 from aptui.store.db.change_log import ChangeKind
+from aptui.store.queries import changes
 from aptui.store.queries.current import CurrentDatabase, Moment
 from aptui.store.queries.reader import Reader
 
@@ -68,20 +68,20 @@ class ChangeTail:
     def _page(self, database: Reader) -> list[Record]:
         with database.snapshot():
             if self._listing == _START:
-                self.since, self._listing = change_log.latest(database), (ChangeKind.SOURCE, 0)
-            elif not change_log.is_known(database, self.since):
-                self.since, self._listing = change_log.latest(database), None
+                self.since, self._listing = changes.latest(database), (ChangeKind.SOURCE, 0)
+            elif not changes.is_known(database, self.since):
+                self.since, self._listing = changes.latest(database), None
                 return [{"seq": self.since, "kind": RESYNC}]
             return self._entries(database) if self._listing is None else self._lines(database, *self._listing)
 
     def _entries(self, database: Reader) -> list[Record]:
-        found = list(change_log.entries(database, self.since, PAGE))
+        found = list(changes.entries(database, self.since, PAGE))
         if found:
             self.since = found[-1].seq
         return [entry.record() for entry in found]
 
     def _lines(self, database: Reader, kind: ChangeKind, after: int) -> list[Record]:
-        found = list(change_log.listing(database, kind, after, PAGE))
+        found = list(changes.listing(database, kind, after, PAGE))
         if found:
             self._listing = kind, found[-1][0]
             return [line.record() for _row_id, line in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from aptui.o3de.scripts import registry
+from aptui.o3de.scripts.azlmbr import registrations
 from aptui.o3de.scripts.azlmbr.math import Uuid, crc_of, uuid_of
 from aptui.o3de.scripts.azlmbr.reflected import MissingName, Outcome, Reflected
 
@@ -206,7 +206,7 @@ class PythonBuilderNotificationBusHandler:
     def connect(self, bus_id: object) -> bool:
         """Hear what is asked of the builder with this UUID."""
         self._bus_id = uuid_of(bus_id).bytes
-        registry.connect(self._bus_id, self._callbacks)
+        registrations.connect(self._bus_id, self._callbacks)
         return True
 
     def add_callback(self, name: str, callback: Callable[[list[Any]], Any]) -> None:
@@ -216,7 +216,7 @@ class PythonBuilderNotificationBusHandler:
     def disconnect(self) -> None:
         """Hear nothing any more."""
         if self._bus_id is not None:
-            registry.disconnect(self._bus_id, self._callbacks)
+            registrations.disconnect(self._bus_id, self._callbacks)
             self._bus_id = None
 
     def is_connected(self) -> bool:
@@ -227,7 +227,7 @@ class PythonBuilderNotificationBusHandler:
 def _request(_way: int, event: str, *values: Any) -> Outcome:
     match event:
         case "RegisterAssetBuilder":
-            return Outcome(value=True, error=registry.register(*values))
+            return Outcome(value=True, error=registrations.register(*values))
         case "GetExecutableFolder":
             return Outcome(error=_NO_PROGRAMS)
     raise MissingName(f"azlmbr.asset.builder.PythonAssetBuilderRequestBus.{event}")

@@ -1,0 +1,50 @@
+"""What a move or a deletion comes to while it is planned: items, mentions, problems. How it is found out is `relocate.plan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aptui.config.model import Config
+from aptui.engine.relocate.files import DiskTree
+from aptui.engine.relocate.version_control import Git
+from aptui.shared.relocation import Item, Relocate, Report, Skipped, Update, counted
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A dependant whose text may name what moves: its path, where it will be, and which items (by index) it depends on."""
+
+    path: str
+    file: str
+    new_path: str
+    new_file: str
+    targets: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """A report to be, and what performing it needs besides."""
+
+    order: Relocate
+    tree: DiskTree
+    config: Config
+    items: list[Item] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    products: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    """{index of an item: (old, new) paths of its products, without platform}."""
+    own: dict[str, list[str]] = field(default_factory=dict)
+    """{file that moves: paths of what it depends on and what stays}."""
+    git: Git | None = None
+    tracked: set[str] = field(default_factory=set)
+
+    def report(self) -> Report:
+        """Return it as people see it."""
+        return counted(
+            Report(
+                self.order, tuple(self.items), tuple(self.updates), tuple(self.skipped), tuple(self.refusals), tuple(self.warnings)
+            )
+        )
