@@ -77,8 +77,8 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
-from aptui.core.pipeline.jobs import SHOWN
 from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.pipeline.reports import SHOWN
 from aptui.core.settings import merged
 
 _COMMON = f"{COMMON_PLATFORM}/"

@@ -84,7 +84,7 @@ def test_a_conflict_is_remembered_by_the_next_engine() -> None:
     world.settle()
     world.restart()
 
-    claims = world.pipeline.commits._claims
+    claims = world.pipeline.jobs.commits._claims
 
     assert {name: len(claimants) for name, claimants in claims.items()} == {
         "linux/same.bin": 2, "linux/own.bin": 1, "linux/a.out": 1, "linux/b.out": 1,

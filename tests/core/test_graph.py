@@ -78,7 +78,7 @@ def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, re
     (source,) = world.archive.reopen().sources(["a.s"]).values()  # type: ignore[list-item]
     assert isinstance(source, Source)
 
-    assert world.pipeline.graph.relative(path) == rel
+    assert world.pipeline.jobs.graph.relative(path) == rel
 
 
 def test_a_file_further_down_is_not_of_a_scan_folder_that_is_not_recursive() -> None:

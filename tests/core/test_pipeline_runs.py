@@ -629,7 +629,9 @@ def test_what_was_cancelled_rests_until_the_source_changes(world: World, held: s
     world.settle()
     world.ask("cancel", names=(held,))
     if held.endswith("analyse"):
-        world.pipeline._cancel([world.pipeline.memory.sources["a.s"].jobs.popitem()[1].id])  # analyses have no number of their own
+        world.pipeline.requests.cancel(
+            [world.pipeline.memory.sources["a.s"].jobs.popitem()[1].id]
+        )  # analyses have no number of their own
         return
     world.run()
     assert world.statuses()[held] == "cancelled"
@@ -713,9 +715,9 @@ def test_the_backlog_says_how_much_is_owed(world: World) -> None:
 def test_a_job_that_was_never_planned_goes_without_a_word(world: World) -> None:
     settled(world, a_txt="x")
     (source,) = world.pipeline.memory.load(["a.txt"])  # type: ignore[list-item]
-    analysis = world.pipeline._analysis_of(source, scripter())
+    analysis = world.pipeline.plans._analysis_of(source, scripter())
 
-    world.pipeline._drop(analysis)
+    world.pipeline.jobs.drop(analysis)
 
     assert [job.is_analysis for job in source.jobs.values()] == [False]
     assert not world.pipeline.ledger.rows

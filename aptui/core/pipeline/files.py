@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from aptui.core import rows
@@ -20,198 +20,209 @@ from aptui.core.model import (
     PathKey,
 )
 from aptui.core.paths import key_of, merge_folder, parent, path_uuid
-from aptui.core.pipeline.jobs import UNKNOWN
+from aptui.core.pipeline.identities import Identities
+from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
+from aptui.core.pipeline.spread import Spread
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.working_set import PendingFolder
 
 
-class Files(Plans):
+class Files:
     """Takes what was seen and read of files."""
 
-    def _scan_started(self, event: ScanStarted) -> None:
-        self.memory.begin_scan(event.below)
+    def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread) -> None:
+        self._jobs = jobs
+        self._identities = identities
+        self._plans = plans
+        self._spread = spread
+        self._memory = jobs.memory
+        self._ledger = jobs.ledger
+        self._graph = jobs.graph
+        self._planner = jobs.planner
+        self._chains = jobs.chains
+        self._settings = jobs.settings
+        self._project = jobs.project
+        self._waiters = jobs.waiters
+        self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
+
+    def scan_started(self, event: ScanStarted) -> None:
+        """A scan begins; with `retries`, what an earlier engine left unfinished is owed a look."""
+        self._memory.begin_scan(event.below)
         if not event.retries:
             return
-        self._retry.clear()
-        self._owed_retries.clear()
-        for key in self.memory.archive.unfinished():
-            self._retry.setdefault(parent(key).lower(), set()).add(key)
-            self._owed_retries.add(key)
+        self._plans.retries.restart(self._memory.archive.unfinished())
 
-    def _scan_finished(self) -> None:
-        self.memory.end_scan()
-        for folder in [folder for folder in self.settings.folders if self.memory.file(file_key(folder)) is None]:
-            self._spread_settings(folder, self._put_settings(folder, ""))  # its file went while no engine looked
-        for folder in list(self._retry):
+    def scan_finished(self) -> None:
+        """A scan has come to its end: what it has not reported is as it was remembered, or gone."""
+        self._memory.end_scan()
+        for folder in [folder for folder in self._settings.folders if self._memory.file(file_key(folder)) is None]:
+            self._spread.spread_settings(folder, self._put_settings(folder, ""))  # its file went while no engine looked
+        for folder in self._plans.retries.folders():
             self._retry_folder(folder)
-        for key in list(self._waiters):
-            self._wake(key)
+        for key in self._waiters.awaited():
+            self._jobs.wake(key)
 
-    def _folders_kept(self, folders: Iterable[str]) -> None:
-        self.memory.keep(folders)
+    def folders_kept(self, folders: Iterable[str]) -> None:
+        """These folders are as they were remembered."""
+        self._memory.keep(folders)
         for folder in folders:
-            if folder in self._retry:
-                self._retry_folder(folder)
-        if self._waiters:
-            kept = set(folders)
-            for key in [key for key in self._waiters if parent(key) in kept]:
-                self._wake(key)
+            self._retry_folder(folder)
+        for key in self._waiters.keys_in(set(folders)):
+            self._jobs.wake(key)
 
-    def _retry_folder(self, folder: str) -> None:
-        for source in self.memory.load(sorted(self._retry.pop(folder) & self._owed_retries)):
-            self._plan(source)
+    def _retry_folder(self, folder: str, but: Collection[PathKey] = ()) -> None:
+        for source in self._memory.load(self._plans.retries.take(folder, but)):
+            self._plans.plan(source)
 
-    def _folder_seen(self, event: FolderSeen) -> None:
+    def folder_seen(self, event: FolderSeen) -> None:
+        """A folder differs from what was remembered."""
         parts = {row[0]: (row[1], {fact.rel: fact for fact in row[2]}) for row in event.rows}
         winners = self._winners(event)
         adjusted = self._put_settings(event.folder, event.settings) if event.settings is not None else frozenset()
-        previous = self.memory.folders.get(event.folder)
+        previous = self._memory.folders.get(event.folder)
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
-        self.chains.seen(event.folder)
-        strays = self.chains.strays(winners.values())
+        self._chains.seen(event.folder)
+        strays = self._chains.strays(winners.values())
         for key in strays:
             del winners[key]
         gone |= strays
         said = dict(event.identities)
         facts = [fact for fact in event.facts if fact.key not in strays]
         pending.identities = {**(previous.identities if previous else {}), **{fact.key: said.get(fact.key) for fact in facts}}
-        self.memory.has_identities = self.memory.has_identities or bool(said)
-        self.memory.put_folder(pending)
+        self._memory.has_identities = self._memory.has_identities or bool(said)
+        self._memory.put_folder(pending)
         self._drop_file_rows(event, gone)
         for key in sorted(gone):
-            self._gone(key)
-            self._todo.extend((job, True) for job in self.commits.claimants(f"{COMMON_PLATFORM}/{key}"))
-        for job in self.chains.producers(fact.key for fact in facts if not self.chains.is_intermediate(fact)):
-            self._force(job, "its intermediate has the path of a source")
+            self._plans.gone(key)
+            self._jobs.todo.extend((job, True) for job in self._jobs.commits.claimants(f"{COMMON_PLATFORM}/{key}"))
+        for job in self._chains.producers(fact.key for fact in facts if not self._chains.is_intermediate(fact)):
+            self._plans.force(job, "its intermediate has the path of a source")
         for fact, others in event.clashes:
             self._clash(fact, others)
         self._drop_strays(event)
         keys = [fact.key for fact in facts]
-        self.memory.take_extra(pending, set(keys))
-        self.memory.unreadable.difference_update(keys)
-        self.memory.load(keys)
+        self._memory.take_extra(pending, set(keys))
+        self._memory.unreadable.difference_update(keys)
+        self._memory.load(keys)
         unread: list[tuple[PathKey, FileFact]] = []
         for key, fact in zip(keys, facts, strict=True):
             if not self._needs_digest(key, fact):
-                self.memory.unstable.discard(key)
+                self._memory.unstable.discard(key)
                 self._put_file_row(fact)
             elif fact.digest:
                 self._settle(key, fact)
             else:
                 unread.append((key, fact))
         pending.open = {key for key, _fact in unread}
-        self._hash(unread)
-        retry = self._retry.get(event.folder)
-        if retry is not None:
-            retry.difference_update(pending.open)
-            self._retry_folder(event.folder)
-        for key in [key for key in self._waiters if parent(key) == event.folder] if self._waiters else ():
-            self._wake(key)
+        self._jobs.hash(unread)
+        self._retry_folder(event.folder, pending.open)
+        for key in self._waiters.keys_in((event.folder,)):
+            self._jobs.wake(key)
         self._close_folder(pending)
-        self._spread({*gone, *(key for key in keys if key not in pending.open)})
-        self._spread_settings(event.folder, adjusted)
+        self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
+        self._spread.spread_settings(event.folder, adjusted)
 
     def _put_settings(self, folder: str, text: str) -> frozenset[bytes]:
         """The settings of `folder` are these now; return the builders for which that makes a difference."""
-        if self.settings.text(folder) == text:
+        if self._settings.text(folder) == text:
             return frozenset()
-        self.ledger.put("put_state", (SETTINGS_STATE + folder, text))
-        adjusted = self.settings.put(folder, text)
+        self._ledger.put("put_state", (SETTINGS_STATE + folder, text))
+        adjusted = self._settings.put(folder, text)
         if adjusted:  # until everything is at rest again, the next engine looks at every source
-            self.ledger.put("put_state", ("signature", ""))
+            self._ledger.put("put_state", ("signature", ""))
         return adjusted
 
     def _drop_file_rows(self, event: FolderSeen, gone: set[PathKey]) -> None:
         """Drop the rows of files that are no more, or lie elsewhere now, or are spelled otherwise."""
         now = {fact.key: (fact.scan_folder, fact.rel) for fact in event.facts}
-        for key, fact in self.memory.archive.files([*sorted(gone), *now]).items():
+        for key, fact in self._memory.archive.files([*sorted(gone), *now]).items():
             if now.get(key) != (fact.scan_folder, fact.rel):
-                self.ledger.put("drop_file", (fact.scan_folder, fact.rel))
+                self._ledger.put("drop_file", (fact.scan_folder, fact.rel))
 
     def _drop_strays(self, event: FolderSeen) -> None:
         """Drop what differed only in case from another file, and does not any more: its key is its path as it is spelled."""
         spelled = {PathKey(fact.rel) for row in event.rows for fact in row[2] if str(fact.rel) != key_of(fact.rel)}
         strays = spelled.difference(PathKey(fact.rel) for fact, _others in event.clashes)
-        for source in self.memory.load(sorted(strays)):
-            self._gone(source.key)
+        for source in self._memory.load(sorted(strays)):
+            self._plans.gone(source.key)
 
     def _winners(self, event: FolderSeen) -> dict[PathKey, FileFact]:
         """Return all files of the folder that win their path: the first part that has one, clashes left out."""
-        return merge_folder([facts for _scan_folder, _digest, facts in event.rows], self.project.metadata_types)[0]
+        return merge_folder([facts for _scan_folder, _digest, facts in event.rows], self._project.metadata_types)[0]
 
     def _needs_digest(self, key: PathKey, fact: FileFact) -> bool:
         return (
-            self.planner.wants(fact.rel, fact.scan_folder)
-            or key in self.memory.sources
+            self._planner.wants(fact.rel, fact.scan_folder)
+            or key in self._memory.sources
             or key in self._waiters
-            or bool(self.graph.owners_of(fact.rel))
-            or self.graph.is_shared(key)
-            or (self.memory.has_edges and bool(self.memory.dependents((key, path_uuid(key).hex()))))
+            or bool(self._graph.owners_of(fact.rel))
+            or self._graph.is_shared(key)
+            or (self._memory.has_edges and bool(self._memory.dependents((key, path_uuid(key).hex()))))
         )
 
-    def _files_hashed(self, event: FilesHashed) -> None:
+    def files_hashed(self, event: FilesHashed) -> None:
+        """Bytes were read, or could not be."""
         changed: set[PathKey] = set()
-        restless = [key for key in event.unstable if key in self.memory.hashing]  # the others went while they were read
+        restless = [key for key in event.unstable if key in self._memory.hashing]  # the others went while they were read
         facts = [(fact.key, fact) for fact in event.facts]
-        self.memory.load([key for key, _fact in facts])
+        self._memory.load([key for key, _fact in facts])
         for key, fact in facts:
-            asked = self.memory.hashing.pop(key, None)
+            asked = self._memory.hashing.pop(key, None)
             if asked is None:
                 continue  # it went while it was read
             if not _is_same(asked, fact):
                 restless.append(key)
                 continue
-            self.memory.unstable.discard(key)
-            self.memory.unreadable.discard(key)
-            pending = self.memory.folders.get(parent(key))
+            self._memory.unstable.discard(key)
+            self._memory.unreadable.discard(key)
+            pending = self._memory.folders.get(parent(key))
             if pending is not None and key in pending.winners:
                 pending.winners[key] = fact
                 part = pending.parts.get(fact.scan_folder)
                 if part is not None:
                     part[1][fact.rel] = fact
             else:
-                self.memory.extra[key] = fact
+                self._memory.extra[key] = fact
             if self._settle(key, fact):
                 changed.add(key)
         for key, text in event.unreadable:
             self._unreadable(key, text)
         for key in restless:
-            self.memory.hashing.pop(key, None)
-            self.memory.unstable.add(key)
+            self._memory.hashing.pop(key, None)
+            self._memory.unstable.add(key)
         if restless:
-            self.ledger.order(LookAgain(self.ledger.cause, tuple(restless)))
+            self._ledger.order(LookAgain(self._ledger.cause, tuple(restless)))
         self._close_folders_of(event)
-        self._spread(changed)
-        if self._waiters:
-            for key, _fact in facts:
-                self._wake(key)
+        self._spread.spread(changed)
+        for key, _fact in facts:
+            self._jobs.wake(key)
 
     def _close_folders_of(self, event: FilesHashed) -> None:
         done: dict[str, list[PathKey]] = {}
         for key in (*(fact.key for fact in event.facts), *(key for key, _text in event.unreadable), *event.unstable):
             done.setdefault(parent(key), []).append(key)
         for folder, keys in done.items():
-            pending = self.memory.folders.get(folder)
+            pending = self._memory.folders.get(folder)
             if pending is not None:
                 pending.open.difference_update(keys)
                 self._close_folder(pending)
 
     def _close_folder(self, pending: PendingFolder) -> None:
         """Save the folder's row once all its files are planned: a crash before that makes the next start look at them again."""
-        if pending.open or any(key in self.memory.unstable for key in pending.winners if self.memory.unstable):
+        if pending.open or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
             if len(pending.open) < len(pending.winners):
                 self._note_folder(pending)
             return
         for scan_folder, (digest, facts) in pending.parts.items():
             if facts or digest:
-                self.ledger.put("put_folder", (scan_folder, pending.folder, digest, tuple(facts.values())))
+                self._ledger.put("put_folder", (scan_folder, pending.folder, digest, tuple(facts.values())))
             else:
-                self.ledger.put("drop_folder", (scan_folder, pending.folder))
-        for scan_folder in self._roots.keys() - pending.parts.keys():
-            self.ledger.put("drop_folder", (scan_folder, pending.folder))
-        self.memory.folder_leaves_after(pending, self.ledger.ticket)
+                self._ledger.put("drop_folder", (scan_folder, pending.folder))
+        for scan_folder in self._scan_folders - pending.parts.keys():
+            self._ledger.put("drop_folder", (scan_folder, pending.folder))
+        self._memory.folder_leaves_after(pending, self._ledger.ticket)
 
     def _note_folder(self, pending: PendingFolder) -> None:
         """Some of its files are sources already, others are not read yet: save their names, so that the next start misses what goes."""
@@ -221,31 +232,31 @@ class Files(Plans):
         for scan_folder, (_digest, facts) in pending.parts.items():
             noted = tuple(fact if self._is_handled(pending, fact) else replace(fact, mtime_ns=0) for fact in facts.values())
             if noted:
-                self.ledger.put("put_folder", (scan_folder, pending.folder, b"", noted))
+                self._ledger.put("put_folder", (scan_folder, pending.folder, b"", noted))
 
     def _is_handled(self, pending: PendingFolder, fact: FileFact) -> bool:
         keys = (key_of(fact.rel), replace(fact, is_shadow=True).key)
-        return not any(key in pending.open or key in self.memory.unstable for key in keys)
+        return not any(key in pending.open or key in self._memory.unstable for key in keys)
 
     def _put_file_row(self, fact: FileFact) -> None:
-        self.ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)))
+        self._ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.signed(fact.hash64)))
 
     def _settle(self, key: PathKey, fact: FileFact) -> bool:
         """The bytes of `key` are known: plan its jobs if it is a source. Return whether they are others than before."""
         self._put_file_row(fact)
-        source = self.memory.sources.get(key)
+        source = self._memory.sources.get(key)
         if source is None:
-            if not self.planner.wants(fact.rel, fact.scan_folder):
+            if not self._planner.wants(fact.rel, fact.scan_folder):
                 return True
-            source = self._new_source(key, fact)
-            self._plan(source)
+            source = self._identities.new_source(key, fact)
+            self._plans.plan(source)
             return True
-        before, identity, known = source.fact, source.identity, legacy_of(source) if self.memory.has_identities else ()
+        before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
-        source.identity = self._identity_said(source)
+        source.identity = self._identities.identity_said(source)
         if source.identity != identity:
-            self._renamed.update(uuid.hex() for uuid in (source.uuid, *known))
+            self._identities.note_renamed((source.uuid, *known))
         is_fetched = before is not None and before.digest == fact.digest and before.size != fact.size  # a Git LFS pointer no more
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
@@ -253,10 +264,10 @@ class Files(Plans):
         for job in source.jobs.values() if is_changed else ():
             job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
         if was_elsewhere or identity != source.identity:
-            self._save_legacy(source)
+            self._identities.save_legacy(source)
         if before is None or before != fact or was_elsewhere or identity != source.identity:
-            self._save_source(source)
-        self._plan(source)
+            self._jobs.save_source(source)
+        self._plans.plan(source)
         return is_changed
 
     def _clash(self, fact: FileFact, others: tuple[str, ...]) -> None:
@@ -266,34 +277,34 @@ class Files(Plans):
         )
 
     def _unreadable(self, key: PathKey, text: str) -> None:
-        self.memory.hashing.pop(key, None)
-        self.memory.unreadable.add(key)
+        self._memory.hashing.pop(key, None)
+        self._memory.unreadable.add(key)
         fact = self._fact_of(key)
         if fact is not None:
             self._trouble(key, fact, f"'{fact.rel}' cannot be read: {text}", drops_jobs=False)
-        self._wake(key)
+        self._jobs.wake(key)
 
     def _fact_of(self, key: PathKey) -> FileFact | None:
-        pending = self.memory.folders.get(parent(key))
-        return pending.winners.get(key) if pending is not None else self.memory.archive.files((key,)).get(key)
+        pending = self._memory.folders.get(parent(key))
+        return pending.winners.get(key) if pending is not None else self._memory.archive.files((key,)).get(key)
 
     def _trouble(self, key: PathKey, fact: FileFact, text: str, *, drops_jobs: bool) -> None:
         """A source that cannot be analysed: each builder that wants it gets a failed analysis that says why."""
-        builders = self.planner.builders_for(fact.rel, fact.scan_folder)
-        found = self.memory.load((key,))
+        builders = self._planner.builders_for(fact.rel, fact.scan_folder)
+        found = self._memory.load((key,))
         if not builders:
-            self._gone(key)
+            self._plans.gone(key)
             return
-        source = found[0] if found else self._new_source(key, fact)
+        source = found[0] if found else self._identities.new_source(key, fact)
         source.trouble = text
         if source.fact != fact:
             source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
-            self._save_source(source)
+            self._jobs.save_source(source)
         wanted = {builder.uuid for builder in builders}
         for job in list(source.jobs.values()):
-            if (drops_jobs and not job.is_analysis) or (job.builder not in wanted and not self._rests(job)):
-                self._drop(job)
-        self._fail_all(source, builders, text)
+            if (drops_jobs and not job.is_analysis) or (job.builder not in wanted and not self._jobs.rests(job)):
+                self._jobs.drop(job)
+        self._plans.fail_all(source, builders, text)
 
 
 def _is_same(asked: FileFact, found: FileFact) -> bool:

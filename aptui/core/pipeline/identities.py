@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aptui.core.identity import (
     DEPARTED_STATE,
     META_SUFFIX,
@@ -16,40 +18,70 @@ from aptui.core.identity import (
 from aptui.core.messages import LogLevel, Said, SourcesChanged
 from aptui.core.model import FileFact, Identity, Job, PathKey, ProductFlag, Source, SourceUuid
 from aptui.core.paths import parent
-from aptui.core.pipeline.jobs import Moves
+from aptui.core.pipeline.jobs import Jobs
 from aptui.core.state.chains import intermediates
 
 
-class Identities(Moves):
-    """Gives sources their UUIDs."""
+class Identities:
+    """Gives sources their UUIDs, and remembers who has to be looked at because of it."""
 
-    def _new_source(self, key: PathKey, fact: FileFact) -> Source:
-        source = Source(key, fact.rel, fact.scan_folder, SourceUuid(b""), self.ledger.next_source_id(), fact)
-        source.identity = self._identity_said(source)
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._memory = jobs.memory
+        self._ledger = jobs.ledger
+        self._chains = jobs.chains
+        self._folder_names = {folder.id: folder.name for folder in jobs.project.scan_folders}
+        self._departed = jobs.memory.archive.departed()
+        self._renamed: set[str] = set()
+        self._owed: dict[PathKey, None] = {}
+
+    @property
+    def has_renamed(self) -> bool:
+        """Whether a UUID means another source than before."""
+        return bool(self._renamed)
+
+    def take_renamed(self) -> set[str]:
+        """Return the UUIDs (hex) that mean another source than before, once: who depends on them is planned again."""
+        renamed, self._renamed = self._renamed, set()
+        return renamed
+
+    def take_owed(self) -> list[PathKey]:
+        """Return the sources that may have to be called otherwise now, once."""
+        owed, self._owed = self._owed, {}
+        return list(owed)
+
+    def note_renamed(self, uuids: Iterable[SourceUuid]) -> None:
+        """These UUIDs may mean another source than before."""
+        self._renamed.update(uuid.hex() for uuid in uuids)
+
+    def new_source(self, key: PathKey, fact: FileFact) -> Source:
+        """Return a source for this file, with a UUID, in memory and saved."""
+        source = Source(key, fact.rel, fact.scan_folder, SourceUuid(b""), self._ledger.next_source_id(), fact)
+        source.identity = self.identity_said(source)
         source.uuid = self._own_uuid(source)
-        self.memory.add(source)
-        self._save_source(source)
-        self._save_legacy(source)
+        self._memory.add(source)
+        self._jobs.save_source(source)
+        self.save_legacy(source)
         self._compare_with_departed(source)
-        if self.wants_news:
-            self.ledger.notices.append(SourcesChanged(self.ledger.cause, ((source.rel, True),)))
+        if self._jobs.reports.wants_news:
+            self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
         return source
 
-    def _identity_said(self, source: Source) -> Identity | None:
+    def identity_said(self, source: Source) -> Identity | None:
         """Return what the `.meta` file of `source` says, as its folder was last seen."""
-        pending = self.memory.folders.get(parent(source.key))
+        pending = self._memory.folders.get(parent(source.key))
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity
 
-    def _identify(self, source: Source) -> bool:
+    def identify(self, source: Source) -> bool:
         """Give `source` the UUID that is its own now, or say in `misidentity` why it cannot have it. Return whether anything changed."""
-        if not (self.memory.has_identities or source.is_shadow or source.misidentity):
+        if not (self._memory.has_identities or source.is_shadow or source.misidentity):
             return False
         before = (source.uuid, source.misidentity)
         wanted = self._own_uuid(source)
         source.misidentity = source.identity.problem if source.identity else ""
         rival = None if source.misidentity else self._rival(source, wanted)
         if rival is not None and _standing(rival) > _standing(source):
-            self._identity_owed[rival.key] = None
+            self._owed[rival.key] = None
         elif rival is not None:
             source.misidentity = f"its UUID {braced(wanted)} is that of '{rival.rel}' too: delete its '.meta' file if it is a copy"
         uuid = contested_uuid(source.key) if source.misidentity else wanted
@@ -59,22 +91,23 @@ class Identities(Moves):
 
     def _rename(self, source: Source, uuid: SourceUuid) -> None:
         for builder in {job.builder for job in source.jobs.values()}:
-            self.ledger.put("drop_edges", (source.uuid, builder))
-            self._edges_due[source, builder] = None
+            self._ledger.put("drop_edges", (source.uuid, builder))
+            self._jobs.owe_edges(source, builder)
         freed = source.uuid
         self._renamed.update((freed.hex(), uuid.hex()))
-        self.memory.rename(source, uuid)
-        self._save_legacy(source)
-        self._identity_owed.update((key, None) for key in intermediates(source.jobs.values()))
-        self._let_go_of(freed, source.key)
+        self._memory.rename(source, uuid)
+        self.save_legacy(source)
+        self._owed.update((key, None) for key in intermediates(source.jobs.values()))
+        self.let_go_of(freed, source.key)
 
-    def _save_legacy(self, source: Source) -> None:
+    def save_legacy(self, source: Source) -> None:
+        """Save the UUIDs that `source` answers to besides its own."""
         legacy = legacy_of(source)
         if legacy or source.is_stored:
-            self.ledger.drop("drop_legacy", (source.id,))
-        self.memory.answer_to(source, legacy)
+            self._ledger.drop("drop_legacy", (source.id,))
+        self._memory.answer_to(source, legacy)
         created_ms = source.identity.created_ms if source.identity else 0
-        self.ledger.put_all("put_legacy", ((uuid, source.id, created_ms) for uuid in legacy))
+        self._ledger.put_all("put_legacy", ((uuid, source.id, created_ms) for uuid in legacy))
 
     def _own_uuid(self, source: Source) -> SourceUuid:
         """Return the UUID that `source` should have if nobody else claims it."""
@@ -93,47 +126,47 @@ class Identities(Moves):
 
     def _maker(self, source: Source) -> Job | None:
         """Return the job that makes `source`, an intermediate."""
-        if source.fact is None or not self.chains.is_intermediate(source.fact) or not self.memory.has_identities:
+        if source.fact is None or not self._chains.is_intermediate(source.fact) or not self._memory.has_identities:
             return None
-        makers = self.chains.producers((source.key,))
+        makers = self._chains.producers((source.key,))
         return next((job for job in makers if any(item.flags & ProductFlag.INTERMEDIATE for item in job.products)), None)
 
-    def _note_departure(self, source: Source) -> None:
+    def note_departure(self, source: Source) -> None:
         """A source goes and leaves its identity file behind: remember its bytes, for it may turn up elsewhere."""
-        identity, pending = source.identity, self.memory.folders.get(parent(source.key))
+        identity, pending = source.identity, self._memory.folders.get(parent(source.key))
         if identity is None or identity.problem or source.fact is None or pending is None:
             return
         if meta_key(source.key) in pending.winners:
-            self.departed[source.fact.digest] = (source.rel, identity.uuid)
-            self.ledger.put("put_state", (DEPARTED_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
+            self._departed[source.fact.digest] = (source.rel, identity.uuid)
+            self._ledger.put("put_state", (DEPARTED_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
 
     def _compare_with_departed(self, source: Source) -> None:
         """Say so if a new source has the bytes of one that went without its identity file; forget those who are back."""
-        if not self.departed or source.fact is None:
+        if not self._departed or source.fact is None:
             return
-        rel, uuid = self.departed.get(source.fact.digest, ("", b""))
+        rel, uuid = self._departed.get(source.fact.digest, ("", b""))
         if rel and rel != source.rel and source.uuid != uuid:
             text = (
                 f"'{source.rel}' looks like a move of '{rel}', whose '{META_SUFFIX}' file was left behind: see 'aptui identities'"
             )
-            self.ledger.notices.append(Said(self.ledger.cause, LogLevel.WARNING, text))
+            self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
         elif rel:
-            del self.departed[source.fact.digest]
-            self.ledger.put("put_state", (DEPARTED_STATE + uuid.hex(), ""))
+            del self._departed[source.fact.digest]
+            self._ledger.put("put_state", (DEPARTED_STATE + uuid.hex(), ""))
 
     def _rival(self, source: Source, uuid: SourceUuid) -> Source | None:
         """Return the other source that has this UUID now, or has the better claim to it."""
-        others = [key for key in self.memory.keys_of(uuid) if key != source.key]
-        claims = [other for other in self.memory.load(others) if self._own_uuid(other) == uuid and self._is_there(other)]
+        others = [key for key in self._memory.keys_of(uuid) if key != source.key]
+        claims = [other for other in self._memory.load(others) if self._own_uuid(other) == uuid and self._is_there(other)]
         return min(claims, key=_standing, default=None)
 
     def _is_there(self, source: Source) -> bool:
-        return self.memory.file(source.key) is not None
+        return self._memory.file(source.key) is not None
 
-    def _let_go_of(self, uuid: SourceUuid, key: PathKey) -> None:
+    def let_go_of(self, uuid: SourceUuid, key: PathKey) -> None:
         """Nobody has `uuid` any more: those who claimed it may have it now."""
-        if self.memory.has_identities:
-            self._identity_owed.update((other, None) for other in self.memory.keys_of(uuid) if other != key)
+        if self._memory.has_identities:
+            self._owed.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
 
 
 def _standing(source: Source) -> tuple[bool, bool, PathKey]:

@@ -1,49 +1,64 @@
 """The pipeline: an event in, commands and notices out. It reads no clock, no file, and never waits.
 
-A hint becomes a fact, a fact becomes an order, an order becomes a deed, a deed becomes a fact again. Each handler below moves jobs
-through `machine.feed` and gathers in the `Ledger` what has to be done; `Graph` says what a job is made of, `Memory` holds what moves.
+What it decides is decided by its parts, each of which has one kind of event to take or one kind of question to answer:
 
-Handlers do not call each other in depth: what may have to be looked at again is put on `_todo` and looked at when the event itself has
-been handled, so that a chain of ten thousand jobs needs no stack.
+    Jobs         moves jobs through `machine.feed`, saves them, drops them (pipeline_moves)
+    Failures     what becomes of a job that fails
+    Identities   who each source is
+    Plans        what a job is made of now, and whether it is owed a run for it
+    Spread       how far a change reaches
+    Files        what scans saw and workers read
+    Analyses     what analyses answered
+    Starts       what runs next
+    Runs         what came of it, and what is committed
+    Requests     what is asked for
+
+A part knows those above it and none below. Parts do not call each other in depth: who may have to be looked at again is put on
+`Jobs.todo` and looked at when the event itself has been handled, so that a chain of ten thousand jobs needs no stack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import assert_never
 
-from aptui.core.machine import Trigger
+from aptui.core.archive import Archive
 from aptui.core.messages import (
     Asked,
     Command,
-    DiscardStaging,
     Event,
     FilesHashed,
     FolderSeen,
     FoldersKept,
-    KillRuns,
     Notice,
     ProductsCommitted,
     ProductsLost,
     RowsSaved,
+    RunResult,
     RunsFinished,
     ScanFinished,
     ScanStarted,
     SlotsFree,
 )
-from aptui.core.model import (
-    SETTLED,
-    Job,
-    JobState,
-    PathKey,
-    Source,
-)
+from aptui.core.model import Job, Project
+from aptui.core.pipeline.analyses import Analyses
+from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files
-from aptui.core.pipeline.jobs import UNKNOWN
+from aptui.core.pipeline.identities import Identities
+from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.plans import Plans
+from aptui.core.pipeline.reports import LogName
+from aptui.core.pipeline.requests import Requests
 from aptui.core.pipeline.runs import Runs
+from aptui.core.pipeline.spread import Spread
+from aptui.core.pipeline.starts import Starts
+from aptui.core.priority import ReadyQueue
+from aptui.core.settings import Settings
+from aptui.core.state.ledger import Ledger
+from aptui.core.state.working_set import Memory
+from aptui.core.undeclared_reads import Judge
 
 
-class Pipeline(Files, Runs):
+class Pipeline:
     """Everything that is decided. See the module's head.
 
     Args:
@@ -53,127 +68,138 @@ class Pipeline(Files, Runs):
         staging: absolute folder in which every run gets a folder (or file) named by its run key.
     """
 
+    def __init__(self, project: Project, archive: Archive, log_name: LogName, staging: str) -> None:
+        self.project = project
+        self.jobs = Jobs(project, archive, log_name)
+        self.reads = Judge(project, self.jobs.graph, self.jobs.memory)
+        failures = Failures(self.jobs)
+        identities = Identities(self.jobs)
+        self.plans = Plans(self.jobs, failures, identities)
+        self.spread = Spread(self.jobs, self.plans, identities)
+        self.files = Files(self.jobs, identities, self.plans, self.spread)
+        analyses = Analyses(self.jobs, failures, self.plans, self.spread, self.reads)
+        self.starts = Starts(self.jobs, staging)
+        self.runs = Runs(self.jobs, failures, self.plans, analyses, self.reads)
+        self.requests = Requests(self.jobs, self.plans)
+
+    # -------------------------------------------------------------------------------------------------------------- events
+
     def handle(self, event: Event) -> tuple[list[Command], list[Notice]]:
         """Take one fact; answer with what has to be done, in order, and the news."""
         self.ledger.cause = event.seq
-        self.graph.forget_loose_ends()
+        self.jobs.graph.forget_loose_ends()
         self._dispatch(event)
-        self._look_at_identities()
-        self._look_at_todo()
-        self._end_chains()
-        self._put_edges()
-        ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
-        for source in self.ledger.touched:
-            self.memory.leaves_after(source, ticket)
-        self.ledger.touched.clear()
-        if not self._committing:
-            self.memory.let_go_of_loaded()
-        if (self._rounds or self.chains.came) and self.is_idle:
-            self._rounds.clear()
-            self.chains.came.clear()
+        self.spread.look_at_identities()
+        self.plans.look_at_todo()
+        self.plans.end_chains()
+        self.jobs.put_edges()
+        self._let_go()
         self.ledger.flush_rows()
         return self.ledger.take()
 
     def _dispatch(self, event: Event) -> None:
         match event:
             case SlotsFree():
-                self._start(event)
+                self.starts.start(event)
             case RunsFinished():
-                self._runs_finished(event)
+                self.runs.runs_finished(event)
             case ProductsCommitted():
-                self._products_committed(event)
+                self.runs.products_committed(event)
             case RowsSaved():
                 self.memory.acknowledge(event.ticket)
             case FilesHashed():
-                self._files_hashed(event)
+                self.files.files_hashed(event)
             case FolderSeen():
-                self._folder_seen(event)
+                self.files.folder_seen(event)
             case FoldersKept():
-                self._folders_kept(event.folders)
+                self.files.folders_kept(event.folders)
             case ScanStarted():
-                self._scan_started(event)
+                self.files.scan_started(event)
             case ScanFinished():
-                self._scan_finished()
+                self.files.scan_finished()
             case ProductsLost():
-                self._products_lost(event.names)
+                self.requests.products_lost(event.names)
             case Asked():
-                self._asked(event)
+                self.requests.asked(event)
             case _:
                 assert_never(event)
 
-    def _asked(self, event: Asked) -> None:
-        if event.verb == "reprocess":
-            for source in self.memory.load(self.chains.members(event.keys)):
-                for job in source.jobs.values():
-                    self._force(job, "asked for by a person")
-            self._force_jobs(event.job_ids)
-        elif event.verb == "cancel":
-            self._cancel(event.job_ids)
-        elif event.verb == "escalate":
-            self._escalate(event)
-        elif event.verb == "analyse":
-            for job in [job for job in self.ready if job.is_analysis]:
-                self._hurry(job, event.value)
-        elif event.verb == "stop":
-            self._stop()
+    def _let_go(self) -> None:
+        """Let sources leave memory as soon as what was said of them in this event is saved, and forget what counts while things move."""
+        ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
+        for source in self.ledger.touched:
+            self.memory.leaves_after(source, ticket)
+        self.ledger.touched.clear()
+        if not self.jobs.committing:
+            self.memory.let_go_of_loaded()
+        if self.is_idle:
+            self.plans.forget_rounds()
+            self.jobs.chains.came.clear()
 
-    def _force_jobs(self, job_ids: Iterable[int]) -> None:
-        wanted = set(job_ids)
-        for source in self.memory.load(sorted(set(self.memory.archive.key_of_jobs(sorted(wanted)).values()))):
-            for job in source.jobs.values():
-                if job.id in wanted and not job.is_analysis:
-                    self._force(job, "asked for by a person")
+    # ------------------------------------------------------------------------------------------------------------- answers
 
-    def _escalate(self, event: Asked) -> None:
-        """Raise the urgency of jobs that are owed a run, and of what their sources depend on; it only rises."""
-        wanted, keys = set(event.job_ids), set(event.keys)
-        named = []
-        for source in self.memory.sources.values():
-            jobs = [job for job in source.jobs.values() if source.key in keys or job.id in wanted]
-            for job in jobs:
-                self._hurry(job, event.value)
-            if jobs:
-                named.append(source)
-        for source in self._needed_by(named):
-            for job in source.jobs.values():
-                self._hurry(job, event.value)
+    @property
+    def memory(self) -> Memory:
+        """What moves."""
+        return self.jobs.memory
 
-    def _hurry(self, job: Job, urgency: int) -> None:
-        if job.state not in SETTLED and job.escalation < urgency:
-            job.escalation = urgency
-            self.ledger.touched[job.source] = None
-            if job.state is JobState.QUEUED:
-                self.ready.push(job)
+    @property
+    def ledger(self) -> Ledger:
+        """What the present event leads to."""
+        return self.jobs.ledger
 
-    def _needed_by(self, sources: Iterable[Source]) -> list[Source]:
-        """Return what these sources depend on, however far, as far as it moves; what rests needs no hurry."""
-        moving = self.memory.sources
-        todo, by_uuid = list(sources), {source.uuid.hex(): source for source in moving.values()} if self.memory.has_edges else {}
-        found: dict[Source, None] = {}
-        known = set(todo)
-        while todo:
-            for target in self.memory.targets(todo.pop()):
-                needed = moving.get(PathKey(target)) or by_uuid.get(target)
-                if needed is not None and needed not in known:
-                    known.add(needed)
-                    found[needed] = None
-                    todo.append(needed)
-        return list(found)
+    @property
+    def settings(self) -> Settings:
+        """The settings of folders."""
+        return self.jobs.settings
 
-    def _cancel(self, job_ids: Iterable[int]) -> None:
-        wanted = set(job_ids)
-        for source in list(self.memory.sources.values()):
-            for job in source.jobs.values():
-                if job.id in wanted and job.state not in SETTLED and job.state is not None:
-                    self._feed(job, Trigger.CANCEL)
-                    job.is_forced = False
-                    job.planned = job.planned or UNKNOWN
-                    self._save(job)
-                    self._settled(job, is_changed=True)
+    @property
+    def ready(self) -> ReadyQueue:
+        """The jobs that may start, best first."""
+        return self.jobs.ready
 
-    def _stop(self) -> None:
-        """Kill every run; what was running is owed again at the next start."""
-        if self.running:
-            self.ledger.order(KillRuns(self.ledger.cause, tuple(self.running)))
-            self.ledger.order(DiscardStaging(self.ledger.cause, tuple(self.running)))
-            self.running.clear()
+    @property
+    def running(self) -> dict[int, Job]:
+        """{run key: job} of what runs."""
+        return self.jobs.running
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many jobs were `run`, how many of those `failed` or were `done`, and how many sources `analysed`, since the engine opened."""
+        return self.jobs.reports.counts
+
+    @property
+    def failing_count(self) -> int:
+        """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
+        return self.jobs.failing_count
+
+    @property
+    def wants_news(self) -> bool:
+        """Whether somebody wants to know of every step of every job, not of its end alone."""
+        return self.jobs.reports.wants_news
+
+    @wants_news.setter
+    def wants_news(self, wants_news: bool) -> None:
+        self.jobs.reports.wants_news = wants_news
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is owed: no run, no file being read, no job that could still move."""
+        return self.jobs.is_idle
+
+    @property
+    def backlog(self) -> int:
+        """How much is already owed; the scan pauses while it is large."""
+        return self.jobs.backlog
+
+    def stuck(self) -> list[Job]:
+        """Return jobs that wait although nothing moves any more; always [] unless there is a bug."""
+        return self.jobs.stuck()
+
+    def mean_ms(self, job: Job) -> float:
+        """Return how long runs of the job's kind take, 0 when none has been seen."""
+        return self.jobs.reports.mean_ms(job) or 0.0
+
+    def committing(self, run_key: int) -> tuple[Job, RunResult] | None:
+        """Return the job, and what its run left, of a commit that is under way."""
+        return self.jobs.committing.get(run_key)

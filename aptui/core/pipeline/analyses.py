@@ -1,0 +1,118 @@
+"""Results of analyses: what of them can be, and the jobs and dependencies that follow."""
+
+from __future__ import annotations
+
+from aptui.core.machine import Trigger
+from aptui.core.messages import AnalyseResult, LogLevel, LogRecord, Outcome
+from aptui.core.model import (
+    COMMON_PLATFORM,
+    Builder,
+    EdgeKind,
+    Job,
+    JobDependency,
+    JobPlan,
+    PathKey,
+    RelPath,
+    SourceEdge,
+)
+from aptui.core.paths import key_of
+from aptui.core.pipeline.failures import Failures
+from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.plans import Plans
+from aptui.core.pipeline.spread import Spread
+from aptui.core.undeclared_reads import Judge
+
+
+class Analyses:
+    """Takes the results of analyses."""
+
+    def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, reads: Judge) -> None:
+        self._jobs = jobs
+        self._failures = failures
+        self._plans = plans
+        self._spread = spread
+        self._reads = reads
+        self._memory = jobs.memory
+        self._ledger = jobs.ledger
+        self._graph = jobs.graph
+        self._planner = jobs.planner
+        self._reports = jobs.reports
+        self._builders = jobs.builders
+
+    def take(self, job: Job, result: AnalyseResult, now_ms: int) -> None:
+        """The run of an analysis ended: the jobs of its source are those that it planned."""
+        builder, source = self._builders[job.builder], job.source
+        self._reports.learn(job, result.duration_ms)
+        self._reports.counts["analysed"] += 1
+        told = self._graph.told(job, self._planner.platforms_of(builder, source))
+        if job.planned_inputs[: len(told)] != told:  # it was asked before somebody changed what it is told
+            self._jobs.feed(job, Trigger.PLAN)
+            job.planned = None
+            self._jobs.save(job)
+            self._jobs.todo.append((job, True))
+            return
+        plans, edges, log = self._checked(job, builder, result)
+        if result.reads:
+            edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
+        warnings = sum(1 for record in log if record.level == LogLevel.WARNING)
+        job.warnings, job.errors = (warnings, sum(1 for record in log if record.level >= LogLevel.ERROR))
+        job.duration_ms, job.completed_ms = result.duration_ms, now_ms
+        self._reports.write_log(job, log, result.error)
+        self._ledger.put("put_stat", (f"CreateJobs,{source.rel},{builder.name}", result.duration_ms, now_ms))
+        if result.outcome != Outcome.SUCCEEDED:
+            self._failures.fail(job, result.error or "its analysis failed without saying why", now_ms)
+            return
+        before = self._memory.targets(source)
+        edges_changed = job.edges != edges
+        self._jobs.feed(job, Trigger.SUCCEED)
+        self._jobs.feed(job, Trigger.COMMITTED)
+        job.plans, job.edges, job.error, job.is_forced = plans, edges, "", False
+        self._memory.reindex(source, before)
+        self._plans.apply(source, builder, plans)
+        self._jobs.owe_edges(source, builder.uuid)
+        self._jobs.seal(job)
+        self._reports.tell(job)
+        if edges_changed:
+            self._spread.spread({source.key})
+        self._jobs.settled(job, is_changed=False)
+
+    def _checked(
+        self, job: Job, builder: Builder, result: AnalyseResult
+    ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...]]:
+        """Return plans and edges without what cannot be, with a warning for each thing left out (spec/engine.md §3)."""
+        log = list(result.log)
+        enabled = {*self._planner.platforms_of(builder, job.source), COMMON_PLATFORM}
+        plans: dict[tuple[str, str], JobPlan] = {}
+        for plan in result.plans:
+            if plan.platform not in enabled:
+                log.append(
+                    _warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
+                )
+                continue
+            known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
+            dependencies = tuple(sorted({_moved(item, key_of(RelPath(rel))) for rel, item in known if rel}))
+            is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM  # others may wait for what it makes
+            plans[plan.platform, plan.key] = JobPlan(
+                plan.key, plan.platform, plan.priority, is_critical, plan.additional_fingerprint, plan.params, dependencies
+            )
+        edges: dict[SourceEdge, None] = {}
+        for edge in result.edges:
+            if edge.kind is EdgeKind.UUID:
+                edges[edge] = None
+                continue
+            rel = self._graph.relative(edge.target)
+            if rel is None:
+                log.append(_warn(builder, f"dependency '{edge.target}' lies outside every scan folder: left out"))
+            elif edge.kind is EdgeKind.WILDCARD and "*" not in rel:
+                log.append(_warn(builder, f"wildcard dependency '{edge.target}' has no '*': left out"))
+            elif key_of(RelPath(rel)) != job.source.key:
+                edges[SourceEdge(edge.kind, rel)] = None
+        return tuple(plans.values()), tuple(sorted(edges)), tuple(log)
+
+
+def _warn(builder: Builder, text: str) -> LogRecord:
+    return LogRecord(LogLevel.WARNING, builder.name, text, 0)
+
+
+def _moved(dependency: JobDependency, key: PathKey) -> JobDependency:
+    return JobDependency(key, dependency.key, dependency.platform, dependency.kind, dependency.sub_ids, dependency.is_uuid)

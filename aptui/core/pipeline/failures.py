@@ -1,0 +1,104 @@
+"""What becomes of a job that fails: with a run, or refused one because it cannot work."""
+
+from __future__ import annotations
+
+from aptui.core import history
+from aptui.core.machine import Trigger
+from aptui.core.messages import Outcome
+from aptui.core.model import SETTLED, Job, JobState, RunKey
+from aptui.core.pipeline.jobs import Jobs
+
+
+class Failures:
+    """Fails jobs."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._reports = jobs.reports
+        self._ledger = jobs.ledger
+        self._graph = jobs.graph
+
+    def fail(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False, drops_products: bool = False) -> None:
+        """A run of `job` failed: move it, and record why."""
+        self._jobs.feed(job, Trigger.FAIL)
+        self.record(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
+
+    def record(self, job: Job, text: str, now_ms: int, *, keeps_claims: bool = False, drops_products: bool = False) -> None:
+        """Record why `job`, which is failed already, is; `keeps_claims` of the names of products, `drops_products` that it has."""
+        job.error, job.is_forced, job.stale_count = text, False, 0
+        builder = self._jobs.builders[job.builder]
+        if not job.is_analysis:
+            self._reports.counts["run"] += 1
+            job.first_fail_ms = job.first_fail_ms or now_ms
+            job.first_fail_log = job.first_fail_log or job.log_file
+            job.last_fail_ms, job.last_fail_log = now_ms, job.log_file
+            job.failure_cause = self._cause_of(job)
+            self._ledger.put(
+                "put_run",
+                (
+                    job.id,
+                    job.run_key,
+                    now_ms,
+                    job.duration_ms,
+                    int(Outcome.FAILED),
+                    job.reason,
+                    text,
+                    job.log_file,
+                    job.planned or 0,
+                    builder.version,
+                    b"",
+                    self._step_of(job),
+                ),
+            )
+            drops_products = drops_products or builder.deletes_products_on_failure
+            gone = [product.name for product in job.products] if drops_products else []
+            if gone:
+                self._jobs.delete_products(job)
+                job.fingerprint = 0
+                self._ledger.drop("drop_products", (job.id,))
+            if not keeps_claims:
+                self._jobs.todo.extend((other, True) for other in self._jobs.commits.release_names(job, gone))
+        else:
+            siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
+            self._jobs.todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
+        self._reports.counts["failed"] += 1
+        self._jobs.save(job)
+        self._reports.tell(job, is_settled=True)
+        self._jobs.settled(job, is_changed=True)
+
+    def _step_of(self, job: Job) -> str:
+        """Return what the history keeps of a run that failed (`core.history`)."""
+        if not job.planned:
+            return ""
+        known = history.moment(job.inputs, job.products)
+        return history.step(known, history.Moment(job.planned_inputs, known.products))
+
+    def _cause_of(self, job: Job) -> str:
+        """Return the name of a dependency that failed, "" when none did (architecture: labelled with the dependency that failed)."""
+        for dependency in job.plan.job_dependencies if job.plan else ():
+            other = self._graph.find_job(dependency)
+            if isinstance(other, Job) and other.state is JobState.FAILED:
+                return f"{other.source.rel}@{other.platform}:{other.key}"
+        return ""
+
+    def refuse(self, job: Job, text: str) -> None:
+        """Fail a job without a run: what it is made of can never work."""
+        if job.state is JobState.FAILED and job.error == text:
+            return
+        self._jobs.feed(job, Trigger.PLAN)
+        self._jobs.feed(job, Trigger.UNBLOCK)
+        job.run_key = RunKey(self._ledger.next_run_key())
+        job.planned = None
+        job.reason = "it cannot run as it is declared"
+        self._jobs.feed(job, Trigger.START)
+        job.warnings, job.errors = 0, 1
+        self._reports.write_log(job, (), text)
+        self.fail(job, text, 0)
+
+    def give_up(self, job: Job, text: str) -> None:
+        """Fail a job that may never end: what it is planned for stands, so that only another change of its source tries it again."""
+        job.run_key = RunKey(self._ledger.next_run_key())
+        self._jobs.feed(job, Trigger.START)
+        job.warnings, job.errors = 0, 1
+        self._reports.write_log(job, (), text)
+        self.fail(job, text, 0)

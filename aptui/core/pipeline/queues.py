@@ -1,0 +1,109 @@
+"""Who is to be looked at again: at once (`Todo`), when a key is known (`Waiters`), when the scan comes by (`Retries`). They decide nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+
+from aptui.core.model import COMMON_PLATFORM, Job, PathKey
+from aptui.core.paths import parent
+
+
+class Todo:
+    """Jobs to be looked at, and whether what failed is tried again; those that may bring new sources come first."""
+
+    def __init__(self) -> None:
+        self._bringers: deque[tuple[Job, bool]] = deque()
+        self._others: deque[tuple[Job, bool]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._bringers or self._others)
+
+    def append(self, item: tuple[Job, bool]) -> None:
+        """Add one."""
+        job = item[0]
+        (self._bringers if job.is_analysis or job.platform == COMMON_PLATFORM else self._others).append(item)
+
+    def extend(self, items: Iterable[tuple[Job, bool]]) -> None:
+        """Add some."""
+        for item in items:
+            self.append(item)
+
+    def popleft(self) -> tuple[Job, bool]:
+        """Take the next."""
+        return (self._bringers or self._others).popleft()
+
+
+class Waiters:
+    """Jobs by the key they wait for: that of a source, `SCAN_END` or `CHAINS_END`. One job may wait for many."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[PathKey, dict[Job, None]] = {}
+
+    def __contains__(self, key: PathKey) -> bool:
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[Job]:
+        return (job for jobs in self._by_key.values() for job in jobs)
+
+    def add(self, key: PathKey, job: Job) -> None:
+        """Let `job` wait for `key`."""
+        self._by_key.setdefault(key, {})[job] = None
+
+    def add_all(self, keys: Iterable[PathKey], job: Job) -> None:
+        """Let `job` wait for each of `keys`."""
+        for key in keys:
+            self.add(key, job)
+
+    def of(self, key: PathKey) -> Collection[Job]:
+        """Return who waits for `key`, in the order in which they came."""
+        return self._by_key.get(key, {})
+
+    def take(self, key: PathKey) -> Collection[Job]:
+        """Return who waits for `key`; they do not any more."""
+        return self._by_key.pop(key, {})
+
+    def awaited(self) -> list[PathKey]:
+        """Return everything that is waited for."""
+        return list(self._by_key)
+
+    def keys_in(self, folders: Collection[str]) -> list[PathKey]:
+        """Return what is waited for in these folders."""
+        return [key for key in self._by_key if parent(key) in folders]
+
+
+class Retries:
+    """Sources that are owed another try as soon as the scan comes to their folders."""
+
+    def __init__(self) -> None:
+        self._owed: set[PathKey] = set()
+        self._by_folder: dict[str, set[PathKey]] = {}
+
+    def restart(self, keys: Iterable[PathKey]) -> None:
+        """Owe these sources a try, and no others."""
+        self._owed.clear()
+        self._by_folder.clear()
+        for key in keys:
+            self._put(key, parent(key).lower())
+
+    def owe(self, key: PathKey) -> None:
+        """Owe this source a try."""
+        self._put(key, parent(key))
+
+    def _put(self, key: PathKey, folder: str) -> None:
+        self._owed.add(key)
+        self._by_folder.setdefault(folder, set()).add(key)
+
+    def pay(self, key: PathKey) -> bool:
+        """Return whether this source was owed a try; it is not any more."""
+        is_owed = key in self._owed
+        self._owed.discard(key)
+        return is_owed
+
+    def folders(self) -> list[str]:
+        """Return the folders that have sources which are owed a try."""
+        return list(self._by_folder)
+
+    def take(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
+        """Return the sources of `folder` that are owed a try, sorted; those in `but` get it when their bytes are read."""
+        return sorted(self._by_folder.pop(folder, set()).intersection(self._owed).difference(but))

@@ -1,0 +1,58 @@
+"""Why a job is owed a run, in words."""
+
+from __future__ import annotations
+
+from aptui.core import fingerprint
+from aptui.core.fingerprint import Manifest
+from aptui.core.model import Job, JobState
+from aptui.core.pipeline.jobs import Jobs
+
+
+class Reasons:
+    """Compares what a job is made of with what it was made of."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._graph = jobs.graph
+        self._memory = jobs.memory
+        self._ledger = jobs.ledger
+        self._builders = jobs.builders
+        self._saved_rules: set[str] = set()
+
+    def reason(self, job: Job, number: int, manifest: Manifest) -> str:
+        """Return why `job` is owed a run over `manifest`, whose fingerprint is `number`."""
+        if job.is_forced:
+            return job.reason or "asked for"
+        if not job.inputs:
+            if job.state is JobState.FAILED:
+                is_same = job.planned in (None, number)
+                return "tried again: it failed before" if is_same else "something it is made of changed since it failed"
+            return "new source" if not job.fingerprint else job.reason or "not recorded"
+        old, new = self._expand(job, job.inputs), self._expand(job, manifest)
+        if any(kind == "rule" for kind, _name, _digest in old):  # nobody knows any more what it stood for
+            old, new = job.inputs, manifest
+        difference = fingerprint.explain(old, new)
+        return difference or ("tried again: it failed before" if job.state is JobState.FAILED else "products are missing")
+
+    def _expand(self, job: Job, manifest: Manifest) -> Manifest:
+        """Put in place of a rule's entry what it stands for, so that a difference names the very key."""
+        if not manifest or manifest[0][0] != "rule":
+            return manifest
+        builder = self._builders.get(job.builder)
+        expanded: list[tuple[str, str, str]] = []
+        for entry in manifest:
+            if entry[0] != "rule":
+                expanded.append(entry)
+                continue
+            now = self._graph.rule(builder, job.platform) if builder and job.platform else None
+            stored = now[1] if now and now[0] == entry else fingerprint.load(self._memory.archive.state("rule:" + entry[2]))
+            expanded.extend(stored or (entry,))
+        return tuple(expanded)
+
+    def save_rule(self, job: Job) -> None:
+        """Save what the rule's entry of the job's manifest stands for, so that a later engine can name the key that differs."""
+        if not job.platform:
+            return
+        entry, expansion = self._graph.rule(self._builders[job.builder], job.platform)
+        if entry[2] not in self._saved_rules:
+            self._saved_rules.add(entry[2])
+            self._ledger.put("put_state", ("rule:" + entry[2], fingerprint.dump(expansion)))

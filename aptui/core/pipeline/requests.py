@@ -1,0 +1,116 @@
+"""Runs that are asked for, hurried or taken back: by people, by clients, and by a cache that has lost products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aptui.core.machine import Trigger
+from aptui.core.messages import Asked, DiscardStaging, KillRuns
+from aptui.core.model import SETTLED, Job, JobState, PathKey, Source
+from aptui.core.pipeline.jobs import UNKNOWN, Jobs
+from aptui.core.pipeline.plans import Plans
+
+
+class Requests:
+    """Takes what is asked for."""
+
+    def __init__(self, jobs: Jobs, plans: Plans) -> None:
+        self._jobs = jobs
+        self._plans = plans
+        self._memory = jobs.memory
+        self._ledger = jobs.ledger
+        self._chains = jobs.chains
+
+    def asked(self, event: Asked) -> None:
+        """Do what a person or a client asks for."""
+        if event.verb == "reprocess":
+            for source in self._memory.load(self._chains.members(event.keys)):
+                for job in source.jobs.values():
+                    self._plans.force(job, "asked for by a person")
+            self._force_jobs(event.job_ids)
+        elif event.verb == "cancel":
+            self.cancel(event.job_ids)
+        elif event.verb == "escalate":
+            self._escalate(event)
+        elif event.verb == "analyse":
+            for job in [job for job in self._jobs.ready if job.is_analysis]:
+                self._hurry(job, event.value)
+        elif event.verb == "stop":
+            self._stop()
+
+    def _force_jobs(self, job_ids: Iterable[int]) -> None:
+        wanted = set(job_ids)
+        for source in self._memory.load(sorted(set(self._memory.archive.key_of_jobs(sorted(wanted)).values()))):
+            for job in source.jobs.values():
+                if job.id in wanted and not job.is_analysis:
+                    self._plans.force(job, "asked for by a person")
+
+    def _escalate(self, event: Asked) -> None:
+        """Raise the urgency of jobs that are owed a run, and of what their sources depend on; it only rises."""
+        wanted, keys = set(event.job_ids), set(event.keys)
+        named = []
+        for source in self._memory.sources.values():
+            jobs = [job for job in source.jobs.values() if source.key in keys or job.id in wanted]
+            for job in jobs:
+                self._hurry(job, event.value)
+            if jobs:
+                named.append(source)
+        for source in self._needed_by(named):
+            for job in source.jobs.values():
+                self._hurry(job, event.value)
+
+    def _hurry(self, job: Job, urgency: int) -> None:
+        if job.state not in SETTLED and job.escalation < urgency:
+            job.escalation = urgency
+            self._ledger.touched[job.source] = None
+            if job.state is JobState.QUEUED:
+                self._jobs.ready.push(job)
+
+    def _needed_by(self, sources: Iterable[Source]) -> list[Source]:
+        """Return what these sources depend on, however far, as far as it moves; what rests needs no hurry."""
+        moving = self._memory.sources
+        todo, by_uuid = list(sources), {source.uuid.hex(): source for source in moving.values()} if self._memory.has_edges else {}
+        found: dict[Source, None] = {}
+        known = set(todo)
+        while todo:
+            for target in self._memory.targets(todo.pop()):
+                needed = moving.get(PathKey(target)) or by_uuid.get(target)
+                if needed is not None and needed not in known:
+                    known.add(needed)
+                    found[needed] = None
+                    todo.append(needed)
+        return list(found)
+
+    def cancel(self, job_ids: Iterable[int]) -> None:
+        """End these jobs, whatever they wait for; they rest until their sources change."""
+        wanted = set(job_ids)
+        for source in list(self._memory.sources.values()):
+            for job in source.jobs.values():
+                if job.id in wanted and job.state not in SETTLED and job.state is not None:
+                    self._jobs.feed(job, Trigger.CANCEL)
+                    job.is_forced = False
+                    job.planned = job.planned or UNKNOWN
+                    self._jobs.save(job)
+                    self._jobs.settled(job, is_changed=True)
+
+    def _stop(self) -> None:
+        """Kill every run; what was running is owed again at the next start."""
+        if self._jobs.running:
+            self._ledger.order(KillRuns(self._ledger.cause, tuple(self._jobs.running)))
+            self._ledger.order(DiscardStaging(self._ledger.cause, tuple(self._jobs.running)))
+            self._jobs.running.clear()
+
+    def products_lost(self, names: Iterable[str]) -> None:
+        """These products are not in the cache any more: run the jobs that made them."""
+        owners = self._memory.archive.owners(list(names))
+        lost: dict[PathKey, dict[int, set[str]]] = {}
+        for name, (job_id, key) in owners.items():
+            lost.setdefault(key, {}).setdefault(job_id, set()).add(name)
+        for source in self._memory.load(sorted(lost)):
+            for job in source.jobs.values():
+                if job.id in lost[source.key] and not job.is_analysis and self._jobs.is_configured(job):
+                    self._jobs.commits.lose(job, lost[source.key][job.id])
+                    if job.state is JobState.RUNNING:  # it may have been told that the product is there
+                        self._jobs.feed(job, Trigger.PLAN)
+                        job.planned = None
+                    self._plans.force(job, "a product is missing from the cache")

@@ -1,0 +1,69 @@
+"""How far a change reaches: whose sources are planned again because files, names or settings are not what they were."""
+
+from __future__ import annotations
+
+from aptui.core.identity import legacy_of
+from aptui.core.model import PathKey, RelPath, SourceUuid
+from aptui.core.paths import is_below, path_uuid
+from aptui.core.pipeline.identities import Identities
+from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.plans import Plans
+
+
+class Spread:
+    """Follows dependencies upstream and has what it finds planned."""
+
+    def __init__(self, jobs: Jobs, plans: Plans, identities: Identities) -> None:
+        self._plans = plans
+        self._identities = identities
+        self._memory = jobs.memory
+        self._graph = jobs.graph
+        self._planner = jobs.planner
+
+    def _sharers(self, keys: set[PathKey]) -> set[PathKey]:
+        """Return what has one of these files as a companion that it shares with others."""
+        shared = [key for key in keys if self._graph.is_shared(key)]
+        if not shared:
+            return set()
+        facts = {fact.key: fact for fact in self._memory.archive.files_below(PathKey(""))}
+        for pending in self._memory.folders.values():
+            facts.update(pending.winners)
+        return {key for key, fact in facts.items() if any(self._graph.shares(each, fact.rel) for each in shared)}
+
+    def spread(self, keys: set[PathKey]) -> None:
+        """These files are not what they were: plan all that depends on them, however far."""
+        owners = {owner for key in keys for owner in self._graph.owners_of(RelPath(key))} | self._sharers(keys)
+        affected: set[PathKey] = set(owners)
+        edge = set(keys) | owners
+        while (edge or self._identities.has_renamed) and self._memory.has_edges:
+            uuids = (uuid.hex() for key in edge for uuid in self._uuids_of(key))
+            targets = [*edge, *uuids, *self._identities.take_renamed()]
+            edge = self._memory.dependents(targets) - affected - keys
+            affected |= edge
+        self._plans.plan_all(affected)
+
+    def _uuids_of(self, key: PathKey) -> tuple[SourceUuid, ...]:
+        """Return the UUIDs by which others may depend on `key`."""
+        source = self._memory.view(key) if self._memory.has_identities else None
+        return (path_uuid(key),) if source is None else (path_uuid(key), source.uuid, *legacy_of(source))
+
+    def look_at_identities(self) -> None:
+        """Plan those whose name may be another now, and all that depends on them."""
+        while owed := self._identities.take_owed():
+            for source in self._memory.load(owed):
+                self._plans.plan(source)
+        if self._identities.has_renamed:
+            self.spread(set())
+
+    def spread_settings(self, folder: str, builders: frozenset[bytes]) -> None:
+        """Plan all sources below `folder` that one of `builders` wants."""
+        if not builders:
+            return
+        facts = {fact.key: fact for fact in self._memory.archive.files_below(PathKey(f"{folder}/" if folder else ""))}
+        for pending in self._memory.folders.values():
+            facts.update((key, fact) for key, fact in pending.winners.items() if is_below(key, folder))
+        self._plans.plan_all(
+            key
+            for key, fact in facts.items()
+            if any(builder.uuid in builders for builder in self._planner.builders_for(fact.rel, fact.scan_folder))
+        )
