@@ -23,6 +23,7 @@ class Trigger(StrEnum):
     START = "START"
     SUCCEED = "SUCCEED"
     FAIL = "FAIL"
+    REFUSE = "REFUSE"
     LOST = "LOST"
     COMMITTED = "COMMITTED"
     COMMIT_FAILED = "COMMIT_FAILED"
@@ -31,13 +32,15 @@ class Trigger(StrEnum):
 
 
 class Effect(Flag):
-    """What has to be done when a transition is taken; the pipeline turns each into a Command."""
+    """What a transition entails wherever it is taken; `pipeline_moves.Jobs.feed` does it, and nobody else does.
+
+    START: the job gets a run key of its own and is among those that run. KILL: its run is stopped and leaves nothing behind.
+    DELETE: it is forgotten, with its row, its products and its log.
+    """
 
     NONE = 0
     START = auto()
     KILL = auto()
-    COMMIT = auto()
-    PUBLISH = auto()
     DELETE = auto()
 
 
@@ -52,11 +55,12 @@ _T, _E = Trigger, Effect
 Cell = tuple[JobState | None, Effect]
 
 TABLE: dict[JobState | None, dict[Trigger, Cell]] = {
-    None: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE)},
+    None: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.REFUSE: (_F, _E.NONE)},
     _W: {
         _T.PLAN: (_W, _E.NONE),
         _T.MATCH: (_C, _E.NONE),
         _T.UNBLOCK: (_Q, _E.NONE),
+        _T.REFUSE: (_F, _E.NONE),
         _T.CANCEL: (_X, _E.NONE),
         _T.DROP: (None, _E.DELETE),
     },
@@ -65,22 +69,24 @@ TABLE: dict[JobState | None, dict[Trigger, Cell]] = {
         _T.MATCH: (_C, _E.NONE),
         _T.BLOCK: (_W, _E.NONE),
         _T.START: (_R, _E.START),
+        _T.REFUSE: (_F, _E.NONE),
         _T.CANCEL: (_X, _E.NONE),
         _T.DROP: (None, _E.DELETE),
     },
     _R: {
         _T.PLAN: (_W, _E.KILL),
         _T.MATCH: (_C, _E.KILL),
-        _T.SUCCEED: (_I, _E.COMMIT),
+        _T.SUCCEED: (_I, _E.NONE),
         _T.FAIL: (_F, _E.NONE),
+        _T.REFUSE: (_F, _E.KILL),
         _T.LOST: (_Q, _E.NONE),
         _T.CANCEL: (_X, _E.KILL),
         _T.DROP: (None, _E.KILL | _E.DELETE),
     },
-    _I: {_T.COMMITTED: (_C, _E.PUBLISH), _T.COMMIT_FAILED: (_F, _E.NONE)},
-    _C: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.DROP: (None, _E.DELETE)},
-    _F: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.DROP: (None, _E.DELETE)},
-    _X: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.DROP: (None, _E.DELETE)},
+    _I: {_T.COMMITTED: (_C, _E.NONE), _T.COMMIT_FAILED: (_F, _E.NONE)},
+    _C: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.REFUSE: (_F, _E.NONE), _T.DROP: (None, _E.DELETE)},
+    _F: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.REFUSE: (_F, _E.NONE), _T.DROP: (None, _E.DELETE)},
+    _X: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.REFUSE: (_F, _E.NONE), _T.DROP: (None, _E.DELETE)},
 }
 """{state: {trigger: (next state, effects)}}; None = absent before, gone after. A missing cell is an error."""
 

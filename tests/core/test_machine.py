@@ -50,11 +50,19 @@ def test_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigge
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
 def test_a_live_run_is_killed_exactly_when_the_engine_ends_it(state: JobState | None, trigger: Trigger) -> None:
-    ends_a_live_run = state is JobState.RUNNING and trigger in (Trigger.PLAN, Trigger.MATCH, Trigger.CANCEL, Trigger.DROP)
+    ends = (Trigger.PLAN, Trigger.MATCH, Trigger.REFUSE, Trigger.CANCEL, Trigger.DROP)
+    ends_a_live_run = state is JobState.RUNNING and trigger in ends
 
     effect = TABLE[state][trigger][1]
 
     assert bool(effect & Effect.KILL) == ends_a_live_run
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_a_run_begins_exactly_when_a_job_starts(state: JobState | None, trigger: Trigger) -> None:
+    after, effect = TABLE[state][trigger]
+
+    assert (trigger is Trigger.START) == (after is JobState.RUNNING) == bool(effect & Effect.START)
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
@@ -86,7 +94,7 @@ class Intent:
         """Return what the pipeline may feed now."""
         if self.commits:
             return [Trigger.COMMITTED, Trigger.COMMIT_FAILED]
-        found = [Trigger.PLAN, Trigger.MATCH]
+        found = [Trigger.PLAN, Trigger.MATCH, Trigger.REFUSE]
         if not self.exists:
             return found
         found.append(Trigger.DROP)
@@ -118,13 +126,16 @@ class Intent:
                 return Effect.NONE
             case Trigger.SUCCEED:
                 self.has_run, self.commits = False, True
-                return Effect.COMMIT
+                return Effect.NONE
             case Trigger.COMMITTED:
                 self.commits, self.is_owed, self.ended = False, False, "completed"
-                return Effect.PUBLISH
+                return Effect.NONE
             case Trigger.FAIL | Trigger.COMMIT_FAILED:
                 self.commits, self.has_run, self.is_owed, self.ended = False, False, False, "failed"
                 return Effect.NONE
+            case Trigger.REFUSE:
+                self.exists, self.is_owed, self.has_run, self.is_ready, self.ended = True, False, False, False, "failed"
+                return kill
             case Trigger.CANCEL:
                 self.has_run, self.is_owed, self.is_ready, self.ended = False, False, False, "cancelled"
                 return kill

@@ -85,20 +85,15 @@ class Failures:
         """Fail a job without a run: what it is made of can never work."""
         if job.state is JobState.FAILED and job.error == text:
             return
-        self._jobs.feed(job, Trigger.PLAN)
-        self._jobs.feed(job, Trigger.UNBLOCK)
-        job.run_key = RunKey(self._ledger.next_run_key())
         job.planned = None
         job.reason = "it cannot run as it is declared"
-        self._jobs.feed(job, Trigger.START)
-        job.warnings, job.errors = 0, 1
-        self._reports.write_log(job, (), text)
-        self.fail(job, text, 0)
+        self.give_up(job, text)
 
     def give_up(self, job: Job, text: str) -> None:
         """Fail a job that may never end: what it is planned for stands, so that only another change of its source tries it again."""
-        job.run_key = RunKey(self._ledger.next_run_key())
-        self._jobs.feed(job, Trigger.START)
+        self._jobs.feed(job, Trigger.REFUSE)
+        if not job.is_analysis:  # its history and its log are kept by number: it must not take the place of the last run
+            job.run_key = RunKey(self._ledger.next_run_key())
         job.warnings, job.errors = 0, 1
         self._reports.write_log(job, (), text)
-        self.fail(job, text, 0)
+        self.record(job, text, 0)

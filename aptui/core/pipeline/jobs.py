@@ -11,25 +11,8 @@ from aptui.core import fingerprint, rows
 from aptui.core.archive import Archive
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
-from aptui.core.messages import (
-    DeleteProducts,
-    DiscardStaging,
-    DropLogs,
-    HashFiles,
-    KillRuns,
-    ProductsChanged,
-    RunResult,
-)
-from aptui.core.model import (
-    SETTLED,
-    DependencyKind,
-    FileFact,
-    Job,
-    JobState,
-    PathKey,
-    Project,
-    Source,
-)
+from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, ProductsChanged, RunResult
+from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Project, RunKey, Source
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planner import Planner
@@ -44,7 +27,6 @@ from aptui.core.state.working_set import Memory, brings_sources
 UNKNOWN = 0
 """Planned fingerprint of a job that was cancelled before anybody knew what it would be made of: it rests until its source changes."""
 _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
-_KILL_AND_DELETE = Effect.KILL | Effect.DELETE
 
 
 class Jobs:
@@ -124,7 +106,7 @@ class Jobs:
         self._edges_due.clear()
 
     def feed(self, job: Job, trigger: Trigger) -> None:
-        """Move a job, and do what every move needs: kill its run, leave the queue."""
+        """Move a job, and do what every move needs: leave the queue, and whatever the table says that it entails."""
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.has_edges:
             self.todo.extend((other, False) for other in self._movers_after(job))
         self.failing_count -= job.state is JobState.FAILED
@@ -132,20 +114,32 @@ class Jobs:
         effect = feed(job, trigger)
         self.failing_count += job.state is JobState.FAILED
         self.memory.moving += brings_sources(job)
-        if effect is Effect.KILL or effect is _KILL_AND_DELETE:
+        if job.state is not JobState.QUEUED:
+            self.ready.discard(job)
+        if effect is not Effect.NONE:
+            self._execute(job, effect)
+
+    def _execute(self, job: Job, effect: Effect) -> None:
+        if effect & Effect.START:
+            job.run_key = RunKey(self.ledger.next_run_key())
+            self.running[job.run_key] = job
+        if effect & Effect.KILL:
             self.running.pop(job.run_key, None)
             self.ledger.order(KillRuns(self.ledger.cause, (job.run_key,)))
             self.ledger.order(DiscardStaging(self.ledger.cause, (job.run_key,)))
-        if job.state is not JobState.QUEUED:
-            self.ready.discard(job)
+        if effect & Effect.DELETE:
+            self._delete(job)
 
     def drop(self, job: Job) -> None:
-        """The job is no more: its products go, and whoever depends on it is looked at again."""
-        if job.state is None:
+        """The job is no more."""
+        if job.state is None:  # it was named, and is not planned yet
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
-            return
+        else:
+            self.feed(job, Trigger.DROP)
+
+    def _delete(self, job: Job) -> None:
+        """Forget a job: its products go, and whoever depends on it is looked at again."""
         before = self.memory.targets(job.source) if self.memory.has_edges else set()
-        self.feed(job, Trigger.DROP)
         job.source.jobs.pop((job.builder, job.platform, job.key), None)
         if self.memory.has_edges:
             self.memory.reindex(job.source, before)

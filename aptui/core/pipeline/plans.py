@@ -303,7 +303,7 @@ class Plans:
         if job.state is JobState.WAITING and job.planned is None:
             return
         self._jobs.hold_back(job)
-        self._jobs.feed(job, Trigger.PLAN)
+        self._jobs.feed(job, Trigger.BLOCK if job.state is JobState.QUEUED else Trigger.PLAN)
         job.planned, job.planned_inputs = None, ()
         self._jobs.save(job)
 
@@ -311,21 +311,25 @@ class Plans:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
         job.reason = self._reasons.reason(job, number, manifest)
         self._jobs.hold_back(job)
-        self._jobs.feed(job, Trigger.PLAN)
         job.planned, job.planned_inputs, job.lost_count = number, manifest, 0
+        problem = self._endless(job)
+        if problem:
+            self._failures.give_up(job, problem)
+            return
+        self._jobs.feed(job, Trigger.PLAN)
         self._jobs.feed(job, Trigger.UNBLOCK)
-        if job.stale_count >= _STALE_MOST:
-            self._failures.give_up(job, f"its source changed under each of {job.stale_count} runs: does the job itself write it?")
-            return
-        if self._rounds[job.id] >= _ROUNDS_MOST:
-            self._failures.give_up(
-                job, f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?"
-            )
-            return
         self._jobs.ready.push(job)
         self._reasons.save_rule(job)
         self._jobs.save(job)
         self._reports.tell(job)
+
+    def _endless(self, job: Job) -> str:
+        """Return why another run of `job` would be in vain as those before were, "" when it would not."""
+        if job.stale_count >= _STALE_MOST:
+            return f"its source changed under each of {job.stale_count} runs: does the job itself write it?"
+        if self._rounds[job.id] >= _ROUNDS_MOST:
+            return f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?"
+        return ""
 
     def _match(self, job: Job, number: int) -> None:
         self._jobs.feed(job, Trigger.MATCH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aptui.core.machine import Trigger
 from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder, SlotsFree, StartRuns
-from aptui.core.model import Job, RunKey
+from aptui.core.model import Job
 from aptui.core.pipeline.jobs import Jobs
 
 _COPY_BATCH = 256
@@ -28,7 +28,6 @@ class Starts:
         self._reports = jobs.reports
         self._builders = jobs.builders
         self._ready = jobs.ready
-        self._running = jobs.running
         self._roots = {folder.id: folder.path for folder in jobs.project.scan_folders}
 
     def start(self, event: SlotsFree) -> None:
@@ -56,9 +55,7 @@ class Starts:
             if job is None or self._kind_of(job) != kind or job.is_critical != first.is_critical:
                 break
             self._ready.pop()
-            job.run_key = RunKey(self._ledger.next_run_key())
             self._jobs.feed(job, Trigger.START)
-            self._running[job.run_key] = job
             orders.append(self._order_for(job))
             self._reports.tell(job)
         return orders

@@ -1,0 +1,140 @@
+"""Jobs alone, without a pipeline: what the table says that a move entails is done wherever the move is taken."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from aptui.core.machine import TABLE, Effect, Trigger
+from aptui.core.messages import Command, DiscardStaging, DropLogs, KillRuns
+from aptui.core.model import ANALYSIS_KEY, Job, JobState, PathKey, RelPath, RunKey, Source, SourceUuid
+from aptui.core.pipeline.failures import Failures
+from aptui.core.pipeline.jobs import Jobs
+from tests.fakes import FakeArchive, Setup, scripter
+
+FILLED = [(state, trigger) for state, row in TABLE.items() for trigger in row]
+
+
+def some_jobs() -> Jobs:
+    """Return a part that knows one builder and no source."""
+    setup = Setup(builders=(scripter(),))
+    return Jobs(setup.project({"game": 1}), FakeArchive(), lambda job, _builder: f"log-{job.run_key}")
+
+
+def job_in(jobs: Jobs, state: JobState | None, key: str = "main") -> Job:
+    """Return a job in a state, as the pipeline would have it there."""
+    source = Source(PathKey("a.s"), RelPath("a.s"), 1, SourceUuid(bytes(16)), id=1)
+    platform = "" if key == ANALYSIS_KEY else "linux"
+    job = source.jobs[scripter().uuid, platform, key] = Job(source, scripter().uuid, platform, key, id=7, state=state)
+    job.log_file = "log"
+    jobs.memory.add(source)
+    if state is JobState.QUEUED:
+        jobs.ready.push(job)
+    if state is JobState.RUNNING:
+        job.run_key = RunKey(99)
+        jobs.running[99] = job
+    return job
+
+
+def of_kind(jobs: Jobs, kind: type[Command]) -> list[Command]:
+    return [command for command in jobs.ledger.commands if isinstance(command, kind)]
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_a_run_is_killed_where_the_table_says_so(state: JobState | None, trigger: Trigger) -> None:
+    jobs = some_jobs()
+    is_killed = bool(TABLE[state][trigger][1] & Effect.KILL)
+
+    jobs.feed(job_in(jobs, state), trigger)
+
+    assert of_kind(jobs, KillRuns) == ([KillRuns(0, (99,))] if is_killed else [])
+    assert of_kind(jobs, DiscardStaging) == ([DiscardStaging(0, (99,))] if is_killed else [])
+    assert 99 not in jobs.running or not is_killed
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_a_run_gets_a_key_where_the_table_says_so(state: JobState | None, trigger: Trigger) -> None:
+    jobs = some_jobs()
+    job = job_in(jobs, state)
+    before = jobs.ledger.run_key
+
+    jobs.feed(job, trigger)
+
+    starts = bool(TABLE[state][trigger][1] & Effect.START)
+    assert jobs.ledger.run_key - before == starts
+    assert not starts or jobs.running == {job.run_key: job}
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_a_job_is_forgotten_where_the_table_says_so(state: JobState | None, trigger: Trigger) -> None:
+    jobs = some_jobs()
+    job = job_in(jobs, state)
+
+    jobs.feed(job, trigger)
+
+    deletes = bool(TABLE[state][trigger][1] & Effect.DELETE)
+    assert (job.source.jobs == {}) == deletes
+    assert jobs.ledger.rows.get("drop_job", []) == ([(7,)] if deletes else [])
+    assert of_kind(jobs, DropLogs) == ([DropLogs(0, ("log",))] if deletes else [])
+
+
+@pytest.mark.parametrize(("state", "trigger"), FILLED)
+def test_only_what_is_queued_stands_in_the_queue(state: JobState | None, trigger: Trigger) -> None:
+    jobs = some_jobs()
+    job = job_in(jobs, state)
+
+    jobs.feed(job, trigger)
+
+    assert job not in list(jobs.ready) or job.state is JobState.QUEUED
+
+
+def test_a_job_that_was_named_and_never_planned_goes_without_a_word() -> None:
+    jobs = some_jobs()
+    job = job_in(jobs, None)
+
+    jobs.drop(job)
+
+    assert job.source.jobs == {}
+    assert (jobs.ledger.commands, jobs.ledger.rows) == ([], {})
+
+
+REFUSABLE = [state for state, row in TABLE.items() if Trigger.REFUSE in row]
+
+
+@pytest.mark.parametrize(("state", "key"), list(itertools.product(REFUSABLE, ("main", ANALYSIS_KEY))))
+def test_a_refused_job_fails_without_a_run(state: JobState | None, key: str) -> None:
+    jobs = some_jobs()
+    job = job_in(jobs, state, key)
+
+    Failures(jobs).refuse(job, "it cannot be")
+
+    assert (job.state, job.error, job.errors) == (JobState.FAILED, "it cannot be", 1)
+    assert not jobs.running
+    assert not list(jobs.ready)
+
+
+def test_a_refused_analysis_uses_no_run_key_and_a_refused_job_one_for_its_history() -> None:
+    jobs = some_jobs()
+    before = jobs.ledger.run_key
+
+    Failures(jobs).refuse(job_in(jobs, JobState.WAITING, ANALYSIS_KEY), "no")
+    of_analysis = jobs.ledger.run_key - before
+    job = job_in(jobs, JobState.WAITING)
+    Failures(jobs).refuse(job, "no")
+
+    assert (of_analysis, jobs.ledger.run_key - before) == (0, 1)
+    assert [row[:2] for row in jobs.ledger.rows["put_run"]] == [(7, job.run_key)]
+    assert job.log_file == f"log-{job.run_key}"
+
+
+def test_a_job_refused_for_the_same_reason_again_stays_as_it_is() -> None:
+    jobs = some_jobs()
+    job = job_in(jobs, JobState.WAITING)
+    failures = Failures(jobs)
+    failures.refuse(job, "no")
+    jobs.ledger.take()
+
+    failures.refuse(job, "no")
+
+    assert jobs.ledger.take() == ([], [])
