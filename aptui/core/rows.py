@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aptui.core import fingerprint, identity
+from aptui.core.fingerprint import Manifest
 from aptui.core.links import is_wildcard
 from aptui.core.model import DependencyKind, EdgeKind, Job, JobDependency, JobPlan, JobState, PathKey, Product, Source, SourceEdge
 from aptui.core.patterns import literal_prefix
@@ -54,6 +55,30 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
         fingerprint.dump(job.inputs), pack_plan(job.plan, job.discovered), job.duration_ms, job.completed_ms, job.failure_cause,
         job.escalation,
     )  # fmt: skip
+
+
+def committed_row(
+    job: Job, number: int, inputs: Manifest, reason: str, counts: tuple[int, int], log_file: str, times_ms: tuple[int, int]
+) -> Row:
+    """Return the parameters of "put_job" as they are once its commit is done.
+
+    Args:
+        number: the fingerprint over `inputs`.
+        counts: (errors, warnings).
+        times_ms: (how long the run took, when it came back).
+    """
+    duration_ms, completed_ms = times_ms
+    return (
+        job.id, job.source.id, job.key, number, job.platform, job.builder, STATUS[JobState.COMPLETED], job.run_key,
+        0, "", 0, "", completed_ms, log_file,
+        *counts, RESTING[JobState.COMPLETED], job.planned, "", reason,
+        fingerprint.dump(inputs), pack_plan(job.plan, job.discovered), duration_ms, completed_ms, "", job.escalation,
+    )  # fmt: skip
+
+
+def stat_name(job: Job, folder: str) -> str:
+    """Return the name under which the reference keeps how long a process job took; `folder` is the name of its scan folder."""
+    return f"ProcessJob,{folder},{job.source.rel},{job.key},{job.platform},{{{job.builder.hex()}}}"
 
 
 def analysis_row(job: Job, state: JobState | None = None) -> Row:

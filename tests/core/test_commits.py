@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from fake_world import World
-from fakes import Setup, scripter
+import copy
 
-from aptui.core.messages import SaveRows
+from fake_world import World
+from fakes import FakeArchive, Setup, scripter, sha
+
+from aptui.core import rows
+from aptui.core.messages import Outcome, RunResult, SaveRows, StagedProduct
+from aptui.core.model import Job, JobState, PathKey, Product, RelPath, RunKey, Source, SourceUuid
+from aptui.core.pipeline.jobs import Jobs
+from aptui.core.state.commits import Commits
 from aptui.core.state.ledger import RUN_KEY_STATE, Ledger
 
 
@@ -84,7 +90,7 @@ def test_a_conflict_is_remembered_by_the_next_engine() -> None:
     world.settle()
     world.restart()
 
-    claims = world.pipeline.jobs.commits._claims
+    claims = world.pipeline.jobs.conflicts._claims
 
     assert {name: len(claimants) for name, claimants in claims.items()} == {
         "linux/same.bin": 2, "linux/own.bin": 1, "linux/a.out": 1, "linux/b.out": 1,
@@ -113,3 +119,74 @@ def test_two_products_taken_from_one_job_at_once_are_both_gone() -> None:
     names = sorted(str(row[2]) for row in world.archive.tables.products.values())
     assert names == ["linux/a.out"]
     assert sorted(world.cache) == names
+
+
+def running_job(jobs: Jobs, rel: str, job_id: int, products: tuple[Product, ...] = ()) -> Job:
+    """Return a job that runs and has made `products` earlier."""
+    source = Source(PathKey(rel), RelPath(rel), 1, SourceUuid(rel.encode().ljust(16)), id=job_id)
+    job = Job(source, scripter().uuid, "linux", "main", job_id, state=JobState.RUNNING, run_key=RunKey(job_id + 100))
+    job.products, job.fingerprint, job.planned = products, 5 if products else 0, 6
+    job.planned_inputs, job.reason = (("source", rel, "1"),), "new source"
+    job.first_fail_ms, job.last_fail_ms, job.failure_cause = 3, 4, "b.s@linux:main"
+    source.jobs[job.builder, "linux", "main"] = job
+    jobs.memory.add(source)
+    return job
+
+
+def result_of(job: Job, *names: str) -> RunResult:
+    products = tuple(StagedProduct(f"/staging/{name}", name, at, b"", 1, sha(name), 7, 8) for at, name in enumerate(names))
+    return RunResult(job.run_key, Outcome.SUCCEEDED, products=products, duration_ms=40, warnings=2)
+
+
+def some_jobs() -> Jobs:
+    return Jobs(Setup(builders=(scripter(),)).project({"game": 1}), FakeArchive(), lambda _job, _builder: "log")
+
+
+def seen(jobs: Jobs, *all_jobs: Job) -> object:
+    """Return a copy of everything that a preparation might have touched."""
+    states = [{name: copy.copy(getattr(job, name)) for name in Job.__slots__ if name != "source"} for job in all_jobs]
+    return states, copy.deepcopy((jobs.ledger.rows, jobs.ledger.commands, jobs.ledger.product_id, jobs.conflicts._claims))
+
+
+def test_to_prepare_a_commit_changes_nothing() -> None:
+    jobs = some_jobs()
+    had = Product("linux/same.bin", 0, bytes(16), 1, sha("old"), 7, 8)
+    one, two, three = running_job(jobs, "a.s", 1, (had,)), running_job(jobs, "b.s", 2), running_job(jobs, "c.s", 3)
+    finished = [(one, result_of(one, "same.bin")), (two, result_of(two, "same.bin")), (three, result_of(three, "own.bin"))]
+    before = seen(jobs, one, two, three)
+
+    prepared = jobs.commits.prepare(finished, 9)
+
+    assert seen(jobs, one, two, three) == before
+    assert [commit.job for commit in prepared.commits] == [three]
+    assert [job for job, _result, _text in prepared.lost] == [one, two]
+    assert prepared.deletes == ("linux/same.bin",)
+    assert prepared.verdict.left == {one: ()}
+
+
+def test_the_row_of_a_commit_is_that_of_the_job_when_it_is_done() -> None:
+    jobs = some_jobs()
+    job = running_job(jobs, "a.s", 1)
+    prepared = jobs.commits.prepare([(job, result_of(job, "own.bin"))], 9)
+    order, _again = jobs.commits.begin(prepared)
+    assert order is not None
+    (row,) = [row for operation, row in order.commits[0].rows if operation == "put_job"]
+
+    Commits.committed(prepared.commits[0])
+
+    assert row == rows.job_row(job, JobState.COMPLETED)
+    assert (job.fingerprint, job.first_fail_ms, job.failure_cause) == (6, 0, "")
+
+
+def test_a_job_whose_commit_failed_remembers_since_when_it_fails_and_what_it_had() -> None:
+    jobs = some_jobs()
+    had = Product("linux/own.bin", 0, bytes(16), 1, sha("old"), 7, 8)
+    job = running_job(jobs, "a.s", 1, (had,))
+    prepared = jobs.commits.prepare([(job, result_of(job, "own.bin", "new.bin"))], 9)
+    jobs.commits.begin(prepared)
+
+    Commits.failed(prepared.commits[0])
+
+    assert (job.products, job.inputs, job.fingerprint) == ((had,), (), 0)
+    assert (job.first_fail_ms, job.last_fail_ms) == (3, 4)
+    assert prepared.commits[0].strange == ("linux/new.bin",)

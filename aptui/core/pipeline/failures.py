@@ -57,7 +57,7 @@ class Failures:
                 job.fingerprint = 0
                 self._ledger.drop("drop_products", (job.id,))
             if not keeps_claims:
-                self._jobs.todo.extend((other, True) for other in self._jobs.commits.release_names(job, gone))
+                self._jobs.todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
         else:
             siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
             self._jobs.todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)

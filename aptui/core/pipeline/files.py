@@ -96,7 +96,7 @@ class Files:
         self._drop_file_rows(event, gone)
         for key in sorted(gone):
             self._plans.gone(key)
-            self._jobs.todo.extend((job, True) for job in self._jobs.commits.claimants(f"{COMMON_PLATFORM}/{key}"))
+            self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
         for job in self._chains.producers(fact.key for fact in facts if not self._chains.is_intermediate(fact)):
             self._plans.force(job, "its intermediate has the path of a source")
         for fact, others in event.clashes:

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 from aptui.core import fingerprint, rows
 from aptui.core.archive import Archive
+from aptui.core.conflicts import Conflicts
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
-from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, ProductsChanged, RunResult
+from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, ProductsChanged
 from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Project, RunKey, Source
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
@@ -19,7 +20,7 @@ from aptui.core.planner import Planner
 from aptui.core.priority import ReadyQueue
 from aptui.core.settings import Settings
 from aptui.core.state.chains import Chains
-from aptui.core.state.commits import Commits
+from aptui.core.state.commits import Commit, Commits
 from aptui.core.state.graph import Graph
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import Memory, brings_sources
@@ -47,14 +48,15 @@ class Jobs:
         self.graph = Graph(project, self.memory, self.settings)
         self.planner = Planner(project, self.settings)
         self.chains = Chains(project, self.memory, self.ledger)
-        self.commits = Commits(self.memory, self.ledger, self.planner, self.chains)
+        self.conflicts = Conflicts(self.memory, self.ledger, self.planner, self.chains)
+        self.commits = Commits(project, self.ledger, self.conflicts, log_name)
         self.reports = Reports(project, self.ledger, log_name)
         self.builders = {builder.uuid: builder for builder in project.builders}
         self.ready = ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
         """{run key: job}"""
-        self.committing: dict[int, tuple[Job, RunResult]] = {}
-        """{run key: (job, what its run left)} of the commit that is under way; nothing else is decided until it has ended."""
+        self.committing: dict[int, Commit] = {}
+        """{run key: what becomes of its job} of the commit that is under way; nothing else is decided until it has ended."""
         self.todo = Todo()
         self.waiters = Waiters()
         self.failing_count = 0
@@ -149,7 +151,7 @@ class Jobs:
         if job.is_analysis:
             self.ledger.drop("drop_analysis", (job.source.id, job.builder))
             return
-        freed = self.commits.release(job)
+        freed = self.conflicts.release(job)
         if job.products:
             self.delete_products(job)
         if job.log_file:
@@ -161,7 +163,7 @@ class Jobs:
 
     def delete_products(self, job: Job) -> None:
         """The job has no products any more: those that nobody else has taken over go."""
-        names = self.commits.deletable(job)
+        names = self.conflicts.deletable(job)
         job.products = ()
         if names:
             self.ledger.order(DeleteProducts(self.ledger.cause, names, self.ledger.ticket))

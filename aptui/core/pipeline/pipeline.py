@@ -33,7 +33,6 @@ from aptui.core.messages import (
     ProductsCommitted,
     ProductsLost,
     RowsSaved,
-    RunResult,
     RunsFinished,
     ScanFinished,
     ScanStarted,
@@ -53,6 +52,7 @@ from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.starts import Starts
 from aptui.core.priority import ReadyQueue
 from aptui.core.settings import Settings
+from aptui.core.state.commits import Commit
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import Memory
 from aptui.core.undeclared_reads import Judge
@@ -200,6 +200,6 @@ class Pipeline:
         """Return how long runs of the job's kind take, 0 when none has been seen."""
         return self.jobs.reports.mean_ms(job) or 0.0
 
-    def committing(self, run_key: int) -> tuple[Job, RunResult] | None:
-        """Return the job, and what its run left, of a commit that is under way."""
+    def committing(self, run_key: int) -> Commit | None:
+        """Return what becomes of the job of this run, while its products move in."""
         return self.jobs.committing.get(run_key)

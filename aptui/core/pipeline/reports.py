@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from aptui.core import rows
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, WriteLog
 from aptui.core.model import Job, JobState, Project
 from aptui.core.state.ledger import Ledger
@@ -33,7 +34,7 @@ class Reports:
         self.wants_news = False
         """Whether somebody wants to know of every step of every job, not of its end alone."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
-        self.log_name = log_name
+        self._log_name = log_name
         self._ledger = ledger
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
@@ -46,7 +47,7 @@ class Reports:
             records.append(LogRecord(LogLevel.ERROR, builder.name, error, records[-1].time_ms if records else 0))
         if not records:
             return
-        job.log_file = self.log_name(job, builder.name)
+        job.log_file = self._log_name(job, builder.name)
         self._ledger.order(WriteLog(self._ledger.cause, job.log_file, tuple(records), job.warnings, job.errors))
 
     def tell(self, job: Job, *, is_settled: bool = False) -> None:
@@ -72,8 +73,7 @@ class Reports:
 
     def stat_name(self, job: Job) -> str:
         """Return the name under which the reference keeps how long a process job took."""
-        folder = self._folder_names.get(job.source.scan_folder, "")
-        return f"ProcessJob,{folder},{job.source.rel},{job.key},{job.platform},{{{job.builder.hex()}}}"
+        return rows.stat_name(job, self._folder_names.get(job.source.scan_folder, ""))
 
     def mean_ms(self, job: Job) -> float | None:
         """Return how long runs of the job's kind take, the last ones counting most; None when none has been seen."""

@@ -109,7 +109,7 @@ class Requests:
         for source in self._memory.load(sorted(lost)):
             for job in source.jobs.values():
                 if job.id in lost[source.key] and not job.is_analysis and self._jobs.is_configured(job):
-                    self._jobs.commits.lose(job, lost[source.key][job.id])
+                    self._jobs.conflicts.lose(job, lost[source.key][job.id])
                     if job.state is JobState.RUNNING:  # it may have been told that the product is there
                         self._jobs.feed(job, Trigger.PLAN)
                         job.planned = None

@@ -32,7 +32,7 @@ from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
-from aptui.core.state.commits import name_of
+from aptui.core.state.commits import Commit, name_of
 from aptui.core.undeclared_reads import Judge
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
@@ -58,7 +58,6 @@ class Runs:
         self._running = jobs.running
         self._committing = jobs.committing
         self._todo = jobs.todo
-        self._folder_names = {folder.id: folder.name for folder in jobs.project.scan_folders}
 
     def runs_finished(self, event: RunsFinished) -> None:
         """Runs ended: commit what they made, and record what they failed of; a run that is not its job's current one says nothing."""
@@ -107,7 +106,7 @@ class Runs:
         names = [name_of(job, product) for product in result.products]
         text = self._chains.problem(job, names)
         if text:
-            self._todo.extend((other, True) for other in self._commits.claim_all(job, names))
+            self._todo.extend((other, True) for other in self._jobs.conflicts.claim_all(job, names))
             self._failed(job, result, text, now_ms, keeps_claims=True, drops_products=True)
         return bool(text)
 
@@ -138,29 +137,36 @@ class Runs:
             return
         for job, result in succeeded:
             self._put_discovered(job, result)
-        order, lost, losers = self._commits.prepare(succeeded, now_ms, self._reports.log_name, self._builders, self._folder_names)
-        for job, result, text in lost:
+        prepared = self._commits.prepare(succeeded, now_ms)
+        order, again = self._commits.begin(prepared)
+        for job, result, text in prepared.lost:
             self._failed(job, result, text, now_ms, keeps_claims=True)
-        for job in losers:
-            self._todo.append((job, True))
-        for job, result, log in order.ready:
-            self._jobs.feed(job, Trigger.SUCCEED)
-            self._committing[job.run_key] = (job, result)
-            if not result.origin:
-                self._reports.learn(job, result.duration_ms)
-            if log:
-                self._ledger.order(WriteLog(self._ledger.cause, job.log_file, log, job.warnings, job.errors))
-        if order.deletes:
-            self._ledger.order(DeleteProducts(self._ledger.cause, order.deletes, self._ledger.ticket))
-            self._chains.look(order.deletes)
-        changed = [job for job, _result, _log in order.ready if self._commits.change(job).is_changed]
-        for job in (*changed, *(job for job, _result, _text in lost)):
+        self._todo.extend((job, True) for job in again)
+        for commit in prepared.commits:
+            self._begin(commit)
+        if prepared.deletes:
+            self._delete(prepared.deletes)
+        changed = [commit.job for commit in prepared.commits if commit.change.is_changed]
+        for job in (*changed, *(job for job, _result, _text in prepared.lost)):
             for other in self._jobs.dependents_of(job):
                 self._jobs.doubt(other)
         self._jobs.put_edges()
         self._ledger.flush_rows()
-        if order.commits is not None:
-            self._ledger.order(order.commits)
+        if order is not None:
+            self._ledger.order(order)
+
+    def _begin(self, commit: Commit) -> None:
+        job, result = commit.job, commit.result
+        self._jobs.feed(job, Trigger.SUCCEED)
+        self._committing[job.run_key] = commit
+        if not result.origin:
+            self._reports.learn(job, result.duration_ms)
+        if commit.log:
+            self._ledger.order(WriteLog(self._ledger.cause, commit.log_file, commit.log, commit.warnings, result.errors))
+
+    def _delete(self, names: tuple[str, ...]) -> None:
+        self._ledger.order(DeleteProducts(self._ledger.cause, names, self._ledger.ticket))
+        self._chains.look(names)
 
     def _put_discovered(self, job: Job, result: RunResult) -> None:
         """Put what a run found while processing into the manifest that its fingerprint will stand for."""
@@ -188,33 +194,38 @@ class Runs:
     def products_committed(self, event: ProductsCommitted) -> None:
         """A commit has ended."""
         for run_key in event.committed:
-            job, result = self._committing.pop(run_key)
-            self._jobs.feed(job, Trigger.COMMITTED)
-            job.stale_count = 0
-            self._reports.counts["run"] += 1
-            self._reports.counts["done"] += 1
-            change = self._commits.committed(job)
-            self._ledger.touched[job.source] = None
-            gone = [name for name, digest in change.products if not digest]
-            self._todo.extend((other, True) for other in self._commits.release_names(job, gone))
-            if change.products:
-                self._ledger.notices.append(ProductsChanged(self._ledger.cause, change.products))
-                if job.platform == COMMON_PLATFORM:
-                    self._plans.count_round(job)
-            # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been taken for theirs.
-            self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
-            self._reports.tell(job, is_settled=True)
-            self._jobs.settled(job, is_changed=change.is_changed)
-            self._reprocess(job, result.reprocess)
+            self._committed(self._committing.pop(run_key))
         for run_key, text in event.failed:
-            job, result = self._committing.pop(run_key)
-            self._jobs.feed(job, Trigger.COMMIT_FAILED)
-            strange = self._commits.undo(job)
-            if strange:
-                self._ledger.order(DeleteProducts(self._ledger.cause, strange, self._ledger.ticket))
-                self._chains.look(strange)
-            self._reports.write_log(job, result.log, text)
-            self._failures.record(job, text, event.durations_ms)
+            self._commit_failed(self._committing.pop(run_key), text, event.durations_ms)
+
+    def _committed(self, commit: Commit) -> None:
+        job, change = commit.job, commit.change
+        self._jobs.feed(job, Trigger.COMMITTED)
+        job.stale_count = 0
+        self._reports.counts["run"] += 1
+        self._reports.counts["done"] += 1
+        self._commits.committed(commit)
+        self._ledger.touched[job.source] = None
+        gone = [name for name, digest in change.products if not digest]
+        self._todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
+        if change.products:
+            self._ledger.notices.append(ProductsChanged(self._ledger.cause, change.products))
+            if job.platform == COMMON_PLATFORM:
+                self._plans.count_round(job)
+        # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been taken for theirs.
+        self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
+        self._reports.tell(job, is_settled=True)
+        self._jobs.settled(job, is_changed=change.is_changed)
+        self._reprocess(job, commit.result.reprocess)
+
+    def _commit_failed(self, commit: Commit, text: str, now_ms: int) -> None:
+        job = commit.job
+        self._jobs.feed(job, Trigger.COMMIT_FAILED)
+        self._commits.failed(commit)
+        if commit.strange:
+            self._delete(commit.strange)
+        self._reports.write_log(job, commit.result.log, text)
+        self._failures.record(job, text, now_ms)
 
     def _failed(
         self,

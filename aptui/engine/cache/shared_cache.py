@@ -27,6 +27,7 @@ from aptui.sharing.deadlines import Askers
 if TYPE_CHECKING:
     from aptui.config.model import Sharing
     from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.core.state.commits import Commit
     from aptui.sharing.account import Sum
     from aptui.sharing.keys import JobFacts
     from aptui.sharing.service import Hit, Service
@@ -257,13 +258,13 @@ class SharedCache:
                 shutil.rmtree(folder, ignore_errors=True)
         for run_key in done:
             length = self._log_lengths.pop(run_key, None)
-            pair = pipeline.committing(run_key)
-            if length is None or pair is None or not self._takes_part(pair[0]):
+            made = pipeline.committing(run_key)
+            if length is None or made is None or not self._takes_part(made.job):
                 continue
             try:
-                self._keep(*pair, length, pipeline)
+                self._keep(made, length, pipeline)
             except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
-                self._tell(f"the result of '{pair[0].source.rel}' cannot be kept: {type(error).__name__}: {error}")
+                self._tell(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
 
     def discarded(self, run_keys: Iterable[int]) -> None:
         """These runs came to nothing."""
@@ -273,20 +274,21 @@ class SharedCache:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _keep(self, job: Job, result: RunResult, length: int, pipeline: Pipeline) -> None:
+    def _keep(self, commit: Commit, length: int, pipeline: Pipeline) -> None:
+        job, result = commit.job, commit.result
         builder = self._builders[job.builder]
         if builder.undeclared_reads is UndeclaredReads.WARN and len(result.log) > length:
             return  # it read what its key does not cover; its log says so
-        facts = results.facts_of(job, builder, job.inputs)
+        facts = results.facts_of(job, builder, commit.inputs)
         try:
             record = results.record_of(facts, result, builder, self._roots)
         except results.NotShareable:
             return
         files = {
             product.digest.hex(): f"{self._cache_dir}/{os.fsdecode(from_text(cache_path(product.name)))}"
-            for product in job.products
+            for product in commit.products
         }
-        inputs = tuple(self._inputs(job, pipeline))
+        inputs = tuple(self._inputs(commit, pipeline))
         self._service.put(
             facts,
             record,
@@ -295,9 +297,9 @@ class SharedCache:
             is_current=lambda: all(map(results.is_untouched, inputs)),
         )
 
-    def _inputs(self, job: Job, pipeline: Pipeline) -> Iterable[results.Input]:
-        for kind, name, _digest in job.inputs:
-            fact = job.source.fact if kind == "source" else pipeline.memory.file(PathKey(name)) if kind in _FILES else None
+    def _inputs(self, commit: Commit, pipeline: Pipeline) -> Iterable[results.Input]:
+        for kind, name, _digest in commit.inputs:
+            fact = commit.job.source.fact if kind == "source" else pipeline.memory.file(PathKey(name)) if kind in _FILES else None
             if isinstance(fact, FileFact):
                 path = f"{self._root_of[fact.scan_folder]}/{fact.rel}"
                 yield results.Input(path, fact.size, fact.mtime_ns, fact.ctime_ns)

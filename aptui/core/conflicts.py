@@ -1,0 +1,212 @@
+"""Who may make a product name: conflicts between jobs, and the claims that outlive them.
+
+Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed; within one
+source the job that stands first (builder's place in the configuration, then key) keeps it, whoever came first. A job that failed so holds
+a *claim* on the name, which outlives restarts, until it succeeds without it or goes.
+
+`resolve` finds out what a batch of results means for names and changes nothing; `settle` makes that true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from aptui.core import rows
+from aptui.core.model import SETTLED, Job, JobState, PathKey, Product, Source
+from aptui.core.planner import Planner
+from aptui.core.state.chains import Chains
+from aptui.core.state.ledger import Ledger
+from aptui.core.state.working_set import Memory
+
+Claims = dict[str, dict[int, PathKey]]
+"""{product name: {job id: key of its source}}, in the order in which they were laid."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the product names of one batch mean; nothing has changed for it yet.
+
+    `making`: what each job of the batch makes; `makers`: which of them make a name, in the order of the batch. `lost`: who may not, and why.
+    `left`: who has something taken away, and the products that stay with it; `taken`: their names. `again`: who rested with a product that
+    it lost, and has to run again to fail. `claims`: those that are laid anew.
+    """
+
+    making: Mapping[Job, set[str]]
+    makers: dict[str, list[Job]] = field(default_factory=dict)
+    lost: dict[Job, str] = field(default_factory=dict)
+    left: dict[Job, tuple[Product, ...]] = field(default_factory=dict)
+    taken: dict[str, None] = field(default_factory=dict)
+    again: dict[Job, str] = field(default_factory=dict)
+    claims: Claims = field(default_factory=dict)
+
+    def products_of(self, job: Job) -> tuple[Product, ...]:
+        """Return what `job` has, apart from what is taken away from it."""
+        return self.left.get(job, job.products)
+
+    def take_away(self, name: str, job: Job) -> bool:
+        """Take a product from a job; return whether it had it."""
+        products = self.products_of(job)
+        left = tuple(product for product in products if product.name != name)
+        if len(left) == len(products):
+            return False
+        self.left[job] = left
+        self.taken[name] = None
+        return True
+
+
+class Conflicts:
+    """Resolves conflicts and keeps the claims."""
+
+    def __init__(self, memory: Memory, ledger: Ledger, planner: Planner, chains: Chains) -> None:
+        self._memory = memory
+        self._ledger = ledger
+        self._planner = planner
+        self._chains = chains
+        self._claims: Claims = {}
+        for name, claimants in memory.archive.conflicts(()).items():
+            for job_id, key in claimants:
+                self._claims.setdefault(name, {})[job_id] = key
+
+    # -------------------------------------------------------------------------------------------------------------- resolve
+
+    def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> Verdict:
+        """Find out who of a batch may make what: {job: what its run made}."""
+        verdict = Verdict({job: {product.name for product in products} for job, products in batch.items()})
+        owners = self._memory.archive.owners([product.name for products in batch.values() for product in products])
+        for job, products in batch.items():
+            for product in products:
+                for other in self._others(job, product.name, owners, verdict):
+                    self._judge(job, other, product.name, verdict)
+                verdict.makers.setdefault(product.name, []).append(job)
+        return verdict
+
+    def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: Verdict) -> list[Job]:
+        """Return the other jobs that make `name` too: those of this batch, whoever owns it, and whoever lays claim to it.
+
+        A candidate that does not make it any more is none; what it still has of that name is taken away here. That it does not is known when
+        its new result is in the same batch without the name, or when it works on a stage that vanishes with this very commit: it would
+        go a moment later, and must not make the one fail that has just taken its place.
+        """
+        found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
+        claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
+        candidates = dict(claims)
+        if name in owners:
+            candidates[owners[name][0]] = owners[name][1]
+        candidates.pop(job.id, None)
+        for other in self._jobs_of(candidates):
+            makes_it = name in verdict.making.get(other, (name,))
+            if not makes_it or self._chains.is_ended(other, job, verdict.making[job]):
+                verdict.take_away(name, other)
+            elif any(item.name == name for item in verdict.products_of(other)) or (
+                other.id in claims and not self._chains.problem(other, (name,))
+            ):
+                found[other] = None
+        return list(found)
+
+    def _jobs_of(self, claimants: Mapping[int, PathKey]) -> list[Job]:
+        return [
+            job for job_id, key in claimants.items() for source in self._memory.load((key,)) for job in _jobs_with(source, job_id)
+        ]
+
+    def _judge(self, job: Job, other: Job, name: str, verdict: Verdict) -> None:
+        """Two jobs make `name`: say who loses it, and take it away from a loser that has it."""
+        if job.source is other.source:
+            beaten: tuple[Job, ...] = (other,) if self._stands(job) < self._stands(other) else (job,)
+        else:
+            beaten = (job, other)
+        for loser in beaten:
+            winner = other if loser is job else job
+            text = f"product '{name}' is made by '{winner.source.rel}' (job key '{winner.key}') as well"
+            had_it = verdict.take_away(name, loser)
+            if loser in verdict.making:
+                verdict.lost.setdefault(loser, text)
+                continue
+            if loser.id not in self._claims.get(name, ()):
+                verdict.claims.setdefault(name, {}).setdefault(loser.id, loser.source.key)
+            if had_it and loser.state in SETTLED:
+                verdict.again[loser] = text
+
+    def _stands(self, job: Job) -> tuple[int, str, str]:
+        return (self._planner.order_of(job.builder), job.key, job.platform)
+
+    # --------------------------------------------------------------------------------------------------------------- settle
+
+    def settle(self, verdict: Verdict) -> list[Job]:
+        """Make a verdict true; return the jobs that have to run again because of it, besides those that lost."""
+        for name, claimants in verdict.claims.items():
+            for job_id, key in claimants.items():
+                self._claims.setdefault(name, {})[job_id] = key
+                self._ledger.put("put_conflict", (name, job_id))
+        for job, text in verdict.again.items():
+            job.is_forced, job.reason = True, text
+        for job, products in verdict.left.items():
+            self._reduce(job, products)
+        again = dict.fromkeys(verdict.again)
+        for job in verdict.lost:
+            again.update(dict.fromkeys(self.claim_all(job, verdict.making[job])))
+        return [job for job in again if job not in verdict.lost]
+
+    def lose(self, job: Job, names: set[str]) -> None:
+        """These products of `job` are gone from the cache: it is owed a run, whatever its inputs are."""
+        self._reduce(job, tuple(product for product in job.products if product.name not in names))
+
+    def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
+        """`job` has these products alone, and is owed a run whatever it is made of."""
+        job.products, job.fingerprint = products, 0
+        self._ledger.drop("drop_products", (job.id,))
+        self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
+        for item in products:
+            for operation, row in rows.product_rows(self._ledger.next_product_id(), job, item):
+                self._ledger.put(operation, row)
+        self._ledger.touched[job.source] = None
+
+    # --------------------------------------------------------------------------------------------------------------- claims
+
+    def claimants(self, name: str) -> list[Job]:
+        """Return the jobs that lay claim to a name."""
+        return self._jobs_of(self._claims.get(name, {})) if self._claims else []
+
+    def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
+        """`job` failed for a name that others make too: it claims all that it makes, no more; return who may have what it let go."""
+        freed = self._let_go(job, [name for name in self._claimed_by(job) if name not in names])
+        for name in sorted(names):
+            self._claims.setdefault(name, {})[job.id] = job.source.key
+            self._ledger.put("put_conflict", (name, job.id))
+        return freed
+
+    def release(self, job: Job) -> list[Job]:
+        """`job` goes: return the jobs that lost a product to it, which may have it now."""
+        return self._let_go(job, [*self._claimed_by(job), *(product.name for product in job.products)])
+
+    def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
+        """`job` ended without losing a name: drop its claims; return the jobs that may have those now, or the names in `gone`."""
+        return self._let_go(job, [*self._claimed_by(job), *gone]) if self._claims else []
+
+    def _claimed_by(self, job: Job) -> list[str]:
+        return [name for name, claimants in self._claims.items() if job.id in claimants]
+
+    def _let_go(self, job: Job, names: Iterable[str]) -> list[Job]:
+        freed: dict[Job, None] = {}
+        had_claim = False
+        for name in names:
+            claimants = self._claims.get(name)
+            if claimants is None:
+                continue
+            had_claim = claimants.pop(job.id, None) is not None or had_claim
+            freed.update(dict.fromkeys(self._jobs_of(claimants)))
+            if not claimants:
+                del self._claims[name]
+        if had_claim:
+            self._ledger.drop("drop_conflict", (job.id,))
+        return [other for other in freed if other is not job]
+
+    def deletable(self, job: Job) -> tuple[str, ...]:
+        """Return the names of the products of `job` that nobody else has taken over."""
+        names = [product.name for product in job.products]
+        owners = self._memory.archive.owners(names)
+        return tuple(name for name in names if name not in owners or owners[name][0] == job.id)
+
+
+def _jobs_with(source: Source, job_id: int) -> list[Job]:
+    return [job for job in source.jobs.values() if job.id == job_id and not job.is_analysis]
