@@ -297,12 +297,12 @@ class RunsFinished:
 
 @dataclass(frozen=True, slots=True)
 class ProductsCommitted:
-    """The commit ordered by `CommitProducts` ended: `failed` are (run key, error text), everything else is in place and recorded."""
+    """The commit ordered by `CommitProducts` ended at `now_ms`: `failed` are (run key, error text), everything else is in place and recorded."""
 
     seq: int
     committed: tuple[int, ...]
     failed: tuple[tuple[int, str], ...]
-    durations_ms: int = 0
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ class Runs:
         for run_key in event.committed:
             self._committed(self._committing.pop(run_key))
         for run_key, text in event.failed:
-            self._commit_failed(self._committing.pop(run_key), text, event.durations_ms)
+            self._commit_failed(self._committing.pop(run_key), text, event.now_ms)
 
     def _committed(self, commit: Commit) -> None:
         job, change = commit.job, commit.change
