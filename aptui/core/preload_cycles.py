@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from aptui.core.state.cycles import components
 
 Edges = Mapping[int, Sequence[int]]
 
@@ -21,7 +23,7 @@ def rings(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -> list
     """
     asked = set(wanted)
     found = []
-    for knot in knots(edges):
+    for knot in components(edges, lambda thing: edges.get(thing, ())):
         if asked.isdisjoint(knot) or (len(knot) == 1 and knot[0] not in edges.get(knot[0], ())):
             continue
         found.append(_told(edges, names, set(knot)))
@@ -43,44 +45,3 @@ def _told(edges: Edges, names: Mapping[int, str], knot: set[int]) -> tuple[str, 
         chain.append(names[at])
         at = came_from[at]
     return (names[first], *reversed(chain))
-
-
-def knots(edges: Edges) -> Iterator[list[int]]:
-    """Yield the strongly connected parts (Tarjan 1972), without recursion: a chain may be longer than Python's stack."""
-    order: dict[int, int] = {}
-    lowest: dict[int, int] = {}
-    stack: list[int] = []
-    on_stack: set[int] = set()
-    for root in edges:
-        if root in order:
-            continue
-        order[root] = lowest[root] = len(order)
-        stack.append(root)
-        on_stack.add(root)
-        trail = [(root, iter(edges.get(root, ())))]
-        while trail:
-            at, ways = trail[-1]
-            other = next(ways, None)
-            if other is None:
-                trail.pop()
-                if trail:
-                    lowest[trail[-1][0]] = min(lowest[trail[-1][0]], lowest[at])
-                if lowest[at] == order[at]:
-                    yield _popped(stack, on_stack, at)
-            elif other not in order:
-                order[other] = lowest[other] = len(order)
-                stack.append(other)
-                on_stack.add(other)
-                trail.append((other, iter(edges.get(other, ()))))
-            elif other in on_stack:
-                lowest[at] = min(lowest[at], order[other])
-
-
-def _popped(stack: list[int], on_stack: set[int], last: int) -> list[int]:
-    knot = []
-    while True:
-        at = stack.pop()
-        on_stack.discard(at)
-        knot.append(at)
-        if at == last:
-            return knot

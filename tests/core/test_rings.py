@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from aptui.core.preload_cycles import rings
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from aptui.core.preload_cycles import knots, rings
-
-EDGES = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3, unique=True), max_size=7)
 NAMES = {number: "gfedcba"[number] for number in range(7)}
 
 
@@ -32,19 +26,3 @@ def test_a_chain_longer_than_the_stack_is_no_trouble() -> None:
     (chain,) = rings(edges, {number: f"{number:06}" for number in range(count)}, [7])
 
     assert (chain[0], len(chain)) == ("000000", count + 1)
-
-
-@given(EDGES)
-def test_parts_are_those_that_reach_each_other(edges: dict[int, list[int]]) -> None:
-    nodes = {*edges, *(other for ways in edges.values() for other in ways)}
-    reach = {node: {node} for node in nodes}
-    for _step in nodes:
-        reach = {node: {far for near in seen for far in (near, *edges.get(near, ()))} for node, seen in reach.items()}
-
-    found = [set(knot) for knot in knots(edges)]
-
-    part = {node: index for index, knot in enumerate(found) for node in knot}
-    assert len(part) == sum(map(len, found))
-    assert nodes - {node for node in nodes if node in part} == set()
-    for one, other in permutations(nodes, 2):
-        assert (part[one] == part[other]) == (other in reach[one] and one in reach[other])

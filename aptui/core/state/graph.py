@@ -31,6 +31,7 @@ from aptui.core.model import (
 from aptui.core.paths import key_of, normalize, path_uuid
 from aptui.core.settings import Settings
 from aptui.core.state.chains import CHAINS_END
+from aptui.core.state.cycles import components
 from aptui.core.state.working_set import UNSETTLED, Memory, Unsettled
 
 Identity = tuple[PathKey, bytes, str, str]
@@ -317,46 +318,27 @@ class Graph:
         return ring[1] if _identity(other) in ring[0] else ()
 
     def _find_rings(self, root: Job) -> Ring:
-        """Find the rings among all that `root` leads to (Tarjan 1972, without recursion); return the one it is part of."""
+        """Find the rings among all that `root` leads to; return the one it is part of.
+
+        Jobs are told apart by identity: the same one may be seen in memory and as a copy of what rests.
+        """
+        jobs = {_identity(root): root}
         found: dict[Identity, Ring] = {}
-        numbers: dict[Identity, int] = {}
-        lowest: dict[Identity, int] = {}
-        open_jobs: list[Job] = []
-        is_open: set[Identity] = set()
-        trail: list[tuple[Job, Iterator[Job | Unsettled]]] = []
-
-        def enter(job: Job) -> None:
-            numbers[_identity(job)] = lowest[_identity(job)] = len(numbers)
-            open_jobs.append(job)
-            is_open.add(_identity(job))
-            trail.append((job, self._next_jobs(job)))
-
-        enter(root)
-        while trail:
-            job, others = trail[-1]
-            here = _identity(job)
-            other = next(others, None)
-            if isinstance(other, Unsettled):
-                self._has_loose_ends = True
-            elif other is not None:
-                there = _identity(other)
-                if there in is_open:
-                    lowest[here] = min(lowest[here], numbers[there])
-                elif there not in numbers and there not in self._rings:
-                    enter(other)
-            else:
-                trail.pop()
-                if trail:
-                    above = _identity(trail[-1][0])
-                    lowest[above] = min(lowest[above], lowest[here])
-                if lowest[here] == numbers[here]:
-                    members = open_jobs[next(at for at in range(len(open_jobs) - 1, -1, -1) if open_jobs[at] is job) :]
-                    del open_jobs[-len(members) :]
-                    ring = self._as_ring(members)
-                    found.update((_identity(member), ring) for member in members)
-                    is_open.difference_update(map(_identity, members))
+        for members in components(jobs.copy(), lambda identity: self._next_unknown(jobs[identity], jobs)):
+            ring = self._as_ring([jobs[identity] for identity in members])
+            found.update(dict.fromkeys(members, ring))
         self._rings.update(found)
         return found[_identity(root)]
+
+    def _next_unknown(self, job: Job, jobs: dict[Identity, Job]) -> Iterator[Identity]:
+        """Yield the jobs that `job` depends on and whose rings are not known yet, and put them into `jobs`."""
+        for other in self._next_jobs(job):
+            if isinstance(other, Unsettled):
+                self._has_loose_ends = True
+            elif _identity(other) not in self._rings:
+                identity = _identity(other)
+                jobs.setdefault(identity, other)
+                yield identity
 
     def _next_jobs(self, job: Job) -> Iterator[Job | Unsettled]:
         for dependency in job.plan.job_dependencies if job.plan else ():
