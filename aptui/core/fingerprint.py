@@ -7,11 +7,12 @@ and where two differ, the difference names the very input that changed (`explain
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from aptui.core.model import Builder, Digest, Job, JobPlan, Platform, ProductFlag
+from aptui.core.model import Builder, CommandRule, Digest, Job, JobPlan, Platform, ProductFlag, ReferenceRule
 
 Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
@@ -19,6 +20,9 @@ Manifest = tuple[Entry, ...]
 MISSING = "missing"
 """Digest of a file that is not there: differs from an empty file, and from another missing file by its name (spec/engine.md §4)."""
 _DIGEST_HEX = 32
+_OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file")
+_OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
+"""Fields that count. A new one is put at the end: whoever does not use it keeps the fingerprints that he has."""
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every manifest
 
 
@@ -46,12 +50,20 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
         ("asset type", builder.asset_type.hex(), short(builder.asset_type)),
     ]
     if builder.command is not None:
-        entries.append(("command", builder.command.command, short(repr(builder.command).encode())))
+        entries.append(("command", builder.command.command, _named(builder.command, _OF_COMMANDS)))
     if builder.references:
-        entries.append(("references", "", short(repr(builder.references).encode())))
+        rules = "\n".join(_named(rule, _OF_REFERENCES) for rule in builder.references)
+        entries.append(("references", "", short(rules.encode())))
     if debug_output:
         entries.append(("debug output", "on", short(b"on")))
     return tuple(entries)
+
+
+def _named(record: CommandRule | ReferenceRule, names: Iterable[str]) -> str:
+    """Return one digest over the fields of a record that count, by name; one that is as it is when nobody says anything is left out."""
+    fields = {field.name: field.default for field in dataclasses.fields(record)}
+    said = [(name, getattr(record, name)) for name in names if getattr(record, name) != fields[name]]
+    return short(_encode(said).encode("utf-8", "surrogatepass"))
 
 
 def _code_name(builder: Builder) -> str:

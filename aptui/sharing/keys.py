@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-FORMAT = 2
+FORMAT = 3
 """Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
 
-Since 2 a record says which products are executable.
+Since 2 a record says which products are executable; since 3 a manifest names the fields of commands and references.
 """
 DISCOVERED = "discovered"
 """The kind of a manifest's entry that is left out of the base key (`core.graph.Graph.with_discovered`)."""

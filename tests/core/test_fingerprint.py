@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from aptui.core.model import (
     Platform,
     Product,
     ProductFlag,
+    ReferenceRule,
     RelPath,
     Source,
     SourceUuid,
@@ -184,3 +186,41 @@ def test_a_project_s_own_builder_is_the_same_builder_wherever_the_project_lies()
     here, there = (replace(BASE, origin=f"file:{folder}/builders/words.py:Words") for folder in ("/home/me/game", "/srv/game"))
 
     assert rule_of(here) == rule_of(there)
+
+
+COMMAND = CommandRule("tool {source}", ("x",), "d", "r", "w", "e", "l")
+REFERENCE = ReferenceRule("(?P<path>x)", "{path}.x", 2, 2, is_beside=True, is_in_source=True)
+
+
+def digests_of(command: CommandRule = COMMAND, reference: ReferenceRule = REFERENCE) -> dict[str, str]:
+    """Return {kind of entry: digest} of a rule."""
+    rule = replace(BASE, command=command, references=(reference,))
+    return {kind: digest for kind, _name, digest in fingerprint.rule_entries(rule, LINUX, debug_output=False)}
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(CommandRule)])
+def test_every_field_of_a_command_counts(name: str) -> None:
+    other = replace(COMMAND, **{name: ("other",) if name == "products" else "other"})
+
+    assert digests_of(other)["command"] != digests_of()["command"]
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ReferenceRule)])
+def test_every_field_of_a_reference_counts(name: str) -> None:
+    value = getattr(REFERENCE, name)
+    other = replace(REFERENCE, **{name: not value if isinstance(value, bool) else value * 2})
+
+    assert digests_of(reference=other)["references"] != digests_of()["references"]
+
+
+def test_commands_and_references_have_the_same_digest_in_every_version() -> None:
+    assert (digests_of()["command"], digests_of()["references"]) == (
+        "0d6b1afb92e3bf91ea739fbe51154b9b",
+        "9be7aade1741d91e3f30737717684e34",
+    )
+
+
+def test_a_field_that_nobody_uses_changes_no_fingerprint() -> None:
+    later = dataclasses.make_dataclass("Later", [("new_field", str, "")], bases=(CommandRule,), frozen=True)
+
+    assert digests_of(later("tool"))["command"] == digests_of(CommandRule("tool"))["command"]
