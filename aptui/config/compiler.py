@@ -330,6 +330,7 @@ class Compiler:
             platforms=platforms,
             origin=origin,
             code_digest=tools_digest(tools),
+            code_files=tuple((tool.path, tool.digest) for tool in tools),
             params=_json(node.get("params")),
             platform_params=overrides,
             command=self._command(node) if is_command else None,

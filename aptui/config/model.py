@@ -44,7 +44,7 @@ FILE_NAME = "aptui.yaml"
 _SHIPPED_LAYERS = 2
 _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
-_FORM = 6
+_FORM = 7
 """Rises when the compiled form changes."""
 _LONGEST = 100
 """Characters of a value that is explained."""
@@ -534,16 +534,21 @@ def tools_digest(tools: Iterable[Tool]) -> bytes:
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
 
 
-def _refresh_tools(config: Config) -> Config | None:
-    """Look at every tool again; None when one is gone, which only a full load can report."""
+def with_tools(builder: Builder, tools: Sequence[Tool]) -> Builder:
+    """Return a command builder with the tools that it names."""
+    return replace(builder, code_digest=tools_digest(tools), code_files=tuple((tool.path, tool.digest) for tool in tools))
+
+
+def refresh_tools(config: Config) -> Config | None:
+    """Return `config` with every tool as it is now; None when one is gone, which only a full load can report."""
     if not config.tools:
         return config
     now = [identify(tool.builder, tool.name, tool.where, config.project_dir, tool) for tool in config.tools]
     tools = tuple(tool for tool in now if tool is not None)
     if len(tools) < len(now) or tools == config.tools:
         return None if len(tools) < len(now) else config
-    digests = {name: tools_digest(tool for tool in tools if tool.builder == name) for name in {tool.builder for tool in tools}}
-    builders = tuple(replace(rule, code_digest=digests.get(rule.name, rule.code_digest)) for rule in config.project.builders)
+    by_name = {name: [tool for tool in tools if tool.builder == name] for name in {tool.builder for tool in tools}}
+    builders = tuple(with_tools(rule, by_name[rule.name]) if rule.name in by_name else rule for rule in config.project.builders)
     return replace(config, tools=tools, project=signed(replace(config.project, builders=builders)))
 
 
@@ -556,7 +561,7 @@ def unknown_builder(config: Config, name: str, used: str, known: Iterable[str]) 
 
 # ── signatures ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_UNDECISIVE = ("analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads")
+_UNDECISIVE = ("analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files")
 """Fields of a builder that decide about no job's products."""
 
 
@@ -664,7 +669,7 @@ def recall(file: str, key: str) -> Config | None:
         return None
     if not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
         return None
-    return _refresh_tools(config)
+    return refresh_tools(config)
 
 
 def keep(file: str, key: str, config: Config) -> None:

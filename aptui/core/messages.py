@@ -25,6 +25,7 @@ from aptui.core.notices import (
     ShowAsked,
     SourcesChanged,
 )
+from aptui.core.run_report import NOTHING_USED, Used
 
 __all__ = [
     "ConnectionsChanged",
@@ -166,6 +167,7 @@ class AnalyseResult:
     log: tuple[LogRecord, ...] = ()
     duration_ms: int = 0
     reads: tuple[Read, ...] = ()
+    used: Used = NOTHING_USED
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class RunResult:
     reprocess: tuple[str, ...] = ()
     reads: tuple[Read, ...] = ()
     origin: str = ""
+    used: Used = NOTHING_USED
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,6 +454,27 @@ class LookAgain:
     keys: tuple[PathKey, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DescribeAnew:
+    """Runs had other code, or other tools, than the builder called `builder` was described with: no run starts until it is described anew.
+
+    That takes another pipeline.
+    """
+
+    cause: int
+    builder: str
+
+
 Command = (
-    HashFiles | StartRuns | KillRuns | CommitProducts | DeleteProducts | SaveRows | WriteLog | DropLogs | DiscardStaging | LookAgain
+    HashFiles
+    | StartRuns
+    | KillRuns
+    | CommitProducts
+    | DeleteProducts
+    | SaveRows
+    | WriteLog
+    | DropLogs
+    | DiscardStaging
+    | LookAgain
+    | DescribeAnew
 )

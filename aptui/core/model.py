@@ -128,7 +128,8 @@ class Builder:
     `pipeline.undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is known (what a Python builder reads always is).
     `adapter` is set where the code at `origin` is in no form of ours: "module:function" of what a worker calls with this record to have a
     builder, and `environment` is text for that function alone. Without an `origin`, this record stands for all builders that the function
-    finds (`engine.registry`).
+    finds (`engine.registry`). `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of
+    them it really had (`core.run_report`).
     """
 
     uuid: bytes
@@ -156,6 +157,7 @@ class Builder:
     references: tuple[ReferenceRule, ...] = ()
     adapter: str = ""
     environment: str = ""
+    code_files: tuple[tuple[str, str], ...] = ()
 
     @property
     def needs_analysis(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aptui.core import run_report
 from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
@@ -233,6 +234,7 @@ def _filled(builder: Builder, found: Description, answer: Answer) -> Builder:
         patterns=builder.patterns or _patterns(found),
         origin=found.origin,
         code_digest=code_digest(answer.files),
+        code_files=code_files_of(answer.files),
         deletes_products_on_failure=builder.deletes_products_on_failure or "delete_products_on_failure" in found.flags,
     )
 
@@ -248,11 +250,22 @@ def _patterns(found: Description) -> tuple[Pattern, ...]:
 
 def code_digest(files: Iterable[tuple[str, int, int, str]]) -> bytes:
     """Return one digest over the files of a builder's code, as `Answer` has them."""
-    # Names without folders, so that a project may move; sorted by them, so that only bytes count.
-    digest = hashlib.sha256()
-    for name, code in sorted((os.path.basename(path), code) for path, _, _, code in files):
-        digest.update(f"{name}\0{code}\n".encode("utf-8", "surrogateescape"))
-    return digest.digest()
+    return run_report.code_digest(code_files_of(files))
+
+
+def code_files_of(files: Iterable[tuple[str, int, int, str]]) -> tuple[tuple[str, str], ...]:
+    """Return (path, SHA-256 in hex) of the files of a builder's code, as `Answer` has them."""
+    return tuple((path, code) for path, _, _, code in files)
+
+
+def distrust(cache_file: Path) -> None:
+    """Forget the times of all code that is remembered: the next look compares bytes."""
+    memory = _remembered(cache_file)
+    answers = [*memory.entries.values(), *memory.files.values(), *memory.adapted.values()]
+    before = replace(memory, signature="")
+    for answer in answers:
+        answer.files = [(path, size, 0, code) for path, size, _mtime_ns, code in answer.files]
+    _remember(cache_file, memory, before)
 
 
 # -------------------------------------------------------------------------------------------------------------------- errors

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from aptui.core.model import Builder
-from aptui.engine.registry import Answer, Description, Problem, Question, code_digest
+from aptui.engine.registry import Answer, Description, Problem, Question, code_digest, code_files_of
+from aptui.worker import used
 from aptui.worker.load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file, load_function
 from aptui.worker.processes import signal_name
 
@@ -77,8 +78,12 @@ def _found_by(stand_in: Builder) -> Answer:
     builders, problems = load_function(stand_in.adapter)(stand_in)
     scripts = {script for script, _, _ in problems}.union(*(code for _, code in builders))
     facts = {path: _fact(path) for path in sorted(scripts) if os.path.isfile(path)}
-    found = [replace(builder, code_digest=code_digest([facts[path] for path in code])) for builder, code in builders]
+    found = [_with_code(builder, [facts[path] for path in code]) for builder, code in builders]
     return Answer(found=found, files=list(facts.values()), problems=[Problem(*problem) for problem in problems])
+
+
+def _with_code(builder: Builder, facts: list[tuple[str, int, int, str]]) -> Builder:
+    return replace(builder, code_digest=code_digest(facts), code_files=code_files_of(facts))
 
 
 def _description(builder: type[Any], origin: str) -> Description:
@@ -112,7 +117,10 @@ def _fact(path: str) -> tuple[str, int, int, str]:
     with open(path, "rb") as file:
         data = file.read()
         found = os.fstat(file.fileno())
-    return path, found.st_size, found.st_mtime_ns, hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256(data).hexdigest()
+    loaded = used.loaded(path) or digest
+    # Who was described is what was loaded. When that is not what lies there any more, the next look has to compare bytes.
+    return path, found.st_size, found.st_mtime_ns if loaded == digest else 0, loaded
 
 
 def _error(error: BaseException, question: Question) -> Answer:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from aptui.core.model import Builder
+from aptui.worker import used
 
 ENTRY_POINT_GROUP = "aptui.builders"
 _FILE_PREFIX = "aptui_project_builders_"
@@ -35,7 +36,8 @@ def load_builder(builder: Builder) -> Any:
         NoSuchBuilder: there is no such code.
         Exception: whatever its import raises.
     """
-    return load_function(builder.adapter)(builder) if builder.adapter else load_class(builder.origin)()
+    with used.loading(builder):
+        return load_function(builder.adapter)(builder) if builder.adapter else load_class(builder.origin)()
 
 
 def load_function(name: str) -> Callable[[Builder], Any]:
@@ -89,7 +91,8 @@ def load_file(path: str) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)
     sys.dont_write_bytecode = True
-    spec = importlib.util.spec_from_file_location(name, path)
+    used.load_exactly_below(folder)
+    spec = importlib.util.spec_from_file_location(name, path, loader=used.ExactLoader(name, path))
     if spec is None or spec.loader is None:
         raise NoSuchBuilder(f"{path!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -19,6 +19,7 @@ from uuid import UUID
 from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
 from aptui.core.paths import to_text
+from aptui.core.run_report import Used
 from aptui.core.settings import merged
 from aptui.sdk import (
     Cancelled,
@@ -32,6 +33,7 @@ from aptui.sdk import (
 )
 from aptui.shared import lfs
 from aptui.worker import files, reads
+from aptui.worker import used as worker_used
 from aptui.worker.answers import Refused, plans_and_edges
 from aptui.worker.command import Meanwhile
 from aptui.worker.command_job import run_command
@@ -78,7 +80,7 @@ class _Ending:
 
 def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load) -> AnalyseResult:
     """Ask a builder which jobs a source needs."""
-    started_ns = time.perf_counter_ns()
+    started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     log = RunLog(builder.name)
     root = files.os_path(order.root)
     params, platform_params = merged(builder, order.settings)
@@ -108,7 +110,8 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
             ending = _failure(log, str(error))
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
-    return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found)
+    used = Used(worker_used.code_of(builder)(), began_ns)
+    return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found, used)
 
 
 def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
@@ -135,7 +138,8 @@ def process(
         load: makes the builder.
         sharing: what a command shares with others; without it the run has folders of its own, and syncs what it made.
     """
-    started_ns = time.perf_counter_ns()
+    started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
+    code = worker_used.code_of(builder)
     log = RunLog(builder.name)
     run = _Run(order, builder, platforms, load, log, sharing)
     ending = _guarded(log, run.enter)
@@ -163,6 +167,7 @@ def process(
         command_line=valid_text(run.command_line),
         reprocess=run.reprocess if is_done else (),
         reads=run.reads,
+        used=Used(code(), began_ns),
     )
 
 

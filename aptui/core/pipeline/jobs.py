@@ -59,6 +59,10 @@ class Jobs:
         """{run key: what becomes of its job} of the commit that is under way; nothing else is decided until it has ended."""
         self.todo = Todo()
         self.waiters = Waiters()
+        self.is_outdated = False
+        """Whether builders have to be described anew before anything more may start; that takes another pipeline."""
+        self.code_problem = ""
+        """Why that is of no use, "" = it was not tried in vain: then runs of other code fail."""
         self.failing_count = 0
         """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
         self._platform_ids = {platform.id for platform in project.platforms}

@@ -183,6 +183,24 @@ class Pipeline:
         self.jobs.reports.wants_news = wants_news
 
     @property
+    def is_outdated(self) -> bool:
+        """Whether builders have to be described anew before anything more may start."""
+        return self.jobs.is_outdated
+
+    @is_outdated.setter
+    def is_outdated(self, is_outdated: bool) -> None:
+        self.jobs.is_outdated = is_outdated
+
+    @property
+    def code_problem(self) -> str:
+        """Why describing builders anew is of no use, "" = it was not tried in vain: then runs of other code fail."""
+        return self.jobs.code_problem
+
+    @code_problem.setter
+    def code_problem(self, problem: str) -> None:
+        self.jobs.code_problem = problem
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is owed: no run, no file being read, no job that could still move."""
         return self.jobs.is_idle

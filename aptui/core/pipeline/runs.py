@@ -9,6 +9,7 @@ from aptui.core.machine import Trigger
 from aptui.core.messages import (
     AnalyseResult,
     DeleteProducts,
+    DescribeAnew,
     DiscardStaging,
     LogLevel,
     LookAgain,
@@ -32,6 +33,7 @@ from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
+from aptui.core.run_report import is_of_other_code
 from aptui.core.state.commits import Commit, name_of
 from aptui.core.undeclared_reads import Judge
 
@@ -68,7 +70,9 @@ class Runs:
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # the fence
                 continue
             del self._running[result.run_key]
-            if result.outcome in _CAME_BACK:
+            if is_of_other_code(self._builders[job.builder], result.used):
+                self._had_other_code(job, result, event.now_ms)
+            elif result.outcome in _CAME_BACK:
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
             elif isinstance(result, AnalyseResult):
                 self._analyses.take(job, result, event.now_ms)
@@ -87,6 +91,16 @@ class Runs:
                 self._failed(job, result, result.error or "it failed without saying why", event.now_ms)
         self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
+
+    def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
+        """A run had other code than its builder was described with: whatever it says is thrown away, and nothing starts until it is."""
+        builder = self._builders[job.builder].name
+        if self._jobs.code_problem:
+            self._failed(job, result, f"the code or a tool of '{builder}' is not what it was: {self._jobs.code_problem}", now_ms)
+            return
+        self._jobs.is_outdated = True
+        self._ledger.order(DescribeAnew(self._ledger.cause, builder))
+        self._run_came_back(job, result, Outcome.RETURNED, now_ms)
 
     def _with_reads(self, result: AnalyseResult | RunResult, now_ms: int) -> AnalyseResult | RunResult:
         job = self._running.get(result.run_key) if isinstance(result, RunResult) and result.reads else None

@@ -32,6 +32,8 @@ class Starts:
 
     def start(self, event: SlotsFree) -> None:
         """Fill free slots with what stands first in the queue."""
+        if self._jobs.is_outdated:
+            return
         named = next((job for job in self._ready if job.id == event.job_id), None) if event.job_id else None
         if named is not None:
             self._ready.put_first(named)

@@ -64,11 +64,12 @@ class Bench:
 
     def _adapted(self, builder: Builder) -> Builder:
         """Return a builder as it runs here: its code lies here, and everything that it reads is told."""
-        origin = builder.origin
+        origin, path = builder.origin, ""
         if origin.startswith("file:"):
             path, _, name = origin.removeprefix("file:").rpartition(":")
             origin = f"file:{self._folder}/code/{os.path.basename(path)}:{name}"
-        return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD)
+        code_files = _moved(builder, os.path.dirname(path), f"{self._folder}/code") if path else ()
+        return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD, code_files=code_files)
 
     def kits(self) -> dict[str, Kit]:
         """Return what its builders are made of here."""
@@ -123,6 +124,11 @@ class Bench:
         for result in results:
             if isinstance(result, RunResult):  # nothing else is asked for
                 self._answers.pop(result.run_key).set_result(result)
+
+
+def _moved(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
+    """Return the files of a project's own builder where they lie here; what is installed is compared by its kit."""
+    return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 
 
 def _lay_out_code(setup: Setup, folder: str, store: Store) -> None:

@@ -24,7 +24,16 @@ from aptui.shared.errors import UserError
 Kit = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
 _DECISIVE_BEGINNINGS = ("runner_", "worker", "wire", "cluster_task", "cluster_bench", "cluster_messages")
-_DECISIVE = ("core/messages.py", "core/notices.py", "core/model.py", "core/links.py", "core/paths.py", "core/settings.py", "sdk.py")
+_DECISIVE = (
+    "core/messages.py",
+    "core/notices.py",
+    "core/model.py",
+    "core/links.py",
+    "core/paths.py",
+    "core/run_report.py",
+    "core/settings.py",
+    "sdk.py",
+)
 
 
 def python_version() -> str:

@@ -26,6 +26,7 @@ from aptui.engine import registry
 from aptui.engine.live.changes import Watching
 from aptui.engine.live.reload import Loaded, Rereading, Told
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
+from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.events import Listener
 from aptui.engine.loop.opening import Opening
@@ -87,6 +88,7 @@ class Live:
         self._idle_since: float | None = None
         self._is_settled = True
         self._is_first_scan = False
+        self._outdated_count = 0
         self._trouble = ""
         self._retry_at = math.inf
         self._retry_s = _RETRY_S[0]
@@ -261,6 +263,8 @@ class Live:
             if now >= self._disk_at:
                 self._disk_at = now + _DISK_LOOK_S
                 engine.cache.refuse_full_disk()  # before builders fail of it; the engine comes back when there is room again
+        if engine is not None and engine.pipeline.is_outdated:
+            self._describe_anew(engine)
         if self._are_roots_new.is_set():
             self._take_roots()
         if (due := self._rereading.deadline) is not None and now >= due:
@@ -279,7 +283,7 @@ class Live:
             self._is_first_scan = False
             self.watching.first_scan_is_done()
         if self._idle_since is None:
-            self._idle_since = now
+            self._idle_since, self._outdated_count = now, 0
             if engine.pipeline.stuck():
                 engine.news.say_once("jobs wait for something that never comes; please report this")
             self._watch_intermediates()
@@ -326,6 +330,17 @@ class Live:
         """Read the configuration again; `told` is called with an error ("" = none) and whether anything changed."""
         self._rereading.want_now(told)
 
+    def _describe_anew(self, engine: Engine) -> None:
+        """Runs had other code than their builders were described with: look at those now, by their bytes."""
+        if self.is_reopening:
+            return
+        self._outdated_count += 1
+        if self._outdated_count > code.MOST_TIMES:
+            code.resume(engine, code.ENDLESS)
+            return
+        registry.distrust(self.config.cache_dir / ".aptui" / "builders.json")
+        self._rereading.want_now(None)
+
     def _read_settings(self) -> None:
         if self.watcher is not None:
             self.watcher.replace(self._wanted_roots())  # a folder of builders may be new
@@ -343,6 +358,8 @@ class Live:
         if error and error != self._configuration_error:
             self._say(f"the configuration is not taken over: {error}", LogLevel.ERROR)
         self._configuration_error = error
+        if self.engine is not None and not is_changed:
+            code.told(self.engine, error)
         for listener in loaded.told:
             listener(error, is_changed or is_told)
         if is_changed and loaded.config is not None:

@@ -18,6 +18,7 @@ from aptui.core.messages import (
     Command,
     CommitProducts,
     DeleteProducts,
+    DescribeAnew,
     DiscardStaging,
     DropLogs,
     Event,
@@ -140,7 +141,7 @@ class Deeds:
         for notice in owed:
             self._engine.news.tell(notice)
 
-    def _perform(self, command: Command) -> None:  # one case for each command, and nothing else
+    def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
         engine = self._engine
         match command:
             case StartRuns():
@@ -167,6 +168,8 @@ class Deeds:
                 self._drop_logs(command.files)
             case LookAgain():
                 engine.scans.want_again(command.keys)
+            case DescribeAnew():
+                engine.note_other_code(command.builder)
 
     def _begin_commit(self, command: CommitProducts) -> None:
         cache, writer, mark = self._engine.cache, self._engine.writer, self._mark(command.cause)

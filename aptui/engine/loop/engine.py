@@ -26,6 +26,7 @@ from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.undeclared_reads import with_default
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
+from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import Deeds
 from aptui.engine.loop.dispatch import Runs
 from aptui.engine.loop.events import Listener, News
@@ -112,7 +113,8 @@ class Engine:
         self._wants_all_news = wants_all_news
         self._is_full_scan = is_full_scan
         self._opening = opening
-        self._owns_selector = selector is None
+        self.owns_selector = selector is None
+        self._code_watch = CodeWatch()
         self._wake = -1
         self._saved_ticket = 0
         self._told_ticket = 0
@@ -123,7 +125,7 @@ class Engine:
 
     def open(self) -> None:
         """Take the cache, settle what a dead engine left, and get ready to scan."""
-        if self._owns_selector:
+        if self.owns_selector:
             self.closing.callback(self.selector.close)
         if self._opening is None:
             self._opening = Opening(self.config, trusts_times=not self._is_full_scan)
@@ -136,6 +138,11 @@ class Engine:
         except BaseException:
             self.close()
             raise
+
+    def reopen(self, config: Config) -> None:
+        """Open again what was closed, with a configuration whose builders are others."""
+        self.config, self._opening, self._saved_ticket, self._told_ticket = config, None, 0, 0
+        self.open()
 
     def _open(self, opening: Opening) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -188,6 +195,10 @@ class Engine:
         self.selector.unregister(self._wake)
         os.close(self._wake)
         self._wake = -1
+
+    def note_other_code(self, builder: str) -> None:
+        """A run of this builder had other code, or another tool, than it was described with."""
+        self.news.say_once(f"the code or a tool of '{builder}' changed while it was at work: what it made so is not used")
 
     @property
     def pool_if_any(self) -> Pool | None:
@@ -272,6 +283,7 @@ class Engine:
     def _run_until_idle(self) -> None:
         while not self.is_stopping:
             self.turn(self.patience_s())
+            self._code_watch.go_on(self)
             if self.is_idle:
                 self.refuse_stuck()
                 break

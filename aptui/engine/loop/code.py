@@ -1,0 +1,119 @@
+"""Builders that are described anew because runs had other code, or other tools: a run's result counts under the digest of what it used alone.
+
+Where they turn out to be as they were described, new workers are enough, for those load what lies there now; else everything is planned
+anew by another pipeline over the same cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aptui.config import model as configuration
+from aptui.config.model import Config
+from aptui.core.model import Builder
+from aptui.engine import registry
+from aptui.engine.loop.inbox import Inbox
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
+
+MOST_TIMES = 10
+"""Times in a row that code changes under the runs of it before their jobs fail."""
+ENDLESS = f"it changed {MOST_TIMES} times in a row under the runs of it"
+_WINDING_DOWN_S = 10.0
+"""What runs of other builders get to come to their end."""
+
+
+class CodeWatch:
+    """What becomes of one engine, which runs until it is idle, when runs of it had other code."""
+
+    def __init__(self) -> None:
+        self._times = 0
+        self._since_s: float | None = None
+
+    def go_on(self, engine: Engine) -> None:
+        """See to it that builders are described anew as soon as what runs has ended."""
+        if not engine.pipeline.is_outdated:
+            return
+        now_s = time.monotonic()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        if engine.pipeline.running and now_s < self._since_s + _WINDING_DOWN_S:
+            return
+        self._since_s = None
+        self._times += 1
+        config, builders = described_anew(engine.config)
+        if code_of(builders) == code_of(engine.project.builders):
+            resume(engine)
+        else:
+            _open_anew(engine, config)
+        if self._times >= MOST_TIMES:
+            engine.pipeline.code_problem = ENDLESS
+
+
+def described_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
+    """Return the configuration with its tools as they are now, and its builders, by their bytes.
+
+    Raises:
+        UserError: a tool is gone, or a builder cannot be loaded.
+    """
+    memory = config.cache_dir / ".aptui" / "builders.json"
+    registry.distrust(memory)
+    now = configuration.refresh_tools(config)
+    if now is None:
+        raise UserError("a tool of a builder is gone", hint="see 'tools' in aptui.yaml")
+    platforms = tuple(platform.id for platform in now.project.platforms)
+    return now, registry.complete(now.project.builders, now.project_dir, memory, platforms)
+
+
+def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple[str, str], ...]]]:
+    """Return {builder: what its code is by bytes}."""
+    return {builder.name: (builder.code_digest, builder.code_files) for builder in builders}
+
+
+def told(engine: Engine, error: str) -> None:
+    """Builders were described anew for an engine that stays: they are as they were, or, for `error`, nobody can tell how they are."""
+    if engine.pipeline.is_outdated:
+        resume(engine, error)
+    elif engine.pipeline.code_problem and not error:
+        resume(engine)
+        if not engine.is_scanning:
+            engine.start_scan(retries=True)  # jobs failed for that alone
+
+
+def resume(engine: Engine, problem: str = "") -> None:
+    """Go on with the builders as they are described, in new workers.
+
+    Args:
+        problem: why they cannot be described anew: runs of other code fail then.
+    """
+    engine.pipeline.code_problem = problem
+    engine.pipeline.is_outdated = False
+    if engine.pool_if_any is not None:
+        engine.pool_if_any.reconfigure(engine.project.builders, engine.project.platforms)
+
+
+def _open_anew(engine: Engine, config: Config) -> None:
+    """Close the engine and open it over the same cache with another pipeline; what was running is owed again."""
+    counts = engine.pipeline.counts
+    engine.is_stopping = True
+    engine.settle()
+    engine.is_stopping = False
+    engine.close()
+    engine.closing = contextlib.ExitStack()
+    engine.inbox = _continued(engine.inbox)
+    if engine.owns_selector:
+        engine.selector = selectors.DefaultSelector()
+    engine.reopen(replace(config, workers=engine.config.workers))
+    engine.pipeline.counts.update({name: counts[name] + engine.pipeline.counts[name] for name in counts})
+    engine.start_scan()
+
+
+def _continued(inbox: Inbox) -> Inbox:
+    new = Inbox()
+    new.seq = inbox.seq
+    return new

@@ -1,0 +1,201 @@
+"""A result is tied to what was really read: other code, other tools, other bytes than planned come to nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from disk_project import HOST, Project
+from live_project import LiveProject
+
+from aptui.engine.loop import code
+from aptui.engine.loop.opening import Opening
+from aptui.engine.pool.process import Member
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+"""
+BUILDER = """
+from helper import mark
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+
+class Marking:
+    name = "marking"
+    version = "1"
+    patterns = ("*.txt",)
+    analysis_fingerprint = ""
+
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("mark", platform.id) for platform in request.platforms])
+
+    def process_job(self, request):
+        with open(request.product_path(request.stem + ".out"), "wb") as file:
+            file.write(b"CODE1 " + mark() + request.read_source())
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".out")])
+"""
+HELPER = "def mark():\n    return b'help1 '\n"
+TOOL = "#!/bin/sh\necho tool1 $(cat $1)\n"
+TOOL_CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: conv, patterns: ["*.txt"], tools: [tools/conv.sh], command: "PROJECT/tools/conv.sh {source} > {products_dir}/{stem}.out"}
+"""
+
+
+def made(project: Project) -> dict[str, str]:
+    return {name.removeprefix(f"{HOST}/"): data.decode().strip() for name, data in project.products().items()}
+
+
+def coded(project: Project) -> Project:
+    project.write("builders/b.py", BUILDER)
+    project.write("builders/helper.py", HELPER)
+    project.write("assets/a.txt", "a")
+    project.write("assets/b.txt", "b")
+    return project
+
+
+def before_workers(*changes):
+    """Do one change before each of the first workers is started, when its builders have been described."""
+    left = list(changes)
+    start = Member.__init__
+
+    def started(self, *arguments, **more):
+        if left:
+            left.pop(0)()
+        start(self, *arguments, **more)
+
+    return mock.patch.object(Member, "__init__", started)
+
+
+def put_tool(project: Project, word: str) -> None:
+    path = project.write("tools/conv.new", TOOL.replace("tool1", word))
+    os.chmod(path, 0o755)
+    project.move("tools/conv.new", "tools/conv.sh")
+
+
+@pytest.mark.parametrize("name", ["b.py", "helper.py"])
+def test_a_builder_that_changed_before_its_worker_started_is_described_anew(tmp_path: Path, name: str) -> None:
+    project = coded(Project(tmp_path, CONFIG))
+    text = (tmp_path / "builders" / name).read_text()
+
+    with before_workers(lambda: project.write(f"builders/{name}", text.replace("CODE1", "CODE2").replace("help1", "help2"))):
+        project.engine_run()
+
+    wanted = "CODE2 help1" if name == "b.py" else "CODE1 help2"
+    assert made(project) == {"a.out": f"{wanted} a", "b.out": f"{wanted} b"}
+    assert not project.engine_run().runs
+    project.write(f"builders/{name}", text)
+    project.engine_run()
+    assert made(project) == {"a.out": "CODE1 help1 a", "b.out": "CODE1 help1 b"}
+
+
+def test_a_checkout_and_back_leaves_right_products_and_a_clean_store(tmp_path: Path) -> None:
+    project = coded(Project(tmp_path, CONFIG))
+    project.engine_run()
+    project.write("assets/a.txt", "two")
+
+    def change() -> None:
+        project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))
+
+    with before_workers(change):
+        project.engine_run()
+    assert made(project)["a.out"] == "CODE2 help1 two"
+    project.write("builders/b.py", BUILDER)
+    project.engine_run()
+
+    assert made(project)["a.out"] == "CODE1 help1 two"
+    shutil.rmtree(project.cache)
+    project.engine_run()
+    assert made(project) == {"a.out": "CODE1 help1 two", "b.out": "CODE1 help1 b"}
+
+
+def test_code_that_changed_and_changed_back_needs_new_workers_alone(tmp_path: Path) -> None:
+    project = coded(Project(tmp_path, CONFIG))
+    described = code.described_anew
+
+    def back(config):
+        project.write("builders/b.py", BUILDER)
+        return described(config)
+
+    with (
+        before_workers(lambda: project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))),
+        mock.patch.object(code, "described_anew", back),
+    ):
+        project.engine_run()
+
+    assert made(project) == {"a.out": "CODE1 help1 a", "b.out": "CODE1 help1 b"}
+
+
+def test_code_that_changes_under_every_run_ends_in_a_failure_that_says_so(tmp_path: Path) -> None:
+    project = coded(Project(tmp_path, CONFIG))
+    texts = [BUILDER.replace("CODE1", f"CODE{number}") for number in range(2, 40)]
+
+    with before_workers(*(lambda text=text: project.write("builders/b.py", text) for text in texts)):
+        project.engine_run()
+
+    assert set(project.statuses().values()) == {"failed"}
+    assert all("'marking' is not what it was" in text for text in project.errors().values()), project.errors()
+
+
+def test_a_stale_bytecode_file_beside_a_builder_is_not_used(tmp_path: Path) -> None:
+    import py_compile
+
+    project = coded(Project(tmp_path, CONFIG))
+    helper = tmp_path / "builders" / "helper.py"
+    py_compile.compile(str(helper))
+    facts = helper.stat()
+    helper.write_text(HELPER.replace("help1", "help2"))
+    os.utime(helper, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+    project.engine_run()
+
+    assert made(project)["a.out"] == "CODE1 help2 a"
+
+
+def test_a_live_engine_throws_away_what_other_code_made(tmp_path: Path) -> None:
+    project = coded(LiveProject(tmp_path, CONFIG))
+    project.engine_run()
+    with project.running() as live:
+        live.watching._settings_changed = lambda: None  # the change of the builder is not heard
+        project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))
+        project.write("assets/a.txt", "two")
+        project.until_product(f"{HOST}/a.out", "CODE2 help1 two")
+        assert project.product(f"{HOST}/b.out") == b"CODE2 help1 b"
+
+
+def test_a_live_engine_fails_jobs_of_code_that_is_broken_and_mends_them(tmp_path: Path) -> None:
+    project = coded(LiveProject(tmp_path, CONFIG))
+    project.engine_run()
+    with project.running():
+        project.write("builders/b.py", BUILDER.replace("class Marking", "class class"))
+        project.write("assets/a.txt", "two")
+        project.until(lambda: project.runs["a.txt:mark!"] or any("!" in name for name in project.runs), "a failure")
+        project.until_idle()
+        project.write("builders/b.py", BUILDER)
+        project.until_product(f"{HOST}/a.out", "CODE1 help1 two")
+
+
+def test_a_tool_that_changes_before_it_is_started_makes_nothing_under_its_old_digest(tmp_path: Path) -> None:
+    project = Project(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
+    put_tool(project, "tool1")
+    project.write("assets/a.txt", "a")
+
+    with before_workers(lambda: put_tool(project, "tool2")):
+        project.engine_run()
+    assert made(project) == {"a.out": "tool2 a"}
+    put_tool(project, "tool1")
+    project.engine_run()
+
+    assert made(project) == {"a.out": "tool1 a"}
+
+
+def test_an_opening_describes_builders_once(tmp_path: Path) -> None:
+    project = coded(Project(tmp_path, CONFIG))
+    with mock.patch.object(Opening, "take", autospec=True, side_effect=Opening.take) as taken:
+        project.engine_run()
+
+    assert taken.call_count == 1
