@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NewType
 
+from aptui.core.run_report import Ties
+
 RelPath = NewType("RelPath", str)
 """Path relative to a scan folder, `/` between parts, in the text form of `core.paths.to_text`."""
 PathKey = NewType("PathKey", str)
@@ -364,7 +366,7 @@ class Job:
     `reason` says why the last plan was owed. `discovered` are source dependencies found while processing (depfile).
     For an analysis `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said.
     `lost_count` counts LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its row says that it is owed work until it has been looked
-    at, for something it is made of is about to be saved.
+    at, for something it is made of is about to be saved. `ties` tell what files its run used.
     """
 
     source: Source
@@ -405,6 +407,7 @@ class Job:
     completed_ms: int = 0
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
+    ties: Ties | None = None
 
     @property
     def is_analysis(self) -> bool:

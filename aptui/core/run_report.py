@@ -8,24 +8,27 @@ found while processing.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from aptui.core.model import Builder
+if TYPE_CHECKING:
+    from aptui.core.model import Builder
 
-Stamp = tuple[int, int, int, int]
-"""(size, mtime_ns, ctime_ns, inode) of a file; () stands for a file that is not there."""
-NO_FILE: tuple[int, ...] = ()
+Stamp = tuple[int, ...]
+"""(size, mtime_ns, ctime_ns, inode) of a file, () = it is not there. A time of 0 is not known, and is like any other."""
+NO_FILE: Stamp = ()
+TICK_NS = 10_000_000
+"""The kernel's clock for files ticks as rarely as this, so a file changed now may look so much older (CONFIG_HZ=100)."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedFile:
-    """A file that a run used: its absolute path in text form, and its stamp when it was opened, () = it was not there."""
+    """A file that a run used: its absolute path in text form, and its stamp."""
 
     path: str
-    stamp: tuple[int, ...] = NO_FILE
+    stamp: Stamp = NO_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,45 @@ class Used:
     Args:
         code: `code_digest` of the files of the builder's code and tools as this run had them, b"" where there are none to speak of.
         began_ns: when the run began, nanoseconds since the epoch; 0 = nobody knows.
-        files: files that it was heard to open, and those that the engine looked at after it.
+        files: files that it was heard to open, as they were then and at its end; and those that the engine looked at after it.
+        found: files that it named while processing, as they were when they were digested, which was at its end.
         changed: absolute paths of files that changed while it ran, so that its result is of no use.
     """
 
     code: bytes = b""
     began_ns: int = 0
     files: tuple[UsedFile, ...] = ()
+    found: tuple[UsedFile, ...] = ()
     changed: tuple[str, ...] = ()
 
 
 NOTHING_USED = Used()
+
+
+@dataclass(slots=True)
+class Ties:
+    """What ties the present run of a job to files; it rests nowhere.
+
+    `known` are the stamps, by absolute path, that files of its manifest had when it began. `report` is that of an analysis that is not sealed
+    yet. `doubted` are files that seemed to change under the last run. `changed` names, for people, what changed under it, "" = its source.
+    """
+
+    known: dict[str, Stamp] = field(default_factory=dict)
+    report: Used = NOTHING_USED
+    doubted: dict[str, Stamp] = field(default_factory=dict)
+    changed: str = ""
+
+
+def is_other(known: Stamp, found: Stamp) -> bool:
+    """Whether two stamps of one file show that it is not what it was."""
+    if not known or not found:
+        return known != found
+    return any(one != other for one, other in zip(known, found, strict=True) if one and other)
+
+
+def is_young(used: Used, stamp: Stamp) -> bool:
+    """Whether a file with this stamp may have changed since the run began."""
+    return bool(stamp and used.began_ns) and stamp[2] >= used.began_ns - TICK_NS
 
 
 def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
@@ -54,7 +85,7 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
     Names count without their folders, so that a project may move; they are sorted, so that only bytes count.
     """
     digest = hashlib.sha256()
-    for name, code in sorted((os.path.basename(path), code) for path, code in files):
+    for name, code in sorted((path.rpartition("/")[2], code) for path, code in files):
         digest.update(f"{name}\0{code}\n".encode("utf-8", "surrogateescape"))
     return digest.digest()
 

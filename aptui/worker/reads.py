@@ -9,6 +9,7 @@ An audit hook stays as long as its process, so there is one for all calls; while
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from types import FrameType
 import aptui
 from aptui.core.messages import Read
 from aptui.core.paths import to_text
+from aptui.core.run_report import Stamp, UsedFile
 
 _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
@@ -38,11 +40,17 @@ class Reads:
         self._source = source
         self._own = f"{own}/" if own else "\0"
         self._found: dict[str, str] = {}
+        self._stamps: dict[str, Stamp] = {}
         self._written: set[str] = set()
         self.is_source_read = False
 
-    def note(self, path: str, where: Callable[[], str], flags: int = 0) -> None:
-        """Take note that `path` (absolute, or relative to the current folder) is opened; `where` is asked when it counts."""
+    def note(self, path: str, where: Callable[[], str], flags: int = 0, *, is_before: bool = False) -> None:
+        """Take note that `path` (absolute, or relative to the current folder) is opened; `where` is asked when it counts.
+
+        Args:
+            flags: of open(2).
+            is_before: it is not open yet, so what it is now is what will be read.
+        """
         if not path.startswith("/"):
             path = f"{os.getcwd()}/{path}"
         if "/." in path or "//" in path:
@@ -53,6 +61,8 @@ class Reads:
         if flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC:
             self._written.add(path)
         elif path not in self._found:
+            if is_before:
+                self._stamps.setdefault(path, stamp_of(path))
             place = where()
             if place:
                 self._found[path] = place
@@ -71,6 +81,27 @@ class Reads:
             if digest_of or os.path.isfile(path):
                 reads.append(Read(to_text(os.fsencode(path)), where, digest_of(path) if digest_of else ""))
         return tuple(reads)
+
+    def changed(self) -> tuple[str, ...]:
+        """Return what is not any more what it was when it was opened, what was written as well left out."""
+        return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
+
+    def used(self) -> tuple[UsedFile, ...]:
+        """Return what was opened, with the stamp that each file had then."""
+        return tuple(UsedFile(_text(path), stamp) for path, stamp in self._stamps.items() if path not in self._written)
+
+
+def stamp_of(path: str) -> Stamp:
+    """Return the stamp of a file, () when there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def _text(path: str) -> str:
+    return to_text(os.fsencode(_as_configured(path)))
 
 
 _roots: tuple[str, ...] = ()
@@ -109,7 +140,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         path, _mode, flags = arguments
         if isinstance(path, int):
             return
-        reads.note(path if type(path) is str else os.fsdecode(path), _place, flags if isinstance(flags, int) else 0)  # type: ignore[arg-type]  # fsdecode refuses the rest
+        reads.note(path if type(path) is str else os.fsdecode(path), _place, flags if isinstance(flags, int) else 0, is_before=True)  # type: ignore[arg-type]  # fsdecode refuses the rest
     except Exception:  # noqa: BLE001, S110  # what is raised here would be the builder's: `open` itself says what is wrong
         pass
 

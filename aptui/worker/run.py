@@ -19,7 +19,7 @@ from uuid import UUID
 from aptui.core.messages import AnalyseOrder, AnalyseResult, LogLevel, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, JobPlan, Platform, SourceEdge, UndeclaredReads
 from aptui.core.paths import to_text
-from aptui.core.run_report import Used
+from aptui.core.run_report import Used, UsedFile
 from aptui.core.settings import merged
 from aptui.sdk import (
     Cancelled,
@@ -62,7 +62,11 @@ class Sharing:
 
 
 class Stale(Exception):
-    """The source is not the one that the order is about."""
+    """A file is not any more what it was when the run began: the source, or those at `paths`."""
+
+    def __init__(self, text: str, *paths: str) -> None:
+        super().__init__(text)
+        self.paths = tuple(to_text(os.fsencode(path)) for path in paths)
 
 
 class Terminated(BaseException):
@@ -73,6 +77,7 @@ class Terminated(BaseException):
 class _Ending:
     outcome: Outcome
     error: str = ""
+    changed: tuple[str, ...] = ()
 
 
 # ----------------------------------------------------------------------------------------------------------------- analysis
@@ -95,6 +100,7 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
         log=log.for_builder(),
     )
     answers: list[CreateJobsResponse] = []
+    code = worker_used.code_of(builder)
     seen = reads.Reads(request.full_path)
     is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
     heard = seen if is_pointer or _counts(builder) else None
@@ -110,7 +116,9 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
             ending = _failure(log, str(error))
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
-    used = Used(worker_used.code_of(builder)(), began_ns)
+    used = Used(code(), began_ns, seen.used(), changed=seen.changed())
+    if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
+        return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
     return AnalyseResult(order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found, used)
 
 
@@ -149,6 +157,7 @@ def process(
         if ending.outcome is Outcome.SUCCEEDED:
             ending = _guarded(log, run.finish)
         run.look_at_reads(ending.outcome)
+        ending = run.witnessed(ending)
     finally:
         run.leave(ending.outcome)
     is_done = ending.outcome is Outcome.SUCCEEDED
@@ -167,7 +176,7 @@ def process(
         command_line=valid_text(run.command_line),
         reprocess=run.reprocess if is_done else (),
         reads=run.reads,
-        used=Used(code(), began_ns),
+        used=Used(code(), began_ns, run.heard, run.found, run.changed),
     )
 
 
@@ -196,6 +205,9 @@ class _Run:
         self.discovered: tuple[tuple[str, str], ...] = ()
         self.reprocess: tuple[str, ...] = ()
         self.reads: tuple[Read, ...] = ()
+        self.heard: tuple[UsedFile, ...] = ()
+        self.found: tuple[UsedFile, ...] = ()
+        self.changed: tuple[str, ...] = ()
         self.read_digest = b""
         self.command_line = ""
         self.peak_rss_bytes = 0
@@ -244,6 +256,14 @@ class _Run:
         adds = self.builder.undeclared_reads is UndeclaredReads.ADD
         if outcome is Outcome.SUCCEEDED or (adds and outcome is Outcome.FAILED):
             self.reads = _found(self._seen, self.builder)
+
+    def witnessed(self, ending: _Ending) -> _Ending:
+        """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was heard to read."""
+        self.heard, self.changed = self._seen.used(), ending.changed
+        if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.changed()):
+            self.changed = changed
+            return _Ending(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
+        return ending
 
     def leave(self, outcome: Outcome) -> None:
         os.chdir("/")
@@ -332,7 +352,14 @@ class _Run:
         for path in wanted:
             if os.path.isfile(path) and files.is_pointer(path, os.path.getsize(path)):
                 raise Refused(f"dependency {path!r} is {lfs.NOT_HERE}")
-        return tuple((to_text(os.fsencode(path)), _dependency_digest(path)) for path in wanted)
+        names = [to_text(os.fsencode(path)) for path in wanted]
+        before = [reads.stamp_of(path) for path in wanted]
+        digests = [_dependency_digest(path) for path in wanted]
+        for path, stamp in zip(wanted, before, strict=True):
+            if reads.stamp_of(path) != stamp:
+                raise Stale(f"the dependency {path!r} changed while the job ran", path)
+        self.found = tuple(map(UsedFile, names, before))
+        return tuple(zip(names, digests, strict=True))
 
 
 _known_digests: dict[str, tuple[files.StatKey, str]] = {}
@@ -348,7 +375,7 @@ def _dependency_digest(path: str) -> str:
         (digest, _, _), found = files.hash_file(path, sees_through=True)
     except files.Changed:
         if os.path.exists(path) and not os.path.isdir(path):
-            raise Stale(f"the dependency {path!r} changed while the job ran") from None
+            raise Stale(f"the dependency {path!r} changed while the job ran", path) from None
         return ""
     except OSError:
         return ""
@@ -385,7 +412,7 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> _Ending:
     except Refused as error:
         return _failure(log, str(error))
     except Stale as error:
-        return _Ending(Outcome.STALE, str(error))
+        return _Ending(Outcome.STALE, str(error), error.paths)
     except Cancelled:
         return _Ending(Outcome.CANCELLED, "cancelled")
     except SystemExit as error:

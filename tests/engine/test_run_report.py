@@ -199,3 +199,146 @@ def test_an_opening_describes_builders_once(tmp_path: Path) -> None:
         project.engine_run()
 
     assert taken.call_count == 1
+
+
+# ------------------------------------------------------------------------------------------------------------ files read
+
+READER = '''
+import os
+import subprocess
+
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
+
+
+def disturbed(request, moment):
+    """Run the script that the test left for this moment, once."""
+    script = os.path.join(request.scan_folder, "..", moment)
+    if os.path.exists(script):
+        os.rename(script, script + ".done")
+        subprocess.run(["sh", script + ".done"], cwd=request.scan_folder, check=True)
+
+
+class Reader:
+    name = "reader"
+    version = "1"
+    patterns = ("*.txt",)
+    analysis_fingerprint = "1"
+
+    def create_jobs(self, request):
+        disturbed(request, "before-analysis")
+        path = os.path.join(request.scan_folder, "cfg.inc")
+        said = self.read(path)
+        disturbed(request, "after-analysis")
+        jobs = [JobDescriptor("read", platform.id, params={"said": said}) for platform in request.platforms]
+        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("cfg.inc")])
+
+    def process_job(self, request):
+        disturbed(request, "before-job")
+        said = request.job_params["said"] + " " + self.read(os.path.join(request.scan_folder, "cfg.inc"))
+        disturbed(request, "after-job")
+        with open(request.product_path(request.stem + ".out"), "w") as file:
+            file.write(said)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".out")])
+
+    def read(self, path):
+        READ
+'''
+READS = {
+    "heard": "return open(path).read().strip() if os.path.exists(path) else 'none'",
+    "unheard": "return subprocess.run(['cat', path], capture_output=True, text=True).stdout.strip() or 'none'",
+}
+OLDER_S = 0.05
+"""More than a tick of the kernel's clock: what was written before is older than what runs now."""
+
+
+def reading(project: Project, how: str = "heard") -> Project:
+    project.write("builders/r.py", READER.replace("READ", READS[how]))
+    project.write("assets/cfg.inc", "A")
+    project.write("assets/a.txt", "a")
+    return project
+
+
+@pytest.mark.parametrize("how", READS)
+@pytest.mark.parametrize("moment", ["before-analysis", "after-analysis", "before-job", "after-job"])
+def test_a_file_that_changes_while_it_is_read_for_the_first_time(tmp_path: Path, how: str, moment: str) -> None:
+    project = reading(Project(tmp_path, CONFIG), how)
+    project.write(moment, "echo B > cfg.inc")
+
+    project.engine_run()
+    project.engine_run()  # what changed at the very end is the next scan's business
+
+    assert made(project) == {"a.out": "B B"}
+
+
+@pytest.mark.parametrize("how", READS)
+@pytest.mark.parametrize("moments", [("before-analysis", "after-analysis"), ("before-job", "after-job")])
+def test_a_file_that_changes_while_it_is_read_and_changes_back(tmp_path: Path, how: str, moments: tuple[str, str]) -> None:
+    project = reading(Project(tmp_path, CONFIG), how)
+    project.engine_run()
+    project.write(moments[0], "echo B > cfg.inc")
+    project.write(moments[1], "printf A > cfg.inc")
+    project.write("assets/a.txt", "other")
+
+    project.engine_run()
+
+    assert made(project) == {"a.out": "A A"}
+    assert not project.engine_run().runs
+
+
+@pytest.mark.parametrize("moment", ["before-analysis", "before-job"])
+def test_a_file_that_is_there_only_while_it_is_read(tmp_path: Path, moment: str) -> None:
+    project = reading(Project(tmp_path, CONFIG))
+    project.delete("assets/cfg.inc")
+    project.write(moment, "echo B > cfg.inc")
+    project.write(moment.replace("before", "after"), "rm cfg.inc")
+
+    project.engine_run()
+
+    assert made(project) == {"a.out": "none none"}
+
+
+COMMAND = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: cc
+    patterns: ["*.txt"]
+    depfile: d
+    command: >
+      cd PROJECT/assets; [ -e ../before-job ] && sh ../before-job; cat x.inc > {products_dir}/{stem}.out;
+      echo "o: PROJECT/assets/x.inc" > {depfile}; [ -e ../after-job ] && sh ../after-job; true
+"""
+
+
+def test_what_a_command_finds_may_not_have_changed_since_it_began(tmp_path: Path) -> None:
+    project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
+    project.write("assets/x.inc", "A\n")
+    project.write("assets/a.txt", "a")
+    project.write("before-job", "echo B > x.inc; mv ../before-job ../done")
+    project.write("after-job", "echo A > x.inc; mv ../after-job ../done")
+
+    project.engine_run()
+
+    assert made(project) == {"a.out": "A"}
+    assert not project.engine_run().runs
+
+
+def test_a_job_that_writes_what_it_reads_ends_after_ten_runs_and_names_it(tmp_path: Path) -> None:
+    project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
+    project.write("assets/x.inc", "A\n")
+    project.write("assets/a.txt", "a")
+    project.write("before-job", "date +%N > x.inc")
+
+    project.engine_run()
+
+    assert all("x.inc' changed under each of 10 runs" in text for text in project.errors().values()), project.errors()
+    assert project.errors()
+
+
+def test_clocks_of_a_file_server_that_is_ahead_cost_one_run_more(tmp_path: Path) -> None:
+    project = reading(Project(tmp_path, CONFIG), "unheard")
+    began = "aptui.core.witness.is_young"
+
+    with mock.patch(began, lambda used, stamp: bool(stamp)):
+        project.engine_run()
+
+    assert made(project) == {"a.out": "A A"}

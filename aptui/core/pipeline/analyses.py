@@ -20,6 +20,7 @@ from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
+from aptui.core.run_report import Ties
 from aptui.core.undeclared_reads import Judge
 
 
@@ -51,6 +52,9 @@ class Analyses:
             self._jobs.save(job)
             self._jobs.todo.append((job, True))
             return
+        if job.ties is not None or result.used.began_ns:
+            job.ties = job.ties or Ties()
+            job.ties.report = result.used
         plans, edges, log = self._checked(job, builder, result)
         if result.reads:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)

@@ -117,6 +117,7 @@ class Files:
                 unread.append((key, fact))
         pending.open = {key for key, _fact in unread}
         self._jobs.hash(unread)
+        self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)

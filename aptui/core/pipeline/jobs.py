@@ -12,18 +12,20 @@ from aptui.core.archive import Archive
 from aptui.core.conflicts import Conflicts
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
-from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, ProductsChanged
+from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, LookAgain, ProductsChanged
 from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Project, RunKey, Source
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planner import Planner
 from aptui.core.priority import ReadyQueue
+from aptui.core.run_report import NOTHING_USED, Ties
 from aptui.core.settings import Settings
 from aptui.core.state.chains import Chains
 from aptui.core.state.commits import Commit, Commits
 from aptui.core.state.graph import Graph
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import Memory, brings_sources
+from aptui.core.witness import Witness
 
 UNKNOWN = 0
 """Planned fingerprint of a job that was cancelled before anybody knew what it would be made of: it rests until its source changes."""
@@ -59,6 +61,7 @@ class Jobs:
         """{run key: what becomes of its job} of the commit that is under way; nothing else is decided until it has ended."""
         self.todo = Todo()
         self.waiters = Waiters()
+        self.witness = Witness(project, self.graph, self.memory)
         self.is_outdated = False
         """Whether builders have to be described anew before anything more may start; that takes another pipeline."""
         self.code_problem = ""
@@ -219,10 +222,35 @@ class Jobs:
         elif late := self.chains.came_since(job.run_key, job.edges):
             job.fingerprint, job.is_forced, job.reason = 0, True, f"'{late}' came or changed while this was analysed"
             self.todo.append((job, True))
+        elif changed := self.witness.unsealed(job, assembly.manifest):
+            job.fingerprint = 0
+            self.look_first(job, changed)
         else:
             job.fingerprint = job.planned = fingerprint.number(assembly.manifest)
             job.inputs = assembly.manifest
+            job.stale_count = 0
+            if job.ties is not None:
+                job.ties.report = NOTHING_USED
         self.save(job)
+
+    def look_first(self, job: Job, paths: Iterable[str] = ()) -> None:
+        """Files changed under a run of `job`, its source if `paths` are none: plan it anew when they have been looked at again."""
+        keys = self.witness.keys(paths) if paths else [job.source.key]
+        self.feed(job, Trigger.PLAN)
+        job.planned = None
+        job.stale_count += 1
+        if paths:
+            job.ties = job.ties or Ties()
+            job.ties.changed = ", ".join(f"'{path}'" for path in sorted(paths)[:3])
+        elif job.ties is not None:
+            job.ties.changed = ""
+        for key in keys:
+            self.memory.unstable.add(key)
+            self.waiters.add(key, job)
+        if keys:
+            self.ledger.order(LookAgain(self.ledger.cause, tuple(keys)))
+        else:
+            self.todo.append((job, True))
 
     def _movers_after(self, job: Job) -> list[Job]:
         """Return the jobs that started, or are about to, on the word of `job`, which does not rest any more."""

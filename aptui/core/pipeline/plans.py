@@ -326,7 +326,8 @@ class Plans:
     def _endless(self, job: Job) -> str:
         """Return why another run of `job` would be in vain as those before were, "" when it would not."""
         if job.stale_count >= _STALE_MOST:
-            return f"its source changed under each of {job.stale_count} runs: does the job itself write it?"
+            what = (job.ties.changed if job.ties is not None else "") or "its source"
+            return f"{what} changed under each of {job.stale_count} runs: does the job itself write it?"
         if self._rounds[job.id] >= _ROUNDS_MOST:
             return f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?"
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from aptui.core import fingerprint
 from aptui.core.machine import Trigger
@@ -12,7 +13,6 @@ from aptui.core.messages import (
     DescribeAnew,
     DiscardStaging,
     LogLevel,
-    LookAgain,
     Outcome,
     ProductsChanged,
     ProductsCommitted,
@@ -74,6 +74,9 @@ class Runs:
                 self._had_other_code(job, result, event.now_ms)
             elif result.outcome in _CAME_BACK:
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
+            elif changed := self._jobs.witness.changed(job, result.used):
+                stale = replace(result, used=replace(result.used, changed=changed))
+                self._run_came_back(job, stale, Outcome.STALE, event.now_ms)
             elif isinstance(result, AnalyseResult):
                 self._analyses.take(job, result, event.now_ms)
             elif result.outcome == Outcome.SUCCEEDED:
@@ -128,13 +131,8 @@ class Runs:
         """A run that says nothing about the job: it is owed again."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         if outcome is Outcome.STALE:
-            self._jobs.feed(job, Trigger.PLAN)
-            job.planned = None
-            job.stale_count += 1
-            self._memory.unstable.add(job.source.key)
-            self._jobs.waiters.add(job.source.key, job)
+            self._jobs.look_first(job, result.used.changed)
             self._jobs.save(job)
-            self._ledger.order(LookAgain(self._ledger.cause, (job.source.key,)))
             return
         if outcome is Outcome.LOST:
             job.lost_count += 1

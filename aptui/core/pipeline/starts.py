@@ -58,6 +58,7 @@ class Starts:
                 break
             self._ready.pop()
             self._jobs.feed(job, Trigger.START)
+            self._jobs.witness.begin(job)
             orders.append(self._order_for(job))
             self._reports.tell(job)
         return orders

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import to_text
+from aptui.core.run_report import Used
 from aptui.engine.cluster import messages
 from aptui.engine.cluster.environment import program_version, python_version
 from aptui.shared.errors import KnownError
@@ -262,6 +263,7 @@ class _Job:
             error=into.text(result.error),
             products=tuple(_as_sent(product, into, lower) for product in result.products),
             discovered=tuple((into.path(path), digest) for path, digest in result.discovered),
+            used=Used(result.used.code),  # files came here by their digests
             log=tuple(into.record(record) for record in result.log),
             command_line=into.text(result.command_line),
             reprocess=tuple(into.path(path) for path in result.reprocess),

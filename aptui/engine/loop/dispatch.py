@@ -21,6 +21,7 @@ from aptui.core.messages import (
     SlotsFree,
     StartRuns,
 )
+from aptui.engine.loop import reports
 from aptui.engine.scan.lfs_files import Pointers
 
 if TYPE_CHECKING:
@@ -255,8 +256,8 @@ class Runs:
             self._post([self._checked(result) for result in results])
 
     def _post(self, results: Sequence[AnalyseResult | RunResult]) -> None:
-        inbox = self._engine.inbox
-        inbox.post(RunsFinished(inbox.next_seq(), tuple(results), time.time_ns() // 1_000_000))
+        inbox, pipeline = self._engine.inbox, self._engine.pipeline
+        inbox.post(RunsFinished(inbox.next_seq(), tuple(reports.completed(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: SharedCache, now: float) -> None:
         """Take what was found elsewhere, and run what was not."""

@@ -1,0 +1,101 @@
+"""Whether files stayed what they were while a run used them: what runs report, compared with what was known when they began.
+
+Three rules, for a file may be known before, be heard when it is opened, or be found at the end alone:
+
+* A file of the manifest has the stamp that it had when the run began: at its opening, where that was heard, and at the end.
+* A file that was heard has one stamp, at its opening, at the end, and in what the engine knows of it.
+* Of any other file there is only one look, at the end: it has to be older than the run. Where it never is, because a server's clock is ahead of
+  ours, the same stamp after two runs is as good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aptui.core.fingerprint import Manifest
+from aptui.core.model import Job, PathKey, Project, RelPath
+from aptui.core.paths import key_of
+from aptui.core.run_report import NOTHING_USED, Stamp, Ties, Used, is_other, is_young
+from aptui.core.state.graph import Graph
+from aptui.core.state.working_set import Memory, Unsettled
+
+_FILES = frozenset({"dependency", "companion", "discovered"})
+
+
+class Witness:
+    """Compares what runs used with what is known of files."""
+
+    def __init__(self, project: Project, graph: Graph, memory: Memory) -> None:
+        self._graph, self._memory = graph, memory
+        self._roots = {folder.id: folder.path for folder in project.scan_folders}
+        self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
+
+    def begin(self, job: Job) -> None:
+        """A run of `job` begins: take note of the files that it is made of."""
+        known = dict(self._known(job.planned_inputs))
+        if job.ties is not None:
+            job.ties.known, job.ties.report = known, NOTHING_USED
+        elif known:
+            job.ties = Ties(known)
+
+    def changed(self, job: Job, used: Used) -> tuple[str, ...]:
+        """Return the paths of files that were not, all the time, what they were when the run began; () when it counts."""
+        known = job.ties.known if job.ties is not None else {}
+        bad = [file.path for file in used.files if file.path in known and is_other(known[file.path], file.stamp)]
+        heard = {file.path: file.stamp for file in used.files}
+        for file in used.found:
+            if file.path in known:
+                bad += [file.path] if is_other(known[file.path], file.stamp) else []
+            elif heard.get(file.path) != file.stamp and self._is_doubtful(job, used, file.path, file.stamp):
+                bad.append(file.path)
+        return tuple(dict.fromkeys(bad))
+
+    def unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
+        """Return the paths of files that an analysis named for the first time and that are not what it saw of them; () when it counts."""
+        if job.ties is None or not job.ties.report.began_ns:
+            return ()
+        used, known = job.ties.report, job.ties.known
+        heard = {file.path: file.stamp for file in used.files}
+        bad = []
+        for path, stamp in self._known(manifest):
+            if path in heard:
+                bad += [path] if is_other(heard[path], stamp) else []
+            elif path not in known and self._is_doubtful(job, used, path, stamp):
+                bad.append(path)
+        bad += [path for path, stamp in heard.items() if stamp and self._is_missing(path, manifest)]
+        return tuple(dict.fromkeys(bad))
+
+    def _is_missing(self, path: str, manifest: Manifest) -> bool:
+        """Whether a file that was there when it was opened is one that the manifest has as missing."""
+        key = self.key(path)
+        return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
+
+    def keys(self, paths: Iterable[str]) -> list[PathKey]:
+        """Return the keys of these files, those left out that lie outside every scan folder."""
+        return [key for path in paths if (key := self.key(path)) is not None]
+
+    def key(self, path: str) -> PathKey | None:
+        """Return the key of an absolute path."""
+        rel = self._graph.relative(path)
+        return None if rel is None else key_of(RelPath(rel))
+
+    def _known(self, manifest: Manifest) -> Iterable[tuple[str, Stamp]]:
+        for kind, name, _digest in manifest:
+            if kind not in _FILES or name.startswith("/"):
+                continue
+            fact = self._memory.file(PathKey(name))
+            if isinstance(fact, Unsettled):
+                fact = self._memory.last_seen(PathKey(name))
+            if fact is not None:
+                # The store of this machine links what lies there, and that is a change of the inode alone.
+                ctime_ns = 0 if fact.scan_folder == self._intermediates else fact.ctime_ns
+                yield f"{self._roots[fact.scan_folder]}/{fact.rel}", (fact.size, fact.mtime_ns, ctime_ns, fact.inode)
+
+    @staticmethod
+    def _is_doubtful(job: Job, used: Used, path: str, stamp: Stamp) -> bool:
+        if not is_young(used, stamp):
+            return False
+        job.ties = job.ties or Ties()
+        is_as_before = job.ties.doubted.get(path) == stamp
+        job.ties.doubted[path] = stamp
+        return not is_as_before

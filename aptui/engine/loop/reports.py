@@ -1,0 +1,40 @@
+"""The engine's own look at files after runs: whether what a job was planned with is still what lies there. Not every open is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aptui.core.messages import AnalyseResult, Outcome, RunResult
+from aptui.core.run_report import Stamp, UsedFile
+from aptui.worker.files import os_path
+from aptui.worker.reads import stamp_of
+
+if TYPE_CHECKING:
+    from aptui.core.pipeline.pipeline import Pipeline
+
+Result = AnalyseResult | RunResult
+_SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
+
+
+def completed(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
+    """Return results with the stamps that the files of their jobs have now in their reports; of many jobs, each file is looked at once."""
+    stamps: dict[str, Stamp] = {}
+    return [_completed(pipeline, result, stamps) for result in results]
+
+
+def _completed(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
+    job = pipeline.running.get(result.run_key)
+    if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
+        return result
+    for path in job.ties.known:
+        if path not in stamps:
+            stamps[path] = stamp_of(os_path(path))
+    now = tuple(UsedFile(path, stamps[path]) for path in job.ties.known)
+    return replace(result, used=replace(result.used, files=(*result.used.files, *now)))
+
+
+def _is_fetched(result: Result) -> bool:
+    """Whether nothing was read for it: somebody had it, for just these bytes."""
+    return isinstance(result, RunResult) and bool(result.origin)
