@@ -14,6 +14,7 @@ from live_project import LiveProject
 from aptui.engine.loop import code
 from aptui.engine.loop.opening import Opening
 from aptui.engine.pool.process import Member
+from aptui.link import port
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
@@ -199,6 +200,51 @@ def test_an_opening_describes_builders_once(tmp_path: Path) -> None:
         project.engine_run()
 
     assert taken.call_count == 1
+
+
+@pytest.mark.parametrize("how", ["settle", "rescan", "by and by"])
+def test_a_live_engine_notices_that_a_tool_changed(tmp_path: Path, how: str) -> None:
+    project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
+    put_tool(project, "tool1")
+    project.write("assets/a.txt", "a")
+    with project.running():
+        assert made(project) == {"a.out": "tool1 a"}
+        put_tool(project, "tool2")
+        if how == "settle":
+            project.settle()
+            assert made(project) == {"a.out": "tool2 a"}
+        if how == "rescan":
+            project.ask(port.Rescan())
+            project.until_idle()
+            assert made(project) == {"a.out": "tool2 a"}
+        project.until_product(f"{HOST}/a.out", "tool2 a\n")
+
+
+def test_a_source_edited_after_its_tool_is_not_made_under_the_old_digest(tmp_path: Path) -> None:
+    project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
+    put_tool(project, "tool1")
+    project.write("assets/a.txt", "a")
+    project.write("assets/b.txt", "b")
+    with project.running():
+        put_tool(project, "tool2")
+        project.write("assets/a.txt", "two")
+        project.settle()
+        assert made(project) == {"a.out": "tool2 two", "b.out": "tool2 b"}
+        put_tool(project, "tool1")
+        project.settle()
+        assert made(project) == {"a.out": "tool1 two", "b.out": "tool1 b"}
+    assert not project.engine_run().runs
+
+
+def test_a_tool_that_goes_is_told_and_one_that_comes_back_is_used(tmp_path: Path) -> None:
+    project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
+    put_tool(project, "tool1")
+    project.write("assets/a.txt", "a")
+    with project.running():
+        project.delete("tools/conv.sh")
+        project.until(lambda: any("tool 'tools/conv.sh' is not found" in text for text in project.said), "a sentence")
+        put_tool(project, "tool2")
+        project.until_product(f"{HOST}/a.out", "tool2 a\n")
 
 
 # ------------------------------------------------------------------------------------------------------------ files read

@@ -26,6 +26,7 @@ from aptui.engine import registry
 from aptui.engine.live.changes import Watching
 from aptui.engine.live.reload import Loaded, Rereading, Told
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
+from aptui.engine.live.tools import Tools
 from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.events import Listener
@@ -75,6 +76,7 @@ class Live:
         self.endings: list[Callable[[], object]] = []
         """Called before all is closed."""
         self._rereading = Rereading(load, self.wake)
+        self._tools = Tools(lambda: self._rereading.want_now(None))
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -246,7 +248,7 @@ class Live:
         times = [turn(now) for turn in self.turns]
         if self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._reopen_by, self._unsettled_at, self._rereading.deadline]
-            times.append(self.watching.next_deadline(now))
+            times += [self.watching.next_deadline(now), self._tools.poll(self.config, now)]
             if self._idle_since is not None and not self._is_settled:
                 times.append(self._idle_since + _SETTLE_AFTER_S)
         return min((due for due in times if due is not None), default=math.inf)
@@ -329,6 +331,10 @@ class Live:
     def reload(self, told: Told | None = None) -> None:
         """Read the configuration again; `told` is called with an error ("" = none) and whether anything changed."""
         self._rereading.want_now(told)
+
+    def look_at_tools(self) -> None:
+        """Look at the tools of commands now; those that changed are taken over before the engine counts as idle."""
+        self._tools.look(self.config)
 
     def _describe_anew(self, engine: Engine) -> None:
         """Runs had other code than their builders were described with: look at those now, by their bytes."""

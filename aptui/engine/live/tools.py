@@ -1,0 +1,51 @@
+"""Tools of commands, beside an engine that stays up: looked at again by and by, and whenever somebody asks for everything that changed.
+
+Their folders are not watched: a tool may lie anywhere, behind any number of links, and a look costs one stat each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from aptui.config import model as configuration
+from aptui.config.model import Config, Tool
+
+_LOOK_EVERY_S = 1.0
+
+
+class Tools:
+    """The tools of one configuration after the other.
+
+    Args:
+        changed: called when one is not what it was when it was last looked at, or is gone.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._config: Config | None = None
+        self._seen: tuple[Tool, ...] | None = ()
+        self._due_s = math.inf
+
+    def poll(self, config: Config, now_s: float) -> float:
+        """Look at them when it is time; return when (monotonic) it is time again, infinite where there are none."""
+        if not config.tools:
+            return math.inf
+        if config is not self._config:
+            self._config, self._seen, self._due_s = config, config.tools, 0.0
+        if now_s >= self._due_s:
+            self.look(config)
+            self._due_s = now_s + _LOOK_EVERY_S
+        return self._due_s
+
+    def look(self, config: Config) -> None:
+        """Look at them now."""
+        if not config.tools:
+            return
+        now = configuration.refresh_tools(config)
+        seen = now.tools if now is not None else None
+        if config is not self._config:
+            self._config, self._seen = config, config.tools
+        if seen != self._seen:
+            self._seen = seen
+            self._changed()
