@@ -19,6 +19,8 @@ import aptui
 from aptui.core.messages import Read
 from aptui.core.paths import to_text
 from aptui.core.run_report import Stamp, UsedFile
+from aptui.shared import lfs
+from aptui.worker.files import is_pointer
 
 _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
@@ -89,6 +91,26 @@ class Reads:
     def used(self) -> tuple[UsedFile, ...]:
         """Return what was opened, with the stamp that each file had then."""
         return tuple(UsedFile(_text(path), stamp) for path, stamp in self._stamps.items() if path not in self._written)
+
+    def pointer(self) -> str:
+        """Return the path of a file that was opened and is a Git LFS pointer, "" when none is."""
+        found = (path for path, stamp in self._stamps.items() if path not in self._written and _is_pointer(path, stamp))
+        return next(found, "")
+
+
+_pointers: dict[str, tuple[Stamp, bool]] = {}
+_MOST_POINTERS = 20_000
+
+
+def _is_pointer(path: str, stamp: Stamp) -> bool:
+    if not stamp or stamp[0] >= lfs.LONGEST_POINTER_BYTES:
+        return False
+    known = _pointers.get(path)
+    if known is None or known[0] != stamp:
+        if len(_pointers) >= _MOST_POINTERS:
+            _pointers.clear()
+        known = _pointers[path] = stamp, is_pointer(path, stamp[0])
+    return known[1]
 
 
 def stamp_of(path: str) -> Stamp:

@@ -114,6 +114,8 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
             plans, edges = plans_and_edges(answers[0], order, builder, log)
         except Refused as error:
             ending = _failure(log, str(error))
+        if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
+            ending = _failure(log, f"{absent!r} is {lfs.NOT_HERE}")
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     found = _found(seen, builder) if ending.outcome is Outcome.SUCCEEDED else ()
     used = Used(code(), began_ns, seen.used(), changed=seen.changed())
@@ -263,6 +265,8 @@ class _Run:
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.changed()):
             self.changed = changed
             return _Ending(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
+        if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
+            return _failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
         return ending
 
     def leave(self, outcome: Outcome) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -388,3 +389,56 @@ def test_clocks_of_a_file_server_that_is_ahead_cost_one_run_more(tmp_path: Path)
         project.engine_run()
 
     assert made(project) == {"a.out": "A A"}
+
+
+# ------------------------------------------------------------------------------------------------------- Git LFS pointers
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n"
+
+
+def pointer_to(text: str) -> str:
+    return POINTER.format(hashlib.sha256(text.encode()).hexdigest(), len(text))
+
+
+@pytest.mark.parametrize("how", READS)
+@pytest.mark.parametrize("is_live", [False, True])
+def test_a_pointer_as_a_dependency_is_not_here_and_its_arrival_is_a_change(tmp_path: Path, how: str, is_live: bool) -> None:
+    project = reading(LiveProject(tmp_path, CONFIG), how)
+    project.write("assets/cfg.inc", pointer_to("A"))
+
+    project.engine_run()
+    assert set(project.errors().values()) <= {
+        f"'{tmp_path}/assets/cfg.inc' is not here (LFS): git lfs pull",
+        "dependency 'cfg.inc' is not here (LFS): git lfs pull",
+    }
+    assert project.errors()
+    if is_live:
+        with project.running():
+            project.write("assets/cfg.inc", "A")
+            project.until_product(f"{HOST}/a.out", "A A")
+    else:
+        project.write("assets/cfg.inc", "A")
+        project.engine_run()
+
+    assert made(project) == {"a.out": "A A"}
+    assert not project.errors()
+
+
+def test_a_pointer_as_a_companion_is_not_here(tmp_path: Path) -> None:
+    project = Project(
+        tmp_path,
+        """
+scan_folders: [{name: game, path: assets}]
+companions: {"*.txt": up.cfg}
+builders: [{name: cc, patterns: ["*.txt"], command: "cat {source}.up.cfg > {products_dir}/{stem}.out"}]
+""",
+    )
+    project.write("assets/a.txt", "a")
+    project.write("assets/a.txt.up.cfg", pointer_to("A"))
+
+    project.engine_run()
+    assert project.errors() == {"a.txt:cc": "dependency 'a.txt.up.cfg' is not here (LFS): git lfs pull"}
+    project.write("assets/a.txt.up.cfg", "A")
+    project.engine_run()
+
+    assert made(project) == {"a.out": "A"}

@@ -64,6 +64,7 @@ class Analyses:
         self._reports.write_log(job, log, result.error)
         self._ledger.put("put_stat", (f"CreateJobs,{source.rel},{builder.name}", result.duration_ms, now_ms))
         if result.outcome != Outcome.SUCCEEDED:
+            self._adopt_edges(job, edges)
             self._failures.fail(job, result.error or "its analysis failed without saying why", now_ms)
             return
         before = self._memory.targets(source)
@@ -79,6 +80,14 @@ class Analyses:
         if edges_changed:
             self._spread.spread({source.key})
         self._jobs.settled(job, is_changed=False)
+
+    def _adopt_edges(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
+        """An analysis failed for a file that is not here: when that comes, it is analysed again."""
+        if edges and not set(edges) <= set(job.edges):
+            before = self._memory.targets(job.source)
+            job.edges = tuple(sorted({*job.edges, *edges}))
+            self._memory.reindex(job.source, before)
+            self._jobs.owe_edges(job.source, job.builder)
 
     def _checked(
         self, job: Job, builder: Builder, result: AnalyseResult

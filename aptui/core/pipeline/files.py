@@ -15,6 +15,7 @@ from aptui.core.messages import (
 )
 from aptui.core.model import (
     COMMON_PLATFORM,
+    Digest,
     FileFact,
     JobState,
     PathKey,
@@ -26,6 +27,7 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
 from aptui.core.settings import SETTINGS_STATE, file_key
 from aptui.core.state.working_set import PendingFolder
+from aptui.shared import lfs
 
 
 class Files:
@@ -44,6 +46,8 @@ class Files:
         self._settings = jobs.settings
         self._project = jobs.project
         self._waiters = jobs.waiters
+        self._small: dict[PathKey, Digest] = {}
+        """What files were that are read again because their sizes are others, as long as they may have been Git LFS pointers."""
         self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
 
     def scan_started(self, event: ScanStarted) -> None:
@@ -103,6 +107,7 @@ class Files:
             self._clash(fact, others)
         self._drop_strays(event)
         keys = [fact.key for fact in facts]
+        self._note_small(facts, previous)
         self._memory.take_extra(pending, set(keys))
         self._memory.unreadable.difference_update(keys)
         self._memory.load(keys)
@@ -197,8 +202,35 @@ class Files:
             self._ledger.order(LookAgain(self._ledger.cause, tuple(restless)))
         self._close_folders_of(event)
         self._spread.spread(changed)
+        self._take_fetched(facts)
         for key, _fact in facts:
             self._jobs.wake(key)
+
+    def _note_small(self, facts: Iterable[FileFact], previous: PendingFolder | None) -> None:
+        """Take note of the digests, b"" = not known, of files that may have been Git LFS pointers and have another size now."""
+        unread = {fact.key: fact for fact in facts if not fact.digest} if self._memory.has_edges else {}
+        before = self._memory.archive.files(list(unread)) if previous is None else previous.winners
+        for key, fact in unread.items():
+            old = self._memory.extra.get(key) or before.get(key)
+            if old is not None and old.size != fact.size and old.size < lfs.LONGEST_POINTER_BYTES:
+                self._small[key] = old.digest
+
+    def _take_fetched(self, facts: list[tuple[PathKey, FileFact]]) -> None:
+        """Files that were Git LFS pointers are here now: they have the digests that they had, and other sizes.
+
+        What failed for want of them is tried again, and what analysed them may have read the pointers.
+        """
+        fetched = [key for key, fact in facts if self._small.pop(key, None) in (fact.digest, b"")] if self._small else []
+        for source in self._memory.load(sorted(self._memory.dependents(fetched))) if fetched else ():
+            for job in source.jobs.values():
+                if job.is_analysis:
+                    job.fingerprint = 0  # it may be on its way to be found as it was
+                    if job.state is JobState.COMPLETED:
+                        self._plans.force(job, "a file that it needs is here now (LFS)")
+        for source in self._memory.sources.values() if fetched else ():
+            for job in source.jobs.values():
+                if job.state is JobState.FAILED and lfs.NOT_HERE in job.error:
+                    job.planned = None
 
     def _close_folders_of(self, event: FilesHashed) -> None:
         done: dict[str, list[PathKey]] = {}

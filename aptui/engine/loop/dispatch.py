@@ -48,7 +48,7 @@ class Runs:
 
     def __init__(self, engine: Engine, *, runs_builders: bool) -> None:
         self._engine, self._runs_builders = engine, runs_builders
-        self._pointers = Pointers(engine.config.project_dir, engine.roots)
+        self._pointers = Pointers(engine.roots)
         self._results: list[RunResult] = []
         self._results_since = 0.0
         self._results_per_commit = _RESULTS_PER_COMMIT if engine.live is None else _RESULTS_PER_LIVE_COMMIT
