@@ -24,6 +24,7 @@ from aptui.worker.reads import Reads
 from aptui.worker.references import add_told
 
 _DEPFILE_NAME = "depfile.d"
+_MOST_WARNINGS = 5
 _LINKS_NAME = "product_dependencies.txt"
 
 
@@ -81,8 +82,27 @@ def run_command(
     except commands.CommandError as error:
         raise Refused(str(error)) from error
     job.dependencies += _depfile(rule, values["depfile"], log)
-    job.dependencies = [os.path.join(folders.temp, path) for path in job.dependencies]
+    places = (folders.temp, os.path.dirname(source), source.removesuffix(f"/{order.rel}"))
+    job.dependencies = [_placed(path, places) for path in dict.fromkeys(job.dependencies)]
+    _warn_of_missing(job.dependencies, log)
     return job
+
+
+def _placed(path: str, places: tuple[str, ...]) -> str:
+    """Return the file that a command means: where it was started, beside its source, in the scan folder; the first that is there.
+
+    One that is nowhere is missed beside the source.
+    """
+    candidates = [os.path.normpath(os.path.join(place, path)) for place in places]
+    return next((each for each in candidates if os.path.lexists(each)), candidates[1])
+
+
+def _warn_of_missing(paths: list[str], log: RunLog) -> None:
+    missing = [path for path in paths if not os.path.lexists(path)]
+    for path in missing[:_MOST_WARNINGS]:
+        log.write(LogLevel.WARNING, valid_text(f"the command names the dependency {path!r}, which is not there"))
+    if len(missing) > _MOST_WARNINGS:
+        log.write(LogLevel.WARNING, f"the command names {len(missing) - _MOST_WARNINGS} more dependencies that are not there")
 
 
 def _traced(

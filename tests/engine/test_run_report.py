@@ -391,6 +391,42 @@ def test_clocks_of_a_file_server_that_is_ahead_cost_one_run_more(tmp_path: Path)
     assert made(project) == {"a.out": "A A"}
 
 
+@pytest.mark.parametrize("name", ["x.inc", "../y.inc", "sub/../../y.inc", "game.inc"])
+def test_relative_names_in_a_depfile_mean_files_beside_the_source_or_in_the_scan_folder(tmp_path: Path, name: str) -> None:
+    config = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: cc, patterns: ["**/*.txt"], depfile: d, command: "cd PROJECT/assets/sub; cat */x.inc *.inc ../*.inc > {products_dir}/o; echo o: NAME > {depfile}"}]
+"""
+    project = Project(tmp_path, config.replace("PROJECT", str(tmp_path)).replace("NAME", name).replace("cat */x.inc", "cat"))
+    for rel in ("sub/a.txt", "sub/x.inc", "y.inc", "game.inc"):
+        project.write(f"assets/{rel}", rel)
+    project.engine_run()
+    assert not project.engine_run().runs
+
+    changed = {"x.inc": "sub/x.inc", "game.inc": "game.inc"}.get(name, "y.inc")
+    project.write(f"assets/{changed}", "changed")
+
+    assert project.engine_run().runs == {"sub/a.txt:cc": 1}
+
+
+def test_a_file_that_a_depfile_names_and_that_is_not_there_is_warned_of_and_waited_for(tmp_path: Path) -> None:
+    project = Project(
+        tmp_path,
+        """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: cc, patterns: ["*.txt"], depfile: d, command: "cp {source} {products_dir}/o; echo o: gone.inc > {depfile}"}]
+""",
+    )
+    project.write("assets/a.txt", "a")
+    project.engine_run()
+    logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
+    assert f"the command names the dependency '{tmp_path}/assets/gone.inc', which is not there" in logs
+
+    project.write("assets/gone.inc", "here")
+
+    assert project.engine_run().runs == {"a.txt:cc": 1}
+
+
 # ------------------------------------------------------------------------------------------------------- Git LFS pointers
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n"
