@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aptui.core import fingerprint, identity, rows
+from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import FolderSeen, Rows
 from aptui.core.model import (
@@ -36,6 +36,7 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
+from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
 from aptui.core.settings import SETTINGS_STATE, file_key
@@ -447,6 +448,10 @@ class FakeArchive:
                 if kind == EdgeKind.WILDCARD
             }  # type: ignore[misc]
         )
+
+    def outside(self) -> dict[str, OutsideFile]:
+        rows = {key.removeprefix(OUTSIDE_STATE): text for key, text in self.tables.state.items() if key.startswith(OUTSIDE_STATE)}
+        return outside.load((path, text) for path, text in rows.items() if text)
 
     def settings(self) -> dict[str, str]:
         found = {

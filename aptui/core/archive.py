@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from aptui.core.model import FileFact, PathKey, Source, SourceUuid
+from aptui.core.outside import OutsideFile
 
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
@@ -118,6 +119,10 @@ class Archive(Protocol):
 
     def state(self, key: str) -> str | None:
         """Return the value of `key` in aptui_state."""
+        ...
+
+    def outside(self) -> dict[str, OutsideFile]:
+        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.outside`)."""
         ...
 
     def settings(self) -> dict[str, str]:

@@ -25,6 +25,7 @@ from aptui.core.notices import (
     ShowAsked,
     SourcesChanged,
 )
+from aptui.core.outside import OutsideFile
 from aptui.core.run_report import NOTHING_USED, Used
 
 __all__ = [
@@ -290,6 +291,14 @@ class FilesHashed:
 
 
 @dataclass(frozen=True, slots=True)
+class OutsideSeen:
+    """Files outside of all scan folders that runs found are these now, by absolute path; those alone that are not what they were."""
+
+    seq: int
+    files: tuple[tuple[str, OutsideFile], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunsFinished:
     """Results of runs, analyses among them, in the order they came."""
 
@@ -345,6 +354,7 @@ Event = (
     | ScanFinished
     | SlotsFree
     | FilesHashed
+    | OutsideSeen
     | RunsFinished
     | ProductsCommitted
     | ProductsLost

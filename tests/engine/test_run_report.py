@@ -427,6 +427,75 @@ builders: [{name: cc, patterns: ["*.txt"], depfile: d, command: "cp {source} {pr
     assert project.engine_run().runs == {"a.txt:cc": 1}
 
 
+OUTSIDE = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: cc, patterns: ["*.txt"], depfile: d, command: "cat PROJECT/Ext/out.h > {products_dir}/{stem}.out; echo o: PROJECT/Ext/out.h > {depfile}"}
+"""
+
+
+def outside(project: LiveProject) -> LiveProject:
+    project.config(OUTSIDE.replace("PROJECT", str(project.root)))
+    project.write("assets/a.txt", "a")
+    project.write("Ext/out.h", "A")
+    return project
+
+
+@pytest.mark.parametrize("is_full_scan", [False, True])
+def test_a_batch_notices_a_change_of_a_file_outside(tmp_path: Path, is_full_scan: bool) -> None:
+    project = outside(LiveProject(tmp_path, ""))
+    project.engine_run()
+    assert not project.engine_run(is_full_scan=is_full_scan).runs
+
+    project.write("Ext/out.h", "B")
+    project.engine_run(is_full_scan=is_full_scan)
+    assert made(project) == {"a.out": "B"}
+    project.touch("Ext/out.h")
+    assert not project.engine_run().runs
+    project.delete("Ext/out.h")
+    project.engine_run()
+    assert made(project) == {"a.out": ""}
+    project.write("Ext/out.h", "C")
+    project.engine_run()
+
+    assert made(project) == {"a.out": "C"}
+
+
+def test_a_full_scan_reads_the_bytes_of_files_outside(tmp_path: Path) -> None:
+    project = outside(LiveProject(tmp_path, ""))
+    project.engine_run()
+    project.write("Ext/out.h", "B")
+
+    with mock.patch("aptui.engine.outside_files._stamp", return_value=(1, 2, 3, 4)):
+        project.engine_run(is_full_scan=True)
+
+    assert made(project) == {"a.out": "B"}
+
+
+def test_a_declared_dependency_outside_is_warned_of(tmp_path: Path) -> None:
+    project = reading(Project(tmp_path, CONFIG))
+    project.write(
+        "builders/r.py",
+        READER.replace("READ", READS["heard"]).replace('SourceDependency("cfg.inc")', 'SourceDependency("/ext/out.h")'),
+    )
+
+    project.engine_run()
+
+    logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
+    assert "dependency '/ext/out.h' lies outside every scan folder: left out" in logs
+
+
+@pytest.mark.parametrize("how", ["settle", "by and by"])
+def test_a_live_engine_notices_a_change_of_a_file_outside(tmp_path: Path, how: str) -> None:
+    project = outside(LiveProject(tmp_path, ""))
+    with project.running():
+        project.write("Ext/out.h", "B")
+        if how == "settle":
+            project.settle()
+            assert made(project) == {"a.out": "B"}
+        project.until_product(f"{HOST}/a.out", "B")
+
+
 # ------------------------------------------------------------------------------------------------------- Git LFS pointers
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n"

@@ -30,6 +30,7 @@ from aptui.core.messages import (
     FolderSeen,
     FoldersKept,
     Notice,
+    OutsideSeen,
     ProductsCommitted,
     ProductsLost,
     RowsSaved,
@@ -79,7 +80,7 @@ class Pipeline:
         self.files = Files(self.jobs, identities, self.plans, self.spread)
         analyses = Analyses(self.jobs, failures, self.plans, self.spread, self.reads)
         self.starts = Starts(self.jobs, staging)
-        self.runs = Runs(self.jobs, failures, self.plans, analyses, self.reads)
+        self.runs = Runs(self.jobs, failures, self.plans, self.spread, analyses, self.reads)
         self.requests = Requests(self.jobs, self.plans)
 
     # -------------------------------------------------------------------------------------------------------------- events
@@ -97,7 +98,7 @@ class Pipeline:
         self.ledger.flush_rows()
         return self.ledger.take()
 
-    def _dispatch(self, event: Event) -> None:
+    def _dispatch(self, event: Event) -> None:  # one case for each event, and nothing else
         match event:
             case SlotsFree():
                 self.starts.start(event)
@@ -109,6 +110,8 @@ class Pipeline:
                 self.memory.acknowledge(event.ticket)
             case FilesHashed():
                 self.files.files_hashed(event)
+            case OutsideSeen():
+                self.spread.outside_seen(event.files)
             case FolderSeen():
                 self.files.folder_seen(event)
             case FoldersKept():

@@ -28,11 +28,13 @@ from aptui.core.model import (
     PathKey,
     RelPath,
 )
+from aptui.core.outside import outside_file
 from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
+from aptui.core.pipeline.spread import Spread
 from aptui.core.run_report import is_of_other_code
 from aptui.core.state.commits import Commit, name_of
 from aptui.core.undeclared_reads import Judge
@@ -43,10 +45,11 @@ _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.ST
 class Runs:
     """Takes the results of runs and of commits."""
 
-    def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, analyses: Analyses, reads: Judge) -> None:
+    def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, analyses: Analyses, reads: Judge) -> None:
         self._jobs = jobs
         self._failures = failures
         self._plans = plans
+        self._spread = spread
         self._analyses = analyses
         self._reads = reads
         self._memory = jobs.memory
@@ -196,12 +199,19 @@ class Runs:
         job.planned = fingerprint.number(job.planned_inputs)
         self._memory.reindex(job.source, before)
         self._jobs.owe_edges(job.source, job.builder)
+        self._learn_outside(result)
         unread = {}
         for name in found:
             fact = self._memory.file(PathKey(name)) if not name.startswith("/") else None
             if isinstance(fact, FileFact) and not fact.digest:
                 unread[PathKey(name)] = fact
         self._jobs.hash(unread.items())
+
+    def _learn_outside(self, result: RunResult) -> None:
+        """Take note of the files outside all scan folders that a run found, as it found them."""
+        stamps = {file.path: file.stamp for file in result.used.found}
+        named = [(path, digest) for path, digest in result.discovered if path in stamps and self._graph.relative(path) is None]
+        self._spread.outside_seen((normalize(path), outside_file(digest, stamps[path])) for path, digest in named)
 
     def products_committed(self, event: ProductsCommitted) -> None:
         """A commit has ended."""

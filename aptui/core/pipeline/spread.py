@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from aptui.core import outside
 from aptui.core.identity import legacy_of
 from aptui.core.model import PathKey, RelPath, SourceUuid
+from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import is_below, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import Jobs
@@ -17,6 +21,7 @@ class Spread:
         self._plans = plans
         self._identities = identities
         self._memory = jobs.memory
+        self._ledger = jobs.ledger
         self._graph = jobs.graph
         self._planner = jobs.planner
 
@@ -41,6 +46,24 @@ class Spread:
             edge = self._memory.dependents(targets) - affected - keys
             affected |= edge
         self._plans.plan_all(affected)
+
+    def outside_seen(self, files: Iterable[tuple[str, OutsideFile]]) -> None:
+        """Files outside all scan folders are these now: plan what is made of those that have other bytes; forget what nobody needs."""
+        changed = set()
+        for path, file in files:
+            before = self._memory.outside.get(path)
+            if before == file:
+                continue
+            if before is not None and not self._memory.dependents((path,)):
+                del self._memory.outside[path]
+                self._ledger.put("put_state", (OUTSIDE_STATE + path, ""))
+                continue
+            self._memory.outside[path] = file
+            self._ledger.put("put_state", (OUTSIDE_STATE + path, outside.dump(file)))
+            if before is not None and before.digest != file.digest:
+                changed.add(PathKey(path))
+        if changed:
+            self.spread(changed)
 
     def _uuids_of(self, key: PathKey) -> tuple[SourceUuid, ...]:
         """Return the UUIDs by which others may depend on `key`."""

@@ -172,8 +172,9 @@ class Graph:
         return (*plain, *found, *rest)
 
     def _discovered(self, key: PathKey, digest: str, assembly: Assembly) -> str:
-        if key.startswith("/"):  # outside every scan folder: nobody watches it
-            return digest[: len(fingerprint.short(b""))] or fingerprint.MISSING
+        if key.startswith("/"):
+            now = self._memory.outside.get(key)
+            return (digest[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING
         return self._digest(key, assembly) or fingerprint.MISSING
 
     def _digest(self, key: PathKey, assembly: Assembly) -> str:

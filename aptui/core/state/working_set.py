@@ -61,6 +61,8 @@ class Memory:
         self.unstable: set[PathKey] = set()
         self.unreadable: set[PathKey] = set()
         self.extra: dict[PathKey, FileFact] = {}
+        self.outside = archive.outside()
+        """{absolute path: what it was} of the files outside all scan folders that runs found."""
         self.has_edges = archive.has_edges()
         self.has_identities = archive.has_identities()
         self.awaited: set[PathKey] = set()

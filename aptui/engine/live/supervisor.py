@@ -22,7 +22,7 @@ from aptui.config import model as configuration
 from aptui.config.model import Config
 from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import INTERMEDIATES, Builder
-from aptui.engine import registry
+from aptui.engine import outside_files, registry
 from aptui.engine.live.changes import Watching
 from aptui.engine.live.reload import Loaded, Rereading, Told
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
@@ -77,6 +77,7 @@ class Live:
         """Called before all is closed."""
         self._rereading = Rereading(load, self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
+        self._outside = outside_files.Looks()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -248,7 +249,7 @@ class Live:
         times = [turn(now) for turn in self.turns]
         if self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._reopen_by, self._unsettled_at, self._rereading.deadline]
-            times += [self.watching.next_deadline(now), self._tools.poll(self.config, now)]
+            times += [self.watching.next_deadline(now), self._tools.poll(self.config, now), self._outside.poll(self.engine, now)]
             if self._idle_since is not None and not self._is_settled:
                 times.append(self._idle_since + _SETTLE_AFTER_S)
         return min((due for due in times if due is not None), default=math.inf)
@@ -332,9 +333,14 @@ class Live:
         """Read the configuration again; `told` is called with an error ("" = none) and whether anything changed."""
         self._rereading.want_now(told)
 
-    def look_at_tools(self) -> None:
-        """Look at the tools of commands now; those that changed are taken over before the engine counts as idle."""
+    def look_unwatched(self) -> None:
+        """Look now at what nobody watches: the tools of commands, and files outside of all scan folders that runs found.
+
+        Tools that changed are taken over before the engine counts as idle.
+        """
         self._tools.look(self.config)
+        if self.engine is not None:
+            outside_files.look(self.engine)
 
     def _describe_anew(self, engine: Engine) -> None:
         """Runs had other code than their builders were described with: look at those now, by their bytes."""

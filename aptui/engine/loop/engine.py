@@ -24,6 +24,7 @@ from aptui.core.messages import Asked, LogLevel, Progress, RowsSaved
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.undeclared_reads import with_default
+from aptui.engine import outside_files
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.engine.loop.code import CodeWatch
@@ -237,7 +238,9 @@ class Engine:
         assert self._opening is not None
         with schema.told(self._opening.database):
             self.deeds.finish()
-            self.scans.start(retries=retries, is_full=self._is_full_scan if is_full is None else is_full)
+            is_full = self._is_full_scan if is_full is None else is_full
+            self.scans.start(retries=retries, is_full=is_full)
+            outside_files.look(self, trusts_times=not is_full)
 
     @property
     def is_scanning(self) -> bool:

@@ -14,6 +14,7 @@ from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, 
 from aptui.engine import registry
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
+from aptui.engine.outside_files import are_as_they_were
 from aptui.engine.scan.up_to_date import Glance, look, signature
 from aptui.engine.scan.walk import Walk
 from aptui.shared.errors import UserError
@@ -98,6 +99,8 @@ class Opening:
             digests = archive.folder_digests()
             is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive)
             is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
+            known = archive.outside() if is_settled else {}
+            is_settled = is_settled and (not known or (self._trusts_times and are_as_they_were(known)))
         finally:
             archive.close()
         self.walk = Walk(replace(self.project, scan_folders=folders), self.never)

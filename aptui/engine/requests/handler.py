@@ -254,7 +254,7 @@ class Desk:
 
     def _rescan(self, request: Request, verb: port.Rescan) -> None:
         engine = self._engine()
-        self._live.look_at_tools()
+        self._live.look_unwatched()
         if not verb.is_full:
             self._live.watching.rescan(retries=True)
         elif engine.is_scanning:
@@ -325,7 +325,7 @@ class Desk:
         if problem:
             request.refuse(f"the engine that runs (process {os.getpid()}) {problem}", hint="stop it, or leave that option out")
             return
-        live.look_at_tools()
+        live.look_unwatched()
         counts = engine.pipeline.counts
         before = self._asked.pop(request.client, (engine.epoch, counts["run"], counts["failed"]))
         settling = _Settling(request, time.monotonic(), *before, _shared(engine))

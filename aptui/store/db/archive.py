@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aptui.core import fingerprint, identity, rows
+from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -30,6 +30,7 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
+from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import merge_folder
 from aptui.core.settings import SETTINGS_STATE
 from aptui.shared.errors import InternalError
@@ -314,6 +315,12 @@ class DatabaseArchive:
         sql = f"""SELECT DISTINCT e.target, o.path_key FROM aptui_edges e JOIN aptui_sources o ON o.source_id = e.source_id
             WHERE e.kind = {int(EdgeKind.WILDCARD)} ORDER BY e.target, o.path_key"""
         return [(pattern, PathKey(key)) for pattern, key in self._database.execute(sql)]
+
+    def outside(self) -> dict[str, OutsideFile]:
+        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.outside`)."""
+        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
+        start = len(OUTSIDE_STATE)
+        return outside.load(self._database.execute(sql, (start + 1, OUTSIDE_STATE, f"{OUTSIDE_STATE[:-1]};")).fetchall())
 
     def settings(self) -> dict[str, str]:
         """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""

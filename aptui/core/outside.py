@@ -1,0 +1,44 @@
+"""Files outside of every scan folder that runs found: no scan comes by them, so who looks at them says what they are now.
+
+What they were when they were last digested rests in `aptui_state`, one row each: whoever opens the cache next can tell by a `stat` whether
+they are that still.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aptui.core.run_report import NO_FILE, Stamp
+
+OUTSIDE_STATE = "outside:"
+"""Before the absolute path in the key of such a row."""
+_DIGEST_HEX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideFile:
+    """What a file outside was: the digest as manifests have it, "" = it was missing, and the stamp that goes with it."""
+
+    digest: str = ""
+    stamp: Stamp = NO_FILE
+
+
+def outside_file(digest: str, stamp: Stamp) -> OutsideFile:
+    """Return what a file with this SHA-256 (hex) and stamp is."""
+    return OutsideFile(digest[:_DIGEST_HEX], stamp)
+
+
+def dump(file: OutsideFile) -> str:
+    """Return the form in which it rests."""
+    return json.dumps([file.digest, file.stamp])
+
+
+def load(rows: Iterable[tuple[str, str]]) -> dict[str, OutsideFile]:
+    """Return {absolute path: what it was} of rows ((path, text), ...)."""
+    found = {}
+    for path, text in rows:
+        digest, stamp = json.loads(text)
+        found[path] = OutsideFile(digest, tuple(stamp))
+    return found
