@@ -15,7 +15,8 @@ from dataclasses import dataclass
 FORMAT = 3
 """Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
 
-Since 2 a record says which products are executable; since 3 a manifest names the fields of commands and references.
+Since 2 a record says which products are executable. Since 3 a manifest names the fields of commands and references, and a record says what its run reported to have used, and was kept only because that was
+what the job had been planned with: older ones may be of other code than their keys say.
 """
 DISCOVERED = "discovered"
 """The kind of a manifest's entry that is left out of the base key (`core.graph.Graph.with_discovered`)."""
@@ -34,6 +35,7 @@ class JobFacts:
             dependencies, each with its digest; in the order given.
         abi: what else may change products: the versions of the SDK and of the engine's part in processing.
         builder_name: for the account; the manifest holds it too.
+        code: digest of the files of the builder's code and tools, in hex, "" = none: what a run reports (`core.run_report`).
     """
 
     manifest: tuple[tuple[str, str, str], ...]
@@ -42,12 +44,17 @@ class JobFacts:
     builder: bytes
     abi: str = ""
     builder_name: str = ""
+    code: str = ""
+
+    @property
+    def known(self) -> tuple[tuple[str, str, str], ...]:
+        """What is known of the job before it runs."""
+        return tuple(entry for entry in self.manifest if entry[0] != DISCOVERED)
 
 
 def base_key(facts: JobFacts) -> str:
     """Return the key of all that is known before the job runs, 64 hex digits."""
-    known = [entry for entry in facts.manifest if entry[0] != DISCOVERED]
-    return _digest([FORMAT, "job", known, facts.platform, facts.job_key, facts.builder.hex(), facts.abi])
+    return _digest([FORMAT, "job", list(facts.known), facts.platform, facts.job_key, facts.builder.hex(), facts.abi])
 
 
 def variant_key(base: str, discovered: Discovered) -> str:

@@ -15,11 +15,12 @@ import msgspec
 from aptui.core.messages import LogRecord, StagedProduct
 from aptui.core.model import ProductFlag
 from aptui.shared.errors import UserError
-from aptui.sharing.keys import Discovered, is_name
+from aptui.sharing.keys import Discovered, JobFacts, is_name
 from aptui.sharing.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Mismatch
 
 MAX_PRODUCTS = 10_000
+MAX_INPUTS = 100_000
 MAX_LOG_RECORDS = 100_000
 MAX_BLOB_BYTES = 1 << 40
 MAX_VARIANTS = 16
@@ -38,6 +39,8 @@ class Record:
         discovered: source dependencies found while processing.
         duration_ms: how long the run took; what a hit saves.
         reprocess: sources to be processed again, relative to a scan folder.
+        code: digest of the code and tools that the run reported, in hex, "" = it has none.
+        inputs: what the job was planned with, and the run was found to have used: (kind, name, digest), ...
         builder: its name; `version` of it, `writer` and `written_ms` are for people alone.
     """
 
@@ -54,6 +57,8 @@ class Record:
     version: str = ""
     writer: str = ""
     written_ms: int = 0
+    code: str = ""
+    inputs: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def blobs(self) -> dict[str, int]:
@@ -124,6 +129,15 @@ def difference(ours: Record, theirs: Record) -> str:
     return ""
 
 
+def flaw_of_report(record: Record, facts: JobFacts) -> str:
+    """Say how what a run reported to have used is not what this job is made of here, "" when it is."""
+    if record.code != facts.code:
+        return f"the record of a job of '{facts.builder_name}' is of other code, or of another tool, than its key says"
+    if record.inputs != facts.known:
+        return f"the record of a job of '{facts.builder_name}' is of other files than its key says"
+    return ""
+
+
 def _essence(item: StagedProduct) -> StagedProduct:
     return replace(item, staged="", flags=item.flags & ~ProductFlag.CACHED, links=tuple(sorted(item.links, key=repr)))
 
@@ -138,6 +152,8 @@ def _check(entry: Record | Variants) -> None:
         raise Mismatch(f"a record has more than {MAX_PRODUCTS} products or {MAX_LOG_RECORDS} lines of log")
     if min(entry.warnings, entry.errors, entry.duration_ms) < 0:
         raise Mismatch("a record has a negative count")
+    if (entry.code and not is_name(entry.code)) or len(entry.inputs) > MAX_INPUTS:
+        raise Mismatch(f"a record has no digest of code, or more than {MAX_INPUTS} inputs")
     _check_discovered(entry.discovered)
     for path in entry.reprocess:
         if flaw := flaw_of(path, is_product=False):

@@ -29,7 +29,7 @@ from aptui.sharing.keys import JobFacts, base_key
 from aptui.sharing.leases import Lease
 from aptui.sharing.local import LocalStore
 from aptui.sharing.namespaces import Realm, realms_of
-from aptui.sharing.record import Record
+from aptui.sharing.record import Record, flaw_of_report
 from aptui.sharing.reporting import Teller
 from aptui.sharing.results import Present, Result
 from aptui.sharing.stopwatch import Meter
@@ -133,7 +133,7 @@ class Service:
         """
         base, began, started_s = base_key(facts), self._meter.now(), self._clock()
         for realm in self._realms:
-            result = self._read_local(realm, base, present)
+            result = self._believed(realm, self._read_local(realm, base, present), facts)
             if result is not None and self._is_within_reach(realm, result, is_shared=is_shared):
                 return Found(facts, result, realm, is_remote=False, look_ms=self._since(began))
         for realm in self._realms if is_shared else ():
@@ -141,6 +141,7 @@ class Service:
                 continue
             left_s = self._deadline_s - (self._clock() - started_s)
             result = self._ask(realm.remote, base, left_s, _reader(realm.remote, realm, base, present))
+            result = self._believed(realm, result, facts, is_remote=True)
             if result is not None:
                 return Found(facts, result, realm, is_remote=True, look_ms=self._since(began))
         return None
@@ -239,6 +240,18 @@ class Service:
             self._teller.about(error)
         except StoreError as error:
             self._teller.about(error)
+        return None
+
+    def _believed(self, realm: Realm, result: Result | None, facts: JobFacts, *, is_remote: bool = False) -> Result | None:
+        """Return a result whose run reported to have used what the job is made of; others are forgotten, or not asked for again soon."""
+        flaw = flaw_of_report(result.record, facts) if result is not None else ""
+        if result is None or not flaw:
+            return result
+        if is_remote:
+            self._shunned[result.record.base] = self._clock() + _SHUNNED_S
+        elif realm.local is not None:
+            realm.local.drop_record(result.key)
+        self._teller.about(Mismatch(flaw))
         return None
 
     def _is_within_reach(self, realm: Realm, result: Result, *, is_shared: bool) -> bool:

@@ -53,6 +53,7 @@ LOG = (LogRecord(LogLevel.WARNING, "Image", "the size is odd", 12, (("Source", "
 def record(of, *contents, **changes):
     products = tuple(product(data, f"{number}.tex", number) for number, data in enumerate(contents))
     fields = {"products": products, "log": LOG, "warnings": 1, "duration_ms": 2000, "builder": "image", "writer": "elsewhere"}
+    fields |= {"inputs": of.known, "code": of.code}
     return Record(base_key(of), **fields | changes)
 
 

@@ -6,7 +6,7 @@ import pytest
 from aptui.shared.errors import UserError
 from aptui.sharing import record as records
 from aptui.sharing.keys import base_key, variant_key
-from aptui.sharing.record import MAX_PRODUCTS, MAX_VARIANTS, Variants, difference, opened, sealed
+from aptui.sharing.record import MAX_PRODUCTS, MAX_VARIANTS, Variants, difference, flaw_of_report, opened, sealed
 from aptui.sharing.seal import Seal, parted
 from aptui.sharing.store import Mismatch
 from tests.sharing.room import facts, product, record
@@ -161,3 +161,11 @@ def test_two_runs_of_one_job_are_compared_by_their_products():
 
 def test_names_of_sources_may_be_in_upper_case():
     assert records.flaw_of("Textures/A.png", is_product=False) == ""
+
+
+def test_a_record_of_other_code_or_other_files_than_the_job_is_made_of_shows_it():
+    ours = facts(code="22" * 32)
+
+    assert flaw_of_report(record(ours, b"x"), ours) == ""
+    assert "other code" in flaw_of_report(record(ours, b"x", code="33" * 32), ours)
+    assert "other files" in flaw_of_report(record(ours, b"x", inputs=(("source", "a.png", "99" * 16),)), ours)

@@ -43,7 +43,9 @@ def machines(tmp_path):
             made.append(self)
 
         def put(self, *contents, of=None, settles=True, **changes):
-            one = record(of or facts(), *contents, **{key: changes.pop(key) for key in ("discovered", "log") if key in changes})
+            one = record(
+                of or facts(), *contents, **{key: changes.pop(key) for key in ("discovered", "log", "inputs") if key in changes}
+            )
             self.service.put(of or facts(), one, files_of(self.folder / "made", *contents), **changes)
             if settles:
                 assert self.service.settle(20)
@@ -254,6 +256,15 @@ def test_what_changed_during_the_run_is_not_kept(machines, share):
 
     assert maker.find() is None
     assert list(share.rglob("*")) == []
+
+
+def test_a_record_whose_run_used_other_files_than_its_key_says_is_forgotten(machines, share):
+    maker = machines("maker", share)
+    maker.put(*CONTENTS, inputs=(("source", "a.png", "99" * 16),))
+
+    assert maker.find() is None
+    assert machines("user", share, "client").find() is None
+    assert "of other files than its key says" in maker.said[0]
 
 
 def test_what_changes_while_it_is_uploaded_is_not_published(machines, share):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.core.messages import LogLevel, LogRecord, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Job, ProductFlag
 from aptui.core.paths import to_text
+from aptui.core.run_report import code_digest
 from aptui.sharing.keys import Discovered, JobFacts, as_discovered, base_key
 from aptui.sharing.record import Record
 from aptui.worker import files
@@ -75,7 +76,8 @@ def place_of(rel: str, roots: Sequence[str]) -> str:
 
 def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
     """Return what the key of a job is made of."""
-    return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name)
+    code = code_digest(builder.code_files).hex() if builder.code_files else ""
+    return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name, code)
 
 
 def record_of(facts: JobFacts, result: RunResult, builder: Builder, roots: Sequence[str]) -> Record:
@@ -98,6 +100,8 @@ def record_of(facts: JobFacts, result: RunResult, builder: Builder, roots: Seque
         builder.version,
         os.uname().nodename,
         time.time_ns() // 1_000_000,
+        result.used.code.hex(),
+        facts.known,
     )
 
 
