@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -208,6 +209,49 @@ def test_a_file_that_is_held_open_for_writing_waits_until_it_is_closed(project: 
         project.until_product("linux/a.txt", "half and half")
 
         assert project.runs["a.txt:data"] == 1
+
+
+def watch_for_absence(project: LiveProject, name: str) -> list[float]:
+    """Return a list that grows whenever the product is not there after a turn of the loop."""
+    missing: list[float] = []
+
+    def look(now: float) -> None:
+        if project.product(name) is None:
+            missing.append(now)
+
+    project.live.turns.append(look)
+    return missing
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.005, 0.02, 0.05, 0.1])
+def test_a_file_that_is_saved_twice_in_a_row_is_never_gone(project: LiveProject, gap_s: float) -> None:
+    with project.running():
+        missing = watch_for_absence(project, "linux/a.txt")
+        for number in range(6):
+            project.write("assets/a.txt", f"first {number}")
+            again_at = time.monotonic() + gap_s
+            project.until(lambda at=again_at: time.monotonic() >= at)  # type: ignore[misc]  # the moment of this round
+            project.write("assets/a.txt", f"second {number}")
+            project.until_product("linux/a.txt", f"second {number}")
+
+        assert not missing
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_file_that_is_removed_and_written_anew_is_never_gone(project: LiveProject, is_renamed: bool) -> None:
+    with project.running():
+        missing = watch_for_absence(project, "linux/a.txt")
+        for number in range(6):
+            if is_renamed:
+                project.path("assets/a.txt").rename(project.path("assets/a.txt~"))
+            else:
+                project.path("assets/a.txt").unlink()
+            again_at = time.monotonic() + 0.01
+            project.until(lambda at=again_at: time.monotonic() >= at)  # type: ignore[misc]  # the moment of this round
+            project.write("assets/a.txt", f"anew {number}")
+            project.until_product("linux/a.txt", f"anew {number}")
+
+        assert not missing
 
 
 def test_a_save_that_ends_while_it_is_looked_at_is_one_save(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,3 +238,18 @@ def _counted(name: str, call: object, calls: Counter[str]) -> object:
         return call(*args, **kwargs)  # type: ignore[operator]
 
     return counted
+
+
+def test_a_file_that_is_being_written_counts_as_it_was_even_if_it_is_to_be_read_again_or_not_there(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "one"))
+    write(tmp_path / "one", "d/a.txt", "d/b.txt")
+    tree.scan()
+    unfinished: dict[PathKey, FileFact | None] = {PathKey("d/a.txt"): None, PathKey("d/b.txt"): None}
+    (tmp_path / "one/d/b.txt").unlink()
+
+    scanner = Scanner(tree.project, Walk(tree.project, ()), tree.shelf, lambda: 99, unfinished=unfinished)
+    event = scanner.look_at("d", frozenset({PathKey("d/a.txt")}))
+
+    assert event is not None
+    assert event.gone == ()
+    assert [(digest, {str(fact.rel) for fact in facts}) for _part, digest, facts in event.rows] == [(b"", {"d/a.txt", "d/b.txt"})]

@@ -3,6 +3,9 @@
 The time is right when nobody holds changes back (a version-control operation, `aptui hold`), no scan is under way, and a file is not being
 written any more. A file starts at once unless another process holds it open for writing; then it is asked again after 1, 2, 4 … 50 ms.
 Where nobody can tell, and where a file changes again within 150 ms, it waits for 150 ms of quiet, 5 s at most.
+
+A file or folder that is known and not there may be on its way back: some programs remove a file, or rename it, and write it anew. So it is
+asked twice (`live.absences`) before anything of what was heard with it is looked at; until then it counts as it was.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING
 from aptui.core.model import FileFact, PathKey, Project, RelPath
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
+from aptui.engine.live.absences import Absences, was_folder
 from aptui.engine.live.leases import is_open_for_writing
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, is_setting
 from aptui.engine.live.vcs import Repositories
@@ -105,6 +109,7 @@ class Watching:
         self._is_lost = False
         self._retries = False
         self._written: dict[bytes, _Written] = {}
+        self._absences = Absences()
         self._released: OrderedDict[bytes, tuple[float, Stat | None]] = OrderedDict()
         self._second_looks: dict[str, float] = {}
         self._people: dict[tuple[int, str], None] = {}
@@ -134,6 +139,10 @@ class Watching:
         """Take a hint; any thread may call this."""
         self._hints.put(hint)
         self._wake()
+
+    def look_soon(self, path: bytes) -> None:
+        """Look at a source (absolute path) as if the watcher had named it."""
+        self._paths[path] = None
 
     def forget(self) -> None:
         """Forget what was said so far: everything is about to be looked at anyway."""
@@ -214,6 +223,7 @@ class Watching:
         engine = self.engine
         if engine is None:
             return
+        self._refresh_unfinished(engine)
         if self._written:
             self._probe_written(engine, now)
         if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):
@@ -227,23 +237,28 @@ class Watching:
 
     @property
     def _is_anything_gathered(self) -> bool:
-        return bool(self._paths or self._placing or self._folders_due or self._trees or self._is_lost)
+        return bool(self._paths or self._trees or self._is_lost) or self.is_amid_changes
 
     @property
     def is_amid_changes(self) -> bool:
         """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
-        return bool(self._placing or self._folders_due)
+        return bool(self._placing or self._absences or self._folders_due)
 
     def _look(self, engine: Engine, now: float) -> None:
         """Look at what was gathered; for a moment, for clients wait: the rest is looked at the next time."""
         until = self._clock() + _SLICE_S
-        if not (self._placing or self._folders_due):
+        if not self.is_amid_changes:
             self._placing, self._paths = deque(self._paths), {}
+            self._absences.clear()
+        elif not self._placing:
+            self._placing.extend(self._absences.again(now))
         while self._placing and not self._is_lost:
             self._place(engine, self._placing.popleft(), self._folders_due, now)
             if self._clock() >= until and self._placing:
                 self._is_cut_short = True
                 return
+        if self._absences and not self._is_lost:
+            return
         self.looks += bool(self._folders_due or self._trees or self._is_lost)
         if self._is_lost or len(self._folders_due) + len(self._trees) > _LOOKS_AT_MOST:
             self._look_everywhere(engine, now)
@@ -252,7 +267,7 @@ class Watching:
 
     def _look_everywhere(self, engine: Engine, now: float) -> None:
         retries, self._is_lost, self._retries = self._retries, False, False
-        for gathered in (self._placing, self._folders_due, self._trees):
+        for gathered in (self._placing, self._absences, self._folders_due, self._trees):
             gathered.clear()
         engine.start_scan(retries=retries)
         self._note_distrusted(engine, now)
@@ -280,22 +295,23 @@ class Watching:
         if not rels:
             return
         seen = _stat(path)
+        if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
+            return
+        self._absences.settle(path)
         if seen is None:
+            self._finish(rels)
             for rel in filter(None, rels):
                 looks.setdefault(parent(key_of(rel)), set())
-                if self._was_folder(engine, key_of(rel)):
+                if was_folder(engine, key_of(rel)):
                     self._trees[key_of(rel)] = None
         elif stat.S_ISDIR(seen.st_mode):
+            self._finish(rels)
             for rel in rels:
                 looks.setdefault(key_of(rel), set())
         elif self._is_ready(engine, path, rels, seen, now):
+            self._finish(rels)
             for rel in rels:
                 looks.setdefault(parent(key_of(rel)), set()).add(key_of(rel))
-
-    @staticmethod
-    def _was_folder(engine: Engine, key: PathKey) -> bool:
-        pending = engine.pipeline.memory.folders
-        return engine.archive.has_folder(key) or any(folder == key or is_below(folder, key) for folder in pending)
 
     # ------------------------------------------------------------------------------------------------------ being written
 
@@ -334,6 +350,16 @@ class Watching:
             pending = engine.pipeline.memory.folders.get(parent(key))
             self.unfinished[key] = pending.winners.get(key) if pending is not None else None
 
+    def _refresh_unfinished(self, engine: Engine) -> None:
+        """Fill in what was not known yet when a file was put off: its first save may have been seen a moment before."""
+        for key in [key for key, fact in self.unfinished.items() if fact is None]:
+            pending = engine.pipeline.memory.folders.get(parent(key))
+            self.unfinished[key] = pending.winners.get(key) if pending is not None else None
+
+    def _finish(self, rels: list[RelPath]) -> None:
+        for rel in rels:
+            self.unfinished.pop(key_of(rel), None)
+
     def _release(self, path: bytes, now: float) -> None:
         # Its facts from before the lease may be those of the file half written: its end would be taken for a second save.
         seen = _stat(path)
@@ -351,8 +377,10 @@ class Watching:
                 written.due = now + written.delay_s
                 continue
             del self._written[path]
-            for rel in self._relatives(path):
-                self.unfinished.pop(key_of(rel), None)
+            if seen is None:
+                self._paths[path] = None  # it counts as it was until it was asked twice
+                continue
+            self._finish(self._relatives(path))
             self._release(path, now)
             if engine.is_scanning or self._is_held(now):
                 self._released.pop(path)
@@ -448,7 +476,9 @@ class Watching:
         if self.engine is None:
             return None
         times = [*([now] if self._is_cut_short else ()), *(written.due for written in self._written.values())]
-        if self._is_anything_gathered and not self.engine.is_scanning:
+        if self._absences and not self._placing:
+            times.append(self._absences.due)
+        elif self._is_anything_gathered and not self.engine.is_scanning:
             times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_LOOK_S)
         if self._people or self.is_draining:
             times = [due for due in times if due > now + _HOLD_LOOK_S]

@@ -66,6 +66,10 @@ class Live(Protocol):
         """Whether another process holds this source (absolute path in text form) open for writing."""
         ...
 
+    def look_soon(self, path: bytes) -> None:
+        """Look at a source (absolute path) as if the watcher had named it."""
+        ...
+
     @property
     def is_amid_changes(self) -> bool:
         """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""

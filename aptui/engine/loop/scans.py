@@ -5,6 +5,7 @@ What lies in a folder is `scanner`'s business; when hints of the watcher lead to
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aptui.core.messages import FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
 from aptui.core.model import FileFact, PathKey
-from aptui.core.paths import parent
+from aptui.core.paths import from_text, parent
 from aptui.engine.scan.scanner import RACY_NS, Scanner
 from aptui.engine.scan.walk import Walk
 
@@ -152,8 +153,21 @@ class Scans:
         due = [key for key, when in self._again.items() if when <= now]
         for key in due:
             del self._again[key]
+        due = [key for key in due if not self._is_left_to_watching(key)]
         for folder in sorted({parent(key) for key in due}):
             self._engine.look_at(folder, frozenset(key for key in due if parent(key) == folder))
+
+    def _is_left_to_watching(self, key: PathKey) -> bool:
+        """Whether a file is not there just now: one look is not enough to call it gone where somebody may be writing it anew."""
+        live, fact = self._engine.live, self._engine.pipeline.memory.last_seen(key)
+        watched = {folder.id for folder in self._engine.project.scan_folders if not folder.is_intermediate}
+        if live is None or fact is None or fact.scan_folder not in watched:
+            return False
+        path = from_text(f"{self._engine.roots[fact.scan_folder]}/{fact.rel}")
+        if os.path.exists(path):
+            return False
+        live.look_soon(path)
+        return True
 
     # ------------------------------------------------------------------------------------------------------------- products
 

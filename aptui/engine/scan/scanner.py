@@ -16,7 +16,7 @@ from typing import Protocol
 from aptui.core.identity import META_SUFFIX, meta_key
 from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import FileFact, Identity, PathKey, Project, RelPath
-from aptui.core.paths import from_text, is_below, key_of, merge_folder
+from aptui.core.paths import from_text, is_below, key_of, merge_folder, parent
 from aptui.core.settings import file_key
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.up_to_date import Glance
@@ -156,7 +156,7 @@ class Scanner:
             (scan_folder, fact.rel): fact
             for scan_folder, facts in before.items()
             for fact in facts
-            if not again or key_of(fact.rel) not in again
+            if not again or key_of(fact.rel) not in again or key_of(fact.rel) in self._unfinished
         }
         if self._metadata.creates and self._make_identities(entries):
             entries, _below = self._walk.look([part for part, _files in entries])
@@ -166,6 +166,8 @@ class Scanner:
             facts_of.setdefault(part.scan_folder.id, []).extend(self._facts(part, files, old))
             if self._unfinished and any(self._key(part, name) in self._unfinished for name, *_stat in files):
                 digests = {**digests, part.scan_folder.id: b""}
+        if self._unfinished:
+            digests = self._keep_unfinished(folder, facts_of, old, digests)
         if self._metadata.held:
             digests = self._hold_back(facts_of, before, digests)
         if again is None and not before and not digests:
@@ -225,6 +227,22 @@ class Scanner:
                 elif not self._metadata.is_held(source):
                     is_any_new = self._metadata.make(source) or is_any_new
         return is_any_new
+
+    def _keep_unfinished(
+        self,
+        folder: str,
+        facts_of: dict[int, list[FileFact]],
+        old: Mapping[tuple[int, RelPath], FileFact],
+        digests: dict[int, bytes],
+    ) -> dict[int, bytes]:
+        """Keep files of `folder` that are being written and not there just now: some programs write by removing the file first."""
+        waited = {key for key in self._unfinished if parent(key) == folder}
+        present = {key_of(fact.rel) for facts in facts_of.values() for fact in facts} if waited else set()
+        for fact in old.values() if waited - present else ():
+            if key_of(fact.rel) in waited - present:
+                facts_of.setdefault(fact.scan_folder, []).append(fact)
+                digests = {**digests, fact.scan_folder: b""}
+        return digests
 
     def _hold_back(
         self, facts_of: dict[int, list[FileFact]], before: Mapping[int, Sequence[FileFact]], digests: dict[int, bytes]
