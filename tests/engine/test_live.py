@@ -106,6 +106,16 @@ def test_a_name_that_is_no_text_does_not_end_the_watching(project: LiveProject) 
         project.until_product("linux/a.txt", "after")
 
 
+def test_a_product_deleted_by_hand_comes_back_also_if_the_engine_had_once_deleted_it(project: LiveProject) -> None:
+    with project.running():
+        project.delete("assets/a.txt")
+        project.until_product("linux/a.txt", None)
+        project.write("assets/a.txt", "again")
+        project.until_product("linux/a.txt", "again")
+        (project.cache / "linux/a.txt").unlink()
+        project.until_product("linux/a.txt", "again")
+
+
 def test_what_changed_while_the_watcher_was_deaf_is_found_by_the_rescan(project: LiveProject) -> None:
     with project.running() as live:
         take, live.watching.take = live.watching.take, lambda _hint: None

@@ -75,7 +75,7 @@ class Cache:
         self._suspect: set[str] = set()
         """Folders with a file that no row knows any more: the next start looks into them, whatever their times."""
         self.deleted: dict[str, None] = {}
-        """The last products that we deleted ourselves: whoever watches the cache need not wonder."""
+        """The last products that we deleted ourselves and have not made again: whoever watches the cache need not wonder."""
         self._lock = -1
 
     # ---------------------------------------------------------------------------------------------------------- open, close
@@ -236,6 +236,7 @@ class Cache:
         if folder not in self._known_folders:
             self._make_folder(folder, touched)
         os.replace(from_text(staged), self._path(name))
+        self.deleted.pop(name, None)
 
     def _make_folder(self, folder: str, touched: set[str]) -> None:
         path = self._path(folder)
