@@ -281,12 +281,16 @@ def _engine_line(config: Config) -> str:
     except HostError:
         return ""
     health = answer["health"]
-    roots = ", ".join(f"{root['path']} {root['mode']}" for root in health["roots"] if root["mode"] != "native")
+    roots = [
+        ": ".join(filter(None, (f"{root['path']} {root['mode']}", root["detail"])))
+        for root in health["roots"]
+        if root["mode"] != "native"
+    ]
     troubles = [health[key] for key in ("disk", "database", "pool", "configuration") if health[key]]
     troubles += [f"held by {why}" for why in health["holds"]]
     facts = [f"process {answer['pid']}", str(answer["state"]), f"up {printing.duration(answer['uptime_s'])}"]
     facts += [printing.size(answer["rss_bytes"]), f"watching {printing.count(len(health['roots']), 'folder')}"]
-    return printing.line("; ".join([", ".join(facts), *([roots] if roots else []), *troubles]))
+    return printing.line("; ".join([", ".join(facts), *roots, *troubles]))
 
 
 def engine_process(config: Config) -> int | None:

@@ -116,6 +116,17 @@ def test_a_product_deleted_by_hand_comes_back_also_if_the_engine_had_once_delete
         project.until_product("linux/a.txt", "again")
 
 
+def test_a_root_that_is_polled_is_told_with_reason_and_remedy(project: LiveProject) -> None:
+    project.write(b"assets/\xff/b.txt", "b")
+    with project.running() as live:
+        project.until(lambda: any("rename it" in text for text in project.said))
+
+        [detail] = [root.detail for root in live.health.roots if root.mode is WatchMode.POLLING]
+        assert any(detail in text and "is polled" in text for text in project.said)
+        project.delete(b"assets/\xff")
+        project.until_product("linux/a.txt", "a")
+
+
 def test_what_changed_while_the_watcher_was_deaf_is_found_by_the_rescan(project: LiveProject) -> None:
     with project.running() as live:
         take, live.watching.take = live.watching.take, lambda _hint: None

@@ -1,6 +1,7 @@
 """The watcher, on real folders: what is told of saves, new trees, losses, roots that go and come back, and names that end a watch."""
 
 import os
+import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -285,7 +286,7 @@ def test_a_root_whose_watch_keeps_ending_is_polled_and_finds_all(top):
         put(top + b"/worse\xff")
         room.until(lambda: room.is_covered(top + b"/worse\xff"))
 
-        assert "decode" in room.watcher.health()[0].detail
+        assert "not UTF-8" in room.watcher.health()[0].detail
 
 
 def test_a_folder_whose_name_is_not_utf8_makes_the_root_polled(top):
@@ -295,6 +296,27 @@ def test_a_folder_whose_name_is_not_utf8_makes_the_root_polled(top):
         put(top + b"/b\xff/a", b"new")
 
         room.until(lambda: room.paths() == {top + b"/b\xff"})
+
+
+def test_a_root_that_was_polled_for_a_name_is_watched_again_when_it_is_renamed(top):
+    put(top + b"/b\xff/a")
+    with watching(native(top), settings=replace(QUICK, retry_names_s=0.1)) as room:
+        assert "rename it" in room.until_mode(WatchMode.POLLING).detail
+        os.rename(top + b"/b\xff", top + b"/b")
+
+        room.until_mode(WatchMode.NATIVE)
+
+
+def test_a_folder_that_goes_from_a_polled_root_is_told(top):
+    put(top + b"/one/two/a")
+    put(top + b"/old/a")
+    with watching(Root(top, "t", poll=True)) as room:
+        room.until_mode(WatchMode.POLLING)
+        room.forget()
+        shutil.rmtree(os.fsdecode(top + b"/one"))
+        os.rename(top + b"/old", top + b"/new")
+
+        room.until(lambda: {top + b"/one", top + b"/old"} <= room.paths())
 
 
 def test_strange_names_are_told_as_they_are(top):

@@ -5,7 +5,7 @@ import os
 import pytest
 from watch_room import put
 
-from aptui.engine.watch.polling import Listings, survey
+from aptui.engine.watch.polling import Listings, survey, undecodable_name
 
 
 def no():
@@ -72,6 +72,15 @@ def test_a_folder_replaced_by_another_of_its_name_is_seen(top):
     assert {top, top + b"/one"} <= changed
 
 
+def test_a_folder_that_is_gone_is_named_without_what_was_below(top):
+    put(top + b"/two/deep/er/a")
+    listings = Listings(top)
+    listings.look(no)
+    os.rename(top + b"/two", top + b"/../away")
+
+    assert listings.look(no).removed == {top + b"/two"}
+
+
 def test_what_is_skipped_or_too_deep_is_not_looked_at(top):
     skipping, shallow = Listings(top, skips=(top + b"/one",)), Listings(top, is_recursive=False)
     skipping.look(no)
@@ -120,3 +129,10 @@ def test_a_survey_names_a_folder_that_is_not_utf8(top):
     put(top + b"/\xff/deep/a")
 
     assert survey(top, is_recursive=True, is_over=no).undecodable == top + b"/\xff"
+
+
+def test_a_name_that_is_not_utf8_is_found_be_it_a_file_or_a_folder(top):
+    assert undecodable_name(top, no) == b""
+    put(top + b"/two/deep/b\xff")
+
+    assert undecodable_name(top, no) == top + b"/two/deep/b\xff"

@@ -46,6 +46,7 @@ _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
 _DISK_LOOK_S = 1.0
+_ILL_WATCHED = {WatchMode.POLLING: "polled", WatchMode.LIMITED: "polled", WatchMode.GONE: "not watched"}
 _UNSETTLED = frozenset({"pending", "processing"})
 _UNSETTLED_S = 0.05
 """Half of a client's frame: most jobs are over by then."""
@@ -84,6 +85,7 @@ class Live:
         self.selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
         self.watching = Watching(config.project, str(config.cache_dir), self.wake, self._rereading.want_soon)
         self._roots: tuple[WatchedRoot, ...] = ()
+        self._told_roots: dict[str, tuple[WatchMode, str]] = {}
         self._are_roots_new = threading.Event()
         self.watcher: Watcher | None = None
         self._next: Config | None = None
@@ -462,6 +464,16 @@ class Live:
 
     def _take_roots(self) -> None:
         self._are_roots_new.clear()
+        products = os.path.join(str(self.config.cache_dir), "")
+        for root in self._roots:
+            before = self._told_roots.get(root.path)
+            self._told_roots[root.path] = root.mode, root.detail
+            if root.path.startswith(products) or before == (root.mode, root.detail):
+                continue
+            if root.mode in _ILL_WATCHED:
+                self._say(f"'{root.path}' is {_ILL_WATCHED[root.mode]}: {root.detail}", LogLevel.WARNING)
+            elif root.mode is WatchMode.NATIVE and before is not None and before[0] in _ILL_WATCHED:
+                self._say(f"'{root.path}' is watched again", LogLevel.INFO)
 
     @property
     def is_reopening(self) -> bool:

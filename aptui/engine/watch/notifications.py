@@ -82,6 +82,7 @@ class Settings:
         root_check_every_s: how often a root is asked whether it is still the same folder.
         limits_check_every_s: how often watches are counted, if folders came or went.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
+        retry_names_s: the same, the first time, where a name that is not UTF-8 was in the way: it may be renamed soon.
         failures_before_polling: how often watching may break down in a row.
         fence: an absolute folder in which files are made to learn when all earlier notifications have been handled (`watch.sync_cookie`).
         clock: seconds that never go back.
@@ -101,6 +102,7 @@ class Settings:
     root_check_every_s: float = 1.0
     limits_check_every_s: float = 60.0
     retry_native_s: float = 600.0
+    retry_names_s: float = 10.0
     failures_before_polling: int = 4
     fence: bytes = b""
     clock: Callable[[], float] = time.monotonic

@@ -69,6 +69,19 @@ def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Su
     return Survey(count, frozenset(links), b"", undecodable)
 
 
+def undecodable_name(top: bytes, is_over: Callable[[], bool]) -> bytes:
+    """Return a path below `top` whose name is not UTF-8, b"" when there is none: to open such a file ends the notifications."""
+    for folder in _folders(top, [], is_over):
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            if not _is_utf8(name):
+                return folder + b"/" + name
+    return b""
+
+
 def _is_utf8(path: bytes) -> bool:
     try:
         _ = path.isascii() or path.decode()
@@ -96,11 +109,14 @@ def _folders(top: bytes, links: list[bytes], is_over: Callable[[], bool]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two looks at a tree have shown: folders whose entries differ, new folders, and names that are gone (where those are kept)."""
+    """What two looks at a tree have shown: folders whose entries differ, new ones, names that are gone (where those are kept),
+    and folders that are gone, without what was below them.
+    """
 
     changed: set[bytes]
     appeared: set[bytes]
     gone: set[bytes]
+    removed: set[bytes]
 
 
 @dataclass(slots=True)
@@ -129,19 +145,21 @@ class Listings:
         """
         os.stat(self.top)
         now: dict[bytes, tuple[int, frozenset[bytes]]] = {}
-        difference = Difference(set(), set(), set())
+        difference = Difference(set(), set(), set(), set())
         todo = [self.top]
         while todo:
             if is_over():
-                return Difference(set(), set(), set())
+                return Difference(set(), set(), set(), set())
             folder = todo.pop()
             below, now[folder] = self._listing(folder)
             if self.is_recursive:
                 todo.extend(path for path in below if path not in self.skips)
             if not self._is_new:
                 self._compare(folder, now[folder], difference)
+        removed = self._known.keys() - now.keys()
+        difference.removed.update(folder for folder in removed if folder.rpartition(b"/")[0] not in removed)
         if self.keeps_names:
-            for folder in self._known.keys() - now.keys():
+            for folder in removed:
                 difference.gone.update(folder + b"/" + name for name in self._known[folder][1])
         self._known, self._is_new = now, False
         return difference
@@ -249,7 +267,7 @@ class Poller:
         if self._hints.root.wants == DELETIONS:
             self._hints.found_gone(difference.gone)
         else:
-            self._hints.found(difference.changed, difference.appeared)
+            self._hints.found(difference.changed | difference.removed, difference.appeared)
 
     def _turned(self, *, is_gone: bool = False, trouble: str = "") -> None:
         if (self.is_gone, self.trouble) != (is_gone, trouble):

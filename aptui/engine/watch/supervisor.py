@@ -13,12 +13,15 @@ from typing import Protocol
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
 from aptui.engine.watch.notifications import Root, RootHints, Settings, Tell
-from aptui.engine.watch.polling import Poller, Survey, survey
+from aptui.engine.watch.polling import Poller, Survey, survey, undecodable_name
 from aptui.shared.health import WatchedRoot, WatchMode
 
 _COUNT_AFTER_TREES_S = 2.0
 _COUNT_PACE = 20
 _JOIN_S = 0.3
+_STEADY_S = 5.0
+"""A watch that lasted this long was set with success: its end is no sign that the next one will not last."""
+_POLLED = "until then changes are found by polling, some seconds late"
 
 
 class NoInstanceError(OSError):
@@ -85,6 +88,8 @@ class Watched:
     reason: str = "watching began"
     """What is said when the next watch is set."""
     failures: int = 0
+    retries: int = 0
+    """How often watching was tried again since a name was in the way."""
     arm_at: float = 0.0
     armed_at: float = 0.0
     limits: proc.Limits | None = None
@@ -197,16 +202,29 @@ class Keeper:
 
     def _mend(self, watched: Watched, now: float) -> None:
         """Give up a broken watch; the next one comes at once, then after growing pauses."""
-        if now - watched.armed_at > self._settings.rescan_backoff_s[1]:
-            watched.failures = 0
+        if now - watched.armed_at > min(_STEADY_S, self._settings.rescan_backoff_s[1]):
+            watched.failures = watched.retries = 0
         watched.failures += 1
         why = watched.broken
         self._disarm(watched)
         watched.mode, watched.broken, watched.detail, watched.reason = WatchMode.STARTING, "", why, why
         watched.arm_at = now if watched.failures == 1 else now + self._settings.rescan_backoff_s[0] * 2**watched.failures
         if watched.failures >= self._settings.failures_before_polling:
-            self._poll(watched, WatchMode.POLLING, f"{why}; polling instead")
+            self._poll_after(watched, why)
             watched.failures -= 1
+
+    def _poll_after(self, watched: Watched, why: str) -> None:
+        """Poll a root whose watch keeps ending, and say what ends it where that can be found."""
+        name = undecodable_name(watched.root.path, self._closed.is_set)
+        self._poll(watched, WatchMode.POLLING, _strange_name(name) if name else f"{why}; polling instead")
+        if name:
+            self._retry_soon(watched)
+
+    def _retry_soon(self, watched: Watched) -> None:
+        """Try to watch again, sooner than a root that cannot be watched: somebody may rename what is in the way."""
+        settings = self._settings
+        wait_s = min(settings.retry_names_s * 2**watched.retries, settings.retry_native_s)
+        watched.arm_at, watched.retries = settings.clock() + wait_s, watched.retries + 1
 
     def _check_root(self, watched: Watched, now: float) -> None:
         watched.look_at = now + self._settings.root_check_every_s
@@ -263,6 +281,8 @@ class Keeper:
         obstacle = self._open(watched)
         if obstacle:
             self._poll(watched, *obstacle)
+            if watched.survey.undecodable:
+                self._retry_soon(watched)
         elif not self._closed.is_set():
             self._count(watched)
             watched.hints.begin()
@@ -278,9 +298,13 @@ class Keeper:
         if self._closed.is_set():
             return None
         if seen.undecodable:
-            return WatchMode.POLLING, f"the name of folder '{to_text(seen.undecodable)}' is not UTF-8, which ends notifications"
+            return WatchMode.POLLING, _strange_name(seen.undecodable)
         if seen.escape:
-            return WatchMode.POLLING, f"link '{to_text(seen.escape)}' leads out of it to very many folders"
+            link = to_text(seen.escape)
+            return (
+                WatchMode.POLLING,
+                f"link '{link}' leads out of it to very many folders: remove it, or ignore its folder; {_POLLED}",
+            )
         try:
             if seen.folders > limits.max_user_watches:
                 raise OSError(errno.ENOSPC, "the limit is known to be too low")
@@ -305,9 +329,9 @@ class Keeper:
     def _explain(watched: Watched, limits: proc.Limits, error: OSError | UnicodeError) -> tuple[WatchMode, str]:
         match error:
             case UnicodeError():
-                return WatchMode.POLLING, "its path is not UTF-8, which notifications need"
+                return WatchMode.POLLING, f"its path is not UTF-8, which notifications need: rename that folder; {_POLLED}"
             case PermissionError():
-                return WatchMode.POLLING, f"not all of it may be watched: {error}"
+                return WatchMode.POLLING, f"not all of it may be watched: look at its permissions; {_POLLED} ({error})"
             case FileNotFoundError():
                 return WatchMode.POLLING, f"something disappeared while watches were set: {error}"
             case NoInstanceError():
@@ -358,6 +382,10 @@ def _identity(path: bytes) -> tuple[int, int] | None:
     except OSError:
         return None
     return seen.st_dev, seen.st_ino
+
+
+def _strange_name(path: bytes) -> str:
+    return f"the name of '{to_text(path)}' is not UTF-8, which ends notifications: rename it; {_POLLED}"
 
 
 def _too_few_watches(limits: proc.Limits, needed: int, error: str) -> str:
