@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE_S = 0.05
 """Where nothing has changed the answer comes within milliseconds: nobody needs news of it, nor pays for reading them."""
+_TRIES_AGAIN_S, _LOOK_S = 45.0, 0.2
+"""An engine in trouble tries again after 30 s at the latest."""
 
 
 def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, began_s: float) -> Summary:
@@ -42,6 +44,8 @@ def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, bega
     summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
     summary.seconds = time.monotonic() - began_s
     summary.is_interrupted = answer is None
+    if answer and isinstance(unknown := answer.get("unknown"), list):
+        summary.unknown = tuple(map(str, unknown))
     if answer and isinstance(shared := answer.get("shared"), dict) and shared:
         from aptui.sharing.account import sum_of
 
@@ -49,8 +53,17 @@ def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, bega
     return summary
 
 
+def _wait_until_it_works(client: Client) -> None:
+    """Wait until an engine that refused a scan folder has found that it is accepted; it tries again by itself."""
+    deadline = time.monotonic() + _TRIES_AGAIN_S
+    while client.ask(port.Status())["state"] == "in trouble" and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+
+
 def _follow(client: Client, wish: Wish, reporter: Reporter) -> port.Answer:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if wish.accepts_empty:
+        _wait_until_it_works(client)
     if wish.sources:
         client.ask(port.Reprocess(keys=wish.sources))
     heard: list[port.Answer | KnownError] = []

@@ -21,7 +21,7 @@ from aptui.batch.summary import Summary, collect
 from aptui.config import model as configuration
 from aptui.core.model import PathKey
 from aptui.shared import printing
-from aptui.shared.errors import BusyError, UserError
+from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
@@ -45,6 +45,8 @@ class Wish:
     sources: tuple[PathKey, ...] = ()
     platforms: tuple[str, ...] | None = None
     sets: tuple[str, ...] = ()
+    accepts_empty: tuple[str, ...] = ()
+    """Names of scan folders that are meant as they are, though they are empty now, or on another device."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- options
@@ -69,6 +71,10 @@ def engine_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on", choices=("warning", "error"), help="exit 1 also if jobs completed with errors, or with warnings, in their logs"
     )
+    parser.add_argument(
+        "--accept-empty", action="append", default=[], metavar="NAME",
+        help="scan folder NAME is meant as it is now, though it is empty or on another device: what is gone from it is deleted",
+    )  # fmt: skip
     adopt_argument(parser)
 
 
@@ -122,7 +128,12 @@ def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[
     """Return what the options of `engine_arguments` ask for."""
     platforms = _platforms_of(arguments)
     return Wish(
-        is_full_scan, arguments.debug_output, sources, None if platforms is None else tuple(platforms), tuple(arguments.set)
+        is_full_scan,
+        arguments.debug_output,
+        sources,
+        None if platforms is None else tuple(platforms),
+        tuple(arguments.set),
+        tuple(getattr(arguments, "accept_empty", ())),
     )
 
 
@@ -131,7 +142,8 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wis
     if arguments.junit:
         _refuse_unwritable(arguments.junit)
     adopt_cache(arguments, config)
-    summary = run(config, wish)
+    with _accepted(config, wish.accepts_empty):
+        summary = run(config, wish)
     code = exit_code(summary, arguments.fail_on)
     try:
         if arguments.junit:
@@ -194,6 +206,7 @@ def _run_engine(
     summary = collect(config, reporter, engine.pipeline.counts["run"], builders)
     summary.seconds = time.monotonic() - began_s
     summary.is_interrupted = engine.is_stopping
+    summary.unknown = tuple(engine.scans.unknown.values())
     if engine.account is not None:
         summary.take_account(engine.account.total(), is_remote=config.sharing.is_remote)
     return summary
@@ -203,10 +216,34 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
     """Return the exit code of a run; the state of the whole database counts, so a second run says the same."""
     if summary.is_interrupted:
         return INTERRUPTED
+    if summary.unknown:
+        return HostError.exit_code
     is_bad = summary.jobs_failed > 0
     if fail_on is not None:
         is_bad = is_bad or summary.errors > 0 or (fail_on == "warning" and summary.warnings > 0)
     return JOBS_FAILED if is_bad else 0
+
+
+@contextmanager
+def _accepted(config: configuration.Config, names: tuple[str, ...]) -> Iterator[None]:
+    """Have these scan folders taken as they are now, for as long as the run takes; an engine that runs beside finds that, too."""
+    if not names:
+        yield
+        return
+    from aptui.engine import walk_guard
+    from aptui.engine.cache.cache import OWN_FOLDER
+
+    folders = {folder.name: folder for folder in config.project.scan_folders}
+    for name in names:
+        if name not in folders:
+            raise UserError(f"--accept-empty: there is no scan folder '{name}'", hint=f"there is: {', '.join(sorted(folders))}")
+    own = str(config.cache_dir / OWN_FOLDER)
+    try:
+        for name in names:
+            walk_guard.accept(own, folders[name])
+        yield
+    finally:
+        walk_guard.forget_accepted(own)
 
 
 @contextmanager

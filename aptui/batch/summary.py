@@ -58,6 +58,8 @@ class Summary:
     builders: dict[str, tuple[int, int]] = field(default_factory=dict)
     is_interrupted: bool = False
     account: str = ""
+    unknown: tuple[str, ...] = ()
+    """Why folders of sources cannot be read: what is known of them stayed as it was."""
     shared: dict[str, int] = field(default_factory=dict)
 
     def take_account(self, total: Sum, *, is_remote: bool) -> None:
@@ -80,6 +82,7 @@ class Summary:
             "products": self.products,
             "seconds": round(self.seconds, 3),
             "interrupted": self.is_interrupted,
+            "unknown": list(self.unknown),
             "shared": self.shared,
             "failures": [
                 {

@@ -113,9 +113,10 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Answer when everything that was changed before this was said is processed: with {epoch, seq, run, failed, seconds, shared}.
+    """Answer when everything that was changed before this was said is processed: with {epoch, seq, run, failed, seconds, shared, unknown}.
 
-    `shared` are counts of what results were found that somebody had already (sharing/account.py), {} where none were looked for.
+    `shared` are counts of what results were found that somebody had already (sharing/account.py), {} where none were looked for; `unknown`
+    are sentences about folders of sources that cannot be read: what is known of them stayed as it was.
 
     The named options are those the asker wants to run with; an engine that runs with others refuses, saying so.
     """

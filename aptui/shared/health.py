@@ -62,7 +62,7 @@ class Health:
     Args:
         roots: the watched roots.
         pool: "" or why workers do not start; `broken_builders` are (name, why) whose circuit breaker is open.
-        disk: "" or what is wrong with the disk of the cache.
+        disk: "" or what is wrong with a disk: that of the cache, or one of the sources, which cannot be read.
         database: "" or what is wrong with the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
         is_paused: no run starts until somebody says resume; `is_draining`: what is owed is finished, nothing new is looked at.

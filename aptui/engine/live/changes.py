@@ -308,6 +308,8 @@ class Watching:
             self._finish(rels)
             for rel in rels:
                 looks.setdefault(key_of(rel), set())
+                if any(folder == key_of(rel) for _part, folder in engine.scans.unknown):
+                    self._note_tree(path)  # it may be readable now, and nobody looked below it meanwhile
         elif self._is_ready(engine, path, rels, seen, now):
             self._finish(rels)
             for rel in rels:

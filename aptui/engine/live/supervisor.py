@@ -495,7 +495,7 @@ class Live:
             roots=tuple(root for root in self._roots if not root.path.startswith(products)),
             pool=pool.fault if pool is not None else "",
             broken_builders=tuple(sorted(pool.broken_builders().items())) if pool is not None else (),
-            disk=self._trouble,
+            disk=self._trouble or ("; ".join(engine.scans.unknown.values()) if engine is not None else ""),
             configuration=self._configuration_error,
             is_paused=self.is_paused,
             is_draining=self.watching.is_draining,

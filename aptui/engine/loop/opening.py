@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from aptui.config.model import Config
 from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.engine import registry
-from aptui.engine.cache.cache import Cache
+from aptui.engine.cache.cache import OWN_FOLDER, Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
 from aptui.engine.outside_files import are_as_they_were
 from aptui.engine.scan.up_to_date import Glance, look, signature
 from aptui.engine.scan.walk import Walk
+from aptui.engine.walk_guard import ROOTS_STATE, RootGuard
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
@@ -43,6 +44,7 @@ class Opening:
     """
 
     def __init__(self, config: Config, *, trusts_times: bool = True, never: tuple[str, ...] = ()) -> None:
+        self.guard = RootGuard(str(config.cache_dir / OWN_FOLDER))
         self.config = config
         self._never = never
         self._trusts_times = trusts_times
@@ -93,9 +95,12 @@ class Opening:
         try:
             ids = archive.scan_folder_ids()
             is_known = archive.state("signature") == self.signature
+            self.guard = RootGuard(str(self.cache.own), archive.state(ROOTS_STATE) or "")
             folders = tuple(replace(folder, id=ids.get(folder.name.lower(), 0)) for folder in self.project.scan_folders)
             if not is_known or any(folder.id == 0 for folder in folders):
                 return
+            for folder in folders:
+                self.guard.check(folder, lambda: archive)
             digests = archive.folder_digests()
             is_settled = not archive.unfinished() and not archive.has_intents() and not self.cache.is_touched(archive)
             is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aptui.core.messages import FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
-from aptui.core.model import FileFact, PathKey
-from aptui.core.paths import from_text, parent
+from aptui.core.model import FileFact, PathKey, ScanFolder
+from aptui.core.paths import from_text, is_below, parent
 from aptui.engine.scan.scanner import RACY_NS, Scanner
 from aptui.engine.scan.walk import Walk
+from aptui.engine.walk_guard import ROOTS_STATE
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
@@ -40,9 +41,12 @@ class Scans:
         self._engine, self._opening = engine, opening
         self._steps: Iterator[list[FolderSeen | FoldersKept]] | None = None
         self._scanner: Scanner | None = None
+        self._below = ""
         self._again: dict[PathKey, float] = {}
         self._looked_ns: dict[str, int] = {}
         self._racy_ns = 0
+        self.unknown: dict[tuple[int, str], str] = {}
+        """{(scan folder id, relative folder in lower case): why it cannot be read}."""
         self.is_dirty = False
         """Whether anything was seen that the last settlement does not know."""
 
@@ -70,6 +74,7 @@ class Scans:
         engine.inbox.post(ScanStarted(engine.inbox.next_seq(), is_full, retries=retries))
         self._racy_ns = time.time_ns() - RACY_NS
         self._looked_ns.clear()
+        self._below = ""
         glance, opening.glance = opening.glance, None
         is_known = is_known and (not engine.metadata.creates or engine.archive.state(_IDENTITIES) == _MADE)
         self._scanner = self._make_scanner(glance=glance, is_full=is_full, reassess=not is_known)
@@ -84,6 +89,7 @@ class Scans:
         inbox = self._engine.inbox
         inbox.post(ScanStarted(inbox.next_seq(), below=folder, retries=False))
         self._racy_ns = time.time_ns() - RACY_NS
+        self._below = folder
         self._steps = self._scanner_at_hand().steps(folder)
 
     def advance(self) -> None:
@@ -95,6 +101,7 @@ class Scans:
         self._tell_walk()
         if events is None:
             self._steps = None
+            self._note_unknown(self._below, is_tree=True)
             inbox.post(ScanFinished(inbox.next_seq()))
         else:
             for event in events:
@@ -109,6 +116,7 @@ class Scans:
     def _make_scanner(self, **how: Any) -> Scanner:
         engine, opening = self._engine, self._opening
         self._walk, opening.walk = opening.walk or Walk(engine.project, opening.never), None
+        self._walk.check_root = self._check_root
         unfinished: Mapping[PathKey, FileFact | None] = engine.live.unfinished if engine.live is not None else {}
         return Scanner(
             engine.project,
@@ -119,6 +127,16 @@ class Scans:
             metadata=engine.metadata,
             **how,
         )
+
+    def _check_root(self, folder: ScanFolder) -> None:
+        self._opening.guard.check(folder, lambda: self._engine.archive)
+
+    def _note_unknown(self, folder: str, *, is_tree: bool) -> None:
+        """Take note of what could not be read on the way to `folder` and in it, with `is_tree` also below; and of what can be again."""
+        for part, known in list(self.unknown):
+            if folder == known or is_below(folder, known) or (is_tree and is_below(known, folder)) or not known:
+                self.unknown.pop((part, known))
+        self.unknown.update(self._walk.unknown)
 
     def _tell_walk(self) -> None:
         engine = self._engine
@@ -133,6 +151,7 @@ class Scans:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
         self._looked_ns[folder] = time.time_ns() - RACY_NS
         event = self._scanner_at_hand().look_at(folder, again)
+        self._note_unknown(folder, is_tree=False)
         self._tell_walk()
         if event is not None:
             self.is_dirty = True
@@ -187,7 +206,8 @@ class Scans:
 
     def settled_state(self) -> list[tuple[str, str]]:
         """Return what the next engine finds in the database when this one has come to rest."""
-        return [("signature", self._opening.signature), (_IDENTITIES, _MADE if self._engine.metadata.creates else "")]
+        made = _MADE if self._engine.metadata.creates else ""
+        return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, self._opening.guard.state())]
 
     def distrust(self, rows: Rows) -> None:
         """Change rows of folders so that a file too fresh to be trusted is read again by the next scan."""

@@ -379,6 +379,7 @@ class Desk:
             failed=counts["failed"] - (settling.failed_before if is_same else 0),
             seconds=round(now - settling.began_s, 3),
             shared=asdict(shared) if shared != Sum() else {},
+            unknown=list(engine.scans.unknown.values()),
         )
 
 

@@ -168,6 +168,9 @@ class Scanner:
                 digests = {**digests, part.scan_folder.id: b""}
         if self._unfinished:
             digests = self._keep_unfinished(folder, facts_of, old, digests)
+        unknown = [part for part in before if self._walk.is_unknown(part, folder)]
+        facts_of.update((part, list(before[part])) for part in unknown)
+        digests = {**digests, **dict.fromkeys(unknown, b"")}
         if self._metadata.held:
             digests = self._hold_back(facts_of, before, digests)
         if again is None and not before and not digests:
@@ -182,7 +185,7 @@ class Scanner:
         gone -= {*now.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
         rows = tuple((scan_folder, digests.get(scan_folder, b""), tuple(facts)) for scan_folder, facts in facts_of.items())
-        settings = self._settings(folder, now, clashing)
+        settings = None if unknown else self._settings(folder, now, clashing)
         identities = tuple(self._identities(changed, facts_of))
         return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows, settings, identities)
 
@@ -342,6 +345,10 @@ class Scanner:
 
     def _vanished(self, folder: str) -> FolderSeen:
         before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
+        if any(self._walk.is_unknown(part, folder) for part in before):
+            event = self._report(folder, [], {}, frozenset())
+            assert event is not None
+            return event
         was, clashing = self._merge(before)
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         return FolderSeen(self._next_seq(), folder, (), tuple(sorted(gone)), (), (), "")

@@ -19,7 +19,8 @@ from itertools import chain
 from typing import Protocol
 
 from aptui.core.fingerprint import short
-from aptui.core.model import Builder, Project
+from aptui.core.model import Builder, Project, RelPath
+from aptui.core.paths import key_of
 from aptui.engine.scan.walk import Below, Digests, Entry, Part, Walk, digests_of
 
 _FOLDERS_FOR_TWO = 300
@@ -113,7 +114,7 @@ def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> Glance | N
     glance = Glance(is_of_bytes=known.reads)
     count = known.process_count
     if count == 1:
-        _compare(walk.folders(frontier), known, glance)
+        _compare(walk, walk.folders(frontier), known, glance)
     else:
         _walk_by_many(walk, frontier, known, glance, count)
     if len(glance.differing) > _MOST_DIFFERING:
@@ -122,10 +123,11 @@ def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> Glance | N
     return glance
 
 
-def _compare(met: Iterable[Met], known: _Known, glance: Glance) -> None:
+def _compare(walk: Walk, met: Iterable[Met], known: _Known, glance: Glance) -> None:
     with known.opens() as content:
         for folder, entries in met:
-            is_same = dict(known.digests.get(folder, ())) == digests_of(entries)
+            is_unknown = any((part.scan_folder.id, key_of(RelPath(part.rel))) in walk.unknown for part, _files in entries)
+            is_same = not is_unknown and dict(known.digests.get(folder, ())) == digests_of(entries)
             if is_same and (content is None or content.is_same(folder, entries)):
                 glance.kept.append(folder)
             else:
@@ -143,7 +145,7 @@ def _walk_by_many(walk: Walk, frontier: list[tuple[str, list[Part]]], known: _Kn
     mine, *others = _shares(dict(frontier), known.digests, count)
     others = [share for share in others if share]
     children = [_Child(partial(_told, walk, share, known)) for share in others]
-    _compare(chain(top, walk.folders(mine)), known, glance)
+    _compare(walk, chain(top, walk.folders(mine)), known, glance)
     for child, share in zip(children, others, strict=True):
         _add(glance, walk, child.answer(), share, known)
 
@@ -173,7 +175,7 @@ def _told(walk: Walk, share: Sequence[tuple[str, list[Part]]], known: _Known, pa
         die_with_parent(parent)
     before, said = walk.files_seen, len(walk.sentences)
     glance = Glance()
-    _compare(walk.folders(share), known, glance)
+    _compare(walk, walk.folders(share), known, glance)
     differing = [
         (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in glance.differing
     ]
@@ -182,7 +184,7 @@ def _told(walk: Walk, share: Sequence[tuple[str, list[Part]]], known: _Known, pa
 
 def _add(glance: Glance, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[Part]]], known: _Known) -> None:
     if not answer:  # the child died: do its share here
-        _compare(walk.folders(share), known, glance)
+        _compare(walk, walk.folders(share), known, glance)
         return
     kept, differing, files_seen, sentences = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
     glance.kept.extend(kept)

@@ -8,11 +8,12 @@ This module is imported by runs that find nothing to do: it must stay light.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import marshal
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aptui.core.model import Project, RelPath, ScanFolder
@@ -21,7 +22,12 @@ from aptui.core.patterns import ignore_matcher
 from aptui.shared.errors import HostError
 
 _TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
+_GONE = frozenset((errno.ENOENT, errno.ENOTDIR))
+"""What a folder or file says that went a moment ago; all else says only that nobody knows."""
+_LEADS_NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 
+scandir = os.scandir
+"""The one place where folders of sources are opened: tests put a disk that fails here."""
 Entry = tuple[str, int, int, int, int]
 """(name, size, mtime_ns, ctime_ns, inode)."""
 Digests = Mapping[str, Sequence[tuple[int, bytes]]]
@@ -49,9 +55,15 @@ class Walk:
     Args:
         project: scan folders and ignore rules.
         never: absolute folders that are not walked (cache, logs).
+        check_root: called with each scan folder before it is walked; raises HostError where it cannot be believed.
     """
 
-    def __init__(self, project: Project, never: Sequence[str]) -> None:
+    def __init__(
+        self, project: Project, never: Sequence[str], check_root: Callable[[ScanFolder], None] = lambda _folder: None
+    ) -> None:
+        self.check_root = check_root
+        self.unknown: dict[tuple[int, str], str] = {}
+        """{(scan folder id, relative folder in lower case): why it cannot be read}; what is remembered of it, and below, stays."""
         self.scan_folders = project.scan_folders
         self.is_ignored = ignore_matcher(project.ignore_regex)
         self._never = frozenset(never)
@@ -76,6 +88,7 @@ class Walk:
                 continue
             if not os.path.isdir(folder.path):
                 raise HostError(f"scan folder '{folder.path}' is not there", hint="mount it, or take it out of the configuration")
+            self.check_root(folder)
             if not _is_inside_earlier(folder, self.scan_folders):
                 roots.append(Part(folder, "", folder.path))
         return roots
@@ -96,7 +109,7 @@ class Walk:
         for part in parts:
             files: list[Entry] = []
             try:
-                with os.scandir(part.path) as found:
+                with scandir(part.path) as found:
                     for entry in found:
                         if entry.is_dir(follow_symlinks=False):
                             self._enter(part, entry.name, entry.path, below)
@@ -105,15 +118,15 @@ class Walk:
                             continue
                         try:
                             seen = entry.stat()
-                        except OSError:
-                            self._explain(entry)
+                        except OSError as error:
+                            self._explain(entry, error)
                             continue
                         if seen.st_mode & _TYPE_BITS == _REGULAR:
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
                         elif stat.S_ISDIR(seen.st_mode):
                             self.sentences.append(f"link to a folder '{entry.path}' is not followed")
             except OSError as error:
-                self.sentences.append(f"folder '{part.path}' cannot be read: {error.strerror}; its files count as gone")
+                self._doubt(part, error)
             files.sort()
             self.files_seen += len(files)
             entries.append((part, files))
@@ -124,13 +137,31 @@ class Walk:
         below: Below = {}
         for part in parts:
             try:
-                with os.scandir(part.path) as found:
+                with scandir(part.path) as found:
                     for entry in found:
                         if entry.is_dir(follow_symlinks=False):
                             self._enter(part, entry.name, entry.path, below)
-            except OSError:
-                continue  # `look` says so
+            except OSError as error:
+                self._doubt(part, error)
         return below
+
+    def is_unknown(self, scan_folder: int, folder: str) -> bool:
+        """Whether a relative folder (lower case), or one above it, cannot be read in this scan folder."""
+        while self.unknown:
+            if (scan_folder, folder) in self.unknown:
+                return True
+            if not folder:
+                break
+            folder = folder.rpartition("/")[0]
+        return False
+
+    def _doubt(self, part: Part, error: OSError) -> None:
+        """What cannot be read is unknown; what went a moment ago is not."""
+        if error.errno in _GONE or (not part.rel and part.scan_folder.is_intermediate):
+            return
+        sentence = f"folder '{part.path}' cannot be read: {error.strerror}; what is known of it stays as it was"
+        self.unknown[part.scan_folder.id, key_of(RelPath(part.rel))] = sentence
+        self.sentences.append(sentence)
 
     def _enter(self, part: Part, name: str, path: str, below: Below) -> None:
         if not part.scan_folder.recursive or path in self._never or path in self._owned_elsewhere[part.scan_folder.id]:
@@ -140,7 +171,9 @@ class Walk:
             is_bare = path in self._files_elsewhere[part.scan_folder.id]
             below.setdefault(key_of(RelPath(rel)), []).append(Part(part.scan_folder, rel, path, is_bare))
 
-    def _explain(self, entry: os.DirEntry[str]) -> None:
+    def _explain(self, entry: os.DirEntry[str], error: OSError) -> None:
+        if error.errno not in _LEADS_NOWHERE:
+            raise error
         if entry.is_symlink():
             self.sentences.append(f"link '{entry.path}' leads nowhere; it is not looked at")
 

@@ -109,8 +109,13 @@ def _folders(top: bytes, links: list[bytes], is_over: Callable[[], bool]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two looks at a tree have shown: folders whose entries differ, new ones, names that are gone (where those are kept),
-    and folders that are gone, without what was below them.
+    """What two looks at a tree have shown.
+
+    Args:
+        changed: folders whose entries differ.
+        appeared: new folders.
+        gone: names that are gone, where those are kept.
+        removed: folders that are gone, without those that were below them.
     """
 
     changed: set[bytes]

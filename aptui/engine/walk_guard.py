@@ -1,0 +1,143 @@
+"""Whether a scan folder is the one that it was: what was there and is empty now, or lies on another device, is unknown, not gone.
+
+A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an engine that
+starts, and one below whom another folder comes to lie in the same place, refuses to look. Files that are deleted while an engine watches
+the same folder are deleted. `accept` is how a person says that a folder is meant as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from aptui.core.model import FileFact, ScanFolder
+from aptui.core.paths import key_of, to_text
+from aptui.shared.errors import HostError
+
+ROOTS_STATE = "roots"
+"""The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was at rest."""
+_ACCEPTED = "accepted-folders.json"
+_NOBODYS = frozenset((b"lost+found", b".snapshot"))
+Identity = tuple[int, int]
+"""(device, inode) of a folder."""
+
+
+class Remembered(Protocol):
+    """What is asked of the folder table."""
+
+    def folder_digests(self) -> Mapping[str, Iterable[tuple[int, bytes]]]:
+        """Return {relative folder in lower case: ((scan folder id, digest), ...)}."""
+        ...
+
+    def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Collection[FileFact]]]:
+        """Return {scan folder id: (digest, its files)} of a relative folder."""
+        ...
+
+
+class RootGuard:
+    """Asked of each scan folder before it is walked.
+
+    Args:
+        own: the folder `.aptui` of the cache, where acceptances lie.
+        known: the value of `ROOTS_STATE`.
+    """
+
+    def __init__(self, own: str, known: str = "") -> None:
+        self._own = own
+        self._known: dict[str, Identity] = {name: (pair[0], pair[1]) for name, pair in json.loads(known or "{}").items()}
+        self._believed: dict[str, Identity] = {}
+
+    def check(self, folder: ScanFolder, remembered: Callable[[], Remembered]) -> None:
+        """Return when the folder may be believed.
+
+        Raises:
+            HostError: its files are unknown now.
+        """
+        now = _identity(folder.path)
+        if self._believed.get(folder.name) == now:
+            return
+        problem = self._problem(folder, now, remembered)
+        if problem and tuple(_accepted(self._own).get(folder.name, ())) != now:
+            hint = f"mount it again; if it is meant, 'aptui batch --accept-empty {folder.name}' says so"
+            raise HostError(f"scan folder '{folder.path}' {problem}: nothing is removed", hint=hint)
+        self._believed[folder.name] = now
+
+    def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], Remembered]) -> str:
+        names = _names(folder.path)
+        known = self._believed.get(folder.name) or self._known.get(folder.name)
+        if names is None or (names and (known is None or known[0] == now[0])):
+            return ""  # where it cannot be read `walk` says so, folder by folder
+        before = _top_names(remembered(), folder.id)
+        if not names:
+            return f"is empty, and had {len(before)} {'entry' if len(before) == 1 else 'entries'}" if before else ""
+        there = before.intersection(names)
+        return f"lies on another device, and most of what it had is not there ({len(there)} of {len(before)})" * (
+            2 * len(there) < len(before)
+        )
+
+    def state(self) -> str:
+        """Return the value of `ROOTS_STATE` for the next engine."""
+        return json.dumps(self._known | self._believed, sort_keys=True)
+
+
+def accept(own: str, folder: ScanFolder) -> None:
+    """Note that a scan folder is meant as it lies there now; also an engine that runs already finds the note.
+
+    Raises:
+        HostError: the folder is not there, or the note cannot be written.
+    """
+    if not os.path.isdir(own):
+        return  # there is no cache yet, and nothing that could be lost
+    try:
+        noted = _accepted(own) | {folder.name: _identity(folder.path)}
+        path = os.path.join(own, _ACCEPTED)
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            json.dump(noted, file)
+        os.replace(f"{path}.new", path)
+    except OSError as error:
+        raise HostError(f"'{error.filename}' cannot be accepted: {error.strerror}", hint="look at its permissions") from error
+
+
+def forget_accepted(own: str) -> None:
+    """What was accepted is processed: the same folder empty another day is a question again."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(own, _ACCEPTED))
+
+
+def _accepted(own: str) -> dict[str, Identity]:
+    try:
+        with open(os.path.join(own, _ACCEPTED), encoding="utf-8") as file:
+            return {name: (pair[0], pair[1]) for name, pair in json.load(file).items()}
+    except (OSError, ValueError):
+        return {}
+
+
+def _identity(path: str) -> Identity:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return seen.st_dev, seen.st_ino
+
+
+def _names(path: str) -> frozenset[str] | None:
+    """Return the keys of what lies directly in a folder, None when it cannot be read."""
+    try:
+        found = os.listdir(os.fsencode(path))
+    except OSError:
+        return None
+    return frozenset(str(key_of(to_text(name))) for name in found if name not in _NOBODYS)
+
+
+def _top_names(remembered: Remembered, scan_folder: int) -> frozenset[str]:
+    """Return the keys of what was remembered directly in a scan folder."""
+    folders = {
+        folder.partition("/")[0]
+        for folder, parts in remembered.folder_digests().items()
+        if folder and any(part == scan_folder for part, _digest in parts)
+    }
+    _digest, files = remembered.folder_parts("").get(scan_folder, (b"", ()))
+    return frozenset(folders | {str(key_of(fact.rel)) for fact in files})

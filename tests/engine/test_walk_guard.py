@@ -1,0 +1,186 @@
+"""What cannot be read, and what is suddenly empty, is unknown: nothing is removed, the run says so, a person can say that it is meant."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+from live_project import LiveProject
+
+from aptui.cli import main
+from aptui.engine.scan import walk
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+FILES = ("assets/a.txt", "assets/d/b.txt", "assets/d/e/c.txt", "shared/s.txt", "shared/d/t.txt")
+ALL = {"a.txt", "d/b.txt", "d/e/c.txt", "s.txt", "d/t.txt"}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for home in ("CACHE", "CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
+    return tmp_path / "project"
+
+
+def filled(project: Project) -> None:
+    for rel in FILES:
+        project.write(rel, rel)
+
+
+@pytest.fixture
+def project(root: Path) -> Project:
+    project = Project(root, SETTINGS)
+    filled(project)
+    project.engine_run()
+    assert set(project.texts()) == ALL
+    return project
+
+
+class Disk:
+    """Makes folders unreadable, as their owner, a dying disk or a lost server would."""
+
+    def __init__(self) -> None:
+        self.broken: dict[str, int] = {}
+
+    def scandir(self, path: str) -> Iterator[os.DirEntry[str]]:
+        if path in self.broken:
+            raise OSError(self.broken[path], os.strerror(self.broken[path]), path)
+        return os.scandir(path)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(walk, "scandir", disk.scandir)
+    return disk
+
+
+def batch(root: Path, *options: str) -> int:
+    return main.main(["--project", str(root), "batch", *options])
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE, errno.ENOMEM])
+@pytest.mark.parametrize("broken", ["assets/d", "assets/d/e", "assets"])
+def test_a_folder_that_cannot_be_read_keeps_what_is_known_and_the_exit_code_says_so(
+    project: Project, disk: Disk, capsys: pytest.CaptureFixture[str], number: int, broken: str
+) -> None:
+    disk.broken[str(project.path(broken))] = number
+    project.delete("shared/d/t.txt")
+
+    for options in ([], ["--full-scan"], ["--set", "ignore=['*.bak']"], []):
+        assert batch(project.root, *options) == 2
+        assert "cannot be read" in capsys.readouterr().err
+        assert set(project.texts()) == ALL - {"d/t.txt"}
+    disk.broken.clear()
+    project.delete("assets/d/e/c.txt")
+    assert batch(project.root) == 0
+    assert set(project.texts()) == ALL - {"d/t.txt", "d/e/c.txt"}
+    assert batch(project.root) == 0
+
+
+def test_json_names_what_could_not_be_read(project: Project, disk: Disk, capsys: pytest.CaptureFixture[str]) -> None:
+    disk.broken[str(project.path("assets/d"))] = errno.EIO
+
+    assert batch(project.root, "--json") == 2
+    [sentence] = json.loads(capsys.readouterr().out)["unknown"]
+    assert "Input/output error" in sentence
+
+
+def test_a_scan_folder_that_is_suddenly_empty_is_a_trouble_until_it_is_accepted(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.move("assets", "elsewhere")
+    project.path("assets").mkdir()
+    project.path("assets/lost+found").mkdir()
+
+    assert batch(project.root) == 2
+    assert "--accept-empty game" in capsys.readouterr().err
+    assert set(project.texts()) == ALL
+    assert batch(project.root, "--accept-empty", "nobody") == 3
+    assert batch(project.root, "--accept-empty", "game") == 0
+    assert set(project.texts()) == {"s.txt", "d/t.txt"}
+    project.delete("assets/lost+found")
+    assert batch(project.root) == 0
+
+
+def test_what_was_accepted_once_is_asked_again_another_day(project: Project) -> None:
+    project.move("assets", "elsewhere")
+    project.path("assets").mkdir()
+    assert batch(project.root, "--accept-empty", "game") == 0
+    project.move("assets", "mountpoint")
+    project.move("elsewhere", "assets")
+    assert batch(project.root) == 0
+    project.move("assets", "elsewhere")
+    project.move("mountpoint", "assets")
+
+    assert batch(project.root) == 2
+    assert set(project.texts()) == ALL
+
+
+def test_another_device_that_holds_the_same_is_no_trouble_and_one_that_holds_less_is(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aptui.engine import walk_guard
+
+    identity = walk_guard._identity
+    monkeypatch.setattr(walk_guard, "_identity", lambda path: (99, identity(path)[1]))
+    project.delete("assets/d/e")
+    assert batch(project.root) == 0
+    monkeypatch.setattr(walk_guard, "_identity", lambda path: (98, identity(path)[1]))
+    project.delete("assets/d")
+    project.delete("assets/a.txt")
+    project.write("assets/other.txt", "other")
+
+    assert batch(project.root) == 2
+    assert set(project.texts()) == ALL - {"d/e/c.txt"}
+
+
+def test_the_last_file_of_a_scan_folder_may_be_deleted_under_a_running_engine(root: Path) -> None:
+    project = LiveProject(root, SETTINGS)
+    filled(project)
+    with project.running():
+        project.delete("shared/d")
+        project.delete("shared/s.txt")
+        project.until(lambda: set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"})
+
+
+def test_a_running_engine_keeps_what_it_cannot_read_or_what_is_suddenly_empty(root: Path, disk: Disk) -> None:
+    project = LiveProject(root, SETTINGS)
+    filled(project)
+    with project.running() as live:
+        disk.broken[str(project.path("assets/d"))] = errno.EACCES
+        live.watching.rescan(retries=False)
+        project.until(lambda: "cannot be read" in live.health.disk)
+        project.delete("assets/d/e/c.txt")
+        project.write("assets/a.txt", "changed")
+        project.until(lambda: project.texts().get("a.txt") == "changed")
+        assert set(project.texts()) == ALL
+        disk.broken.clear()
+        os.chmod(project.path("assets/d"), 0o700)
+        project.until(lambda: set(project.texts()) == ALL - {"d/e/c.txt"})
+        project.until(lambda: not live.health.disk)
+
+        project.move("shared", "elsewhere")
+        project.path("shared").mkdir()
+        project.until(lambda: "is empty" in live.health.disk)
+        assert set(project.texts()) == ALL - {"d/e/c.txt"}
+        project.path("shared").rmdir()
+        project.move("elsewhere", "shared")
+        project.until(lambda: live.engine is not None and not live.health.disk)
+        project.until_idle()
+        assert set(project.texts()) == ALL - {"d/e/c.txt"}
+
+
+def test_a_missing_scan_folder_stays_a_mistake_in_the_configuration(project: Project) -> None:
+    project.move("assets", "elsewhere")
+
+    assert batch(project.root) == 3
+    assert set(project.texts()) == ALL
