@@ -1,8 +1,8 @@
 """Whether a scan folder is the one that it was: what was there and is empty now, or lies on another device, is unknown, not gone.
 
 A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an engine that
-starts, and one below whom another folder comes to lie in the same place, refuses to look. Files that are deleted while an engine watches
-the same folder are deleted. `accept` is how a person says that a folder is meant as it is.
+starts, and one below whom another folder comes to lie in the same place, refuses to look. Where it is the very folder that it was (device
+and inode, on a disk of this machine) its files were deleted. `accept` is how a person says that a folder is meant as it is.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class RootGuard:
         known = self._believed.get(folder.name) or self._known.get(folder.name)
         if names is None or (names and (known is None or known[0] == now[0])):
             return ""  # where it cannot be read `walk` says so, folder by folder
+        if not names and known == now and _is_local(folder.path):
+            return ""
         before = _top_names(remembered(), folder.id)
         if not names:
             return f"is empty, and had {len(before)} {'entry' if len(before) == 1 else 'entries'}" if before else ""
@@ -121,6 +123,14 @@ def _identity(path: str) -> Identity:
     except OSError:
         return (0, 0)
     return seen.st_dev, seen.st_ino
+
+
+def _is_local(path: str) -> bool:
+    """Whether a folder lies on a file system where an inode is one folder for good; servers and FUSE give numbers as they like."""
+    from aptui.engine.watch import limits
+
+    kind = limits.kind_of(os.fsencode(os.path.realpath(path)), limits.mounts(limits.mountinfo()))
+    return kind in limits.NATIVE_KINDS | limits.OVERLAY_KINDS
 
 
 def _names(path: str) -> frozenset[str] | None:
