@@ -603,3 +603,33 @@ def test_a_second_start_finds_everything_trusted(project: LiveProject) -> None:
     project.forget()
     with project.running():
         assert not project.runs
+
+
+# ------------------------------------------------------------------------------------------------------- writes its own source
+
+SELF_WRITER = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: self, patterns: ["*.w"], version: 1, command: 'cp {source} {products_dir}/o; echo x >> {source}', products: ["o"]}
+"""
+
+
+def test_a_job_that_writes_its_own_source_ends_and_is_tried_again_by_a_persons_edit_alone(project: LiveProject) -> None:
+    project.config(SELF_WRITER)
+    project.delete("assets/a.txt")
+    project.write("assets/a.w", "a")
+
+    project.engine_run()
+    [error] = project.errors().values()
+    assert "'a.w' changed under each of 10 runs" in error
+    written = project.path("assets/a.w").read_text()
+    assert written.count("x") == 10
+    assert not project.engine_run().runs
+    with project.running():
+        project.until_idle()
+        assert project.path("assets/a.w").read_text() == written
+        project.write("assets/a.w", "edited")
+        project.until(lambda: project.path("assets/a.w").read_text().count("x") >= 10)
+        project.until_idle()
+
+    assert project.path("assets/a.w").read_text().count("x") <= 12

@@ -23,6 +23,8 @@ from aptui.core.state.working_set import Unsettled, brings_sources
 
 _STALE_MOST = 10
 """Runs in a row whose source changed under them. A person who saves so often in a row during one run each would be rare."""
+CHANGED_UNDER_IT = " changed under each"
+"""In the error of a job that was given up for it: it outlives the engine, so that no later one tries it again for nothing."""
 _ROUNDS_MOST = 20
 """Times in a row that one job makes other intermediates before it is said to feed on itself."""
 _DEPENDENCY_ESCALATION = 50
@@ -217,6 +219,10 @@ class Plans:
             return  # dropped meanwhile
         if not self._jobs.is_configured(job):
             return  # not of this configuration: it goes when its source is planned, or it is left alone
+        key = job.source.key
+        if key in self._memory.hashing or key in self._memory.unstable:  # a run now would be of bytes that are on their way out
+            self._jobs.waiters.add(key, job)
+            return
         problem = job.source.misidentity or self._settings.problem(job.source.key)
         if problem:
             if job.is_analysis or job.state not in SETTLED or job.is_forced:
@@ -273,7 +279,8 @@ class Plans:
             case JobState.QUEUED | JobState.RUNNING | JobState.COMMITTING:
                 return job.planned != number
             case JobState.FAILED:
-                return job.planned != number or is_retry or job.is_forced
+                # Tried again it would change its source again, and that looks like an edit.
+                return job.planned != number or (is_retry and CHANGED_UNDER_IT not in job.error) or job.is_forced
             case JobState.CANCELLED:
                 return job.planned != number or job.is_forced
             case _:
@@ -326,8 +333,8 @@ class Plans:
     def _endless(self, job: Job) -> str:
         """Return why another run of `job` would be in vain as those before were, "" when it would not."""
         if job.stale_count >= _STALE_MOST:
-            what = (job.ties.changed if job.ties is not None else "") or "its source"
-            return f"{what} changed under each of {job.stale_count} runs: does the job itself write it?"
+            what = (job.ties.changed if job.ties is not None else "") or f"its source '{job.source.rel}'"
+            return f"{what}{CHANGED_UNDER_IT} of {job.stale_count} runs: does the job itself write it?"
         if self._rounds[job.id] >= _ROUNDS_MOST:
             return f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?"
         return ""
