@@ -108,9 +108,10 @@ def in_place() -> None:
     """Break the contract: products are written over the old ones, byte by byte, instead of renamed."""
     from aptui.engine.cache import cache
 
-    def overwrite(source: str, target: str) -> None:
+    def overwrite(source: str, target: str, *, dst_dir_fd: int | None = None) -> None:
         data = Path(os.fsdecode(source)).read_bytes()
-        with open(target, "wb", buffering=0) as file:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=dst_dir_fd)
+        with open(descriptor, "wb", buffering=0) as file:
             for at in range(0, len(data), 512):
                 file.write(data[at : at + 512])
                 os.fsync(file.fileno())

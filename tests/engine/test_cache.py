@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from disk_project import HOST, Project
 
 from aptui.core.messages import CommitProducts, JobCommit
 from aptui.core.model import Digest, Product
@@ -307,12 +308,12 @@ def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Dia
     diary.folders = {"linux/f": (cache.root / "linux/f").stat().st_mtime_ns, "linux/g": 1}
     looked: list[object] = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (looked.append(path), scandir(path))[1])
+    monkeypatch.setattr(os, "scandir", lambda folder: (looked.append(os.readlink(f"/proc/self/fd/{folder}")), scandir(folder))[1])
 
     lost = cache.lost(diary, print)
 
     assert lost == ["linux/g/gone.txt"]
-    assert looked == [os.fsencode(cache.root / "linux/g")]
+    assert looked == [str(cache.root / "linux/g")]
 
 
 def test_strangers_links_and_folders_in_the_place_of_products_go(cache: Cache, diary: Diary) -> None:
@@ -354,7 +355,7 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
 def test_a_product_that_cannot_be_deleted_is_looked_for_at_the_next_start(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     put(cache, "linux/f/a.txt", b"a")
 
-    def refuse(_path: object) -> None:
+    def refuse(_path: object, **_how: object) -> None:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
@@ -375,3 +376,43 @@ def test_a_run_that_fails_with_half_its_products_in_place_keeps_its_intents(cach
 
     assert (done, [run_key for run_key, _ in failed]) == ([2], [1])
     assert diary.notes[-1][1][1] == [2]
+
+
+# ----------------------------------------------------------------------------------------------------------------------- links
+
+
+def _linked_project(tmp_path: Path) -> tuple[Project, Path]:
+    project = Project(tmp_path / "project", 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: d, copy: ["*.txt"]}]\n')
+    project.write("assets/a.txt", "a")
+    project.write("assets/d/b.txt", "b")
+    project.engine_run()
+    private = tmp_path / "private"
+    private.mkdir()
+    for name in ("letter", "b.txt"):
+        (private / name).write_text("mine")
+    return project, private
+
+
+def test_a_platform_folder_that_is_a_link_is_refused_and_nothing_behind_it_is_touched(tmp_path: Path) -> None:
+    project, private = _linked_project(tmp_path)
+    project.delete(f"Cache/{HOST}")
+    project.path(f"Cache/{HOST}").symlink_to(private)
+
+    with pytest.raises(UserError, match="is a link"):
+        project.engine_run()
+    assert {path.name: path.read_text() for path in private.iterdir()} == {"letter": "mine", "b.txt": "mine"}
+
+
+@pytest.mark.parametrize("change", ["delete", "edit", "nothing"])
+def test_nothing_is_written_or_deleted_behind_a_link_below_a_platform_folder(tmp_path: Path, change: str) -> None:
+    project, private = _linked_project(tmp_path)
+    project.delete(f"Cache/{HOST}/d")
+    project.path(f"Cache/{HOST}/d").symlink_to(private)
+    if change == "delete":
+        project.delete("assets/d/b.txt")
+    elif change == "edit":
+        project.write("assets/d/b.txt", "edited")
+
+    project.engine_run()
+
+    assert {path.name: path.read_text() for path in private.iterdir()} == {"letter": "mine", "b.txt": "mine"}

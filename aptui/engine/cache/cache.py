@@ -13,11 +13,13 @@ next start finds either the old rows (and an intent that says which files may be
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -84,8 +86,10 @@ class Cache:
         """Make the folder ours and hold it alone.
 
         Raises:
-            BusyError: another engine holds it. UserError: it is somebody else's folder. HostError: it cannot be written.
+            BusyError: another engine holds it. UserError: it is somebody else's folder, or a link stands in the place of one of ours.
+            HostError: it cannot be written.
         """
+        self._refuse_links()
         self._refuse_foreign()
         try:
             for folder in (self.staging, self._trash):
@@ -107,6 +111,16 @@ class Cache:
         except OSError as error:
             self.close()
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its disk") from error
+
+    def _refuse_links(self) -> None:
+        """A link in the place of a platform's folder leads to files of somebody: they are no products, and not ours to delete."""
+        for name in (OWN_FOLDER, *self._platforms):
+            folder = self.root / cache_path(name)
+            if folder.is_symlink():
+                raise UserError(
+                    f"'{folder}' is a link to '{os.readlink(folder)}': products are not written or deleted behind links",
+                    hint="remove the link; to have products elsewhere, set 'cache' to that place or mount it there",
+                )
 
     def _refuse_foreign(self) -> None:
         if self.own.is_dir() or not self.root.is_dir():
@@ -235,11 +249,17 @@ class Cache:
     def _move_in(self, staged: str, name: str, folder: str, touched: set[str]) -> None:
         if folder not in self._known_folders:
             self._make_folder(folder, touched)
-        os.replace(from_text(staged), self._path(name))
+        with self._opened(folder) as descriptor:
+            os.replace(from_text(staged), self._path(name).rpartition(b"/")[2], dst_dir_fd=descriptor)
         self.deleted.pop(name, None)
 
     def _make_folder(self, folder: str, touched: set[str]) -> None:
         path = self._path(folder)
+        above = folder
+        while above:  # nothing is made behind a link either
+            if os.path.islink(self._path(above)):
+                raise OSError(errno.ELOOP, f"'{above}' in the cache is a link")
+            above = parent(above)
         if not os.path.isdir(path):
             os.makedirs(path, exist_ok=True)
             above = folder
@@ -277,7 +297,8 @@ class Cache:
         for name in names:
             self.deleted[name] = None
             try:
-                os.unlink(self._path(name))
+                with self._opened(parent(name)) as descriptor:
+                    os.unlink(self._path(name).rpartition(b"/")[2], dir_fd=descriptor)
             except FileNotFoundError:
                 pass
             except OSError as error:
@@ -346,7 +367,7 @@ class Cache:
         """Whether any folder is not as the last engine left it."""
         for folder, mtime_ns in index.cache_folders().items():
             try:
-                if os.stat(self._path(folder)).st_mtime_ns != mtime_ns:
+                if os.lstat(self._path(folder)).st_mtime_ns != mtime_ns:
                     return True
             except OSError:
                 return True
@@ -357,7 +378,7 @@ class Cache:
         gone: list[str] = []
         for folder, mtime_ns in index.cache_folders().items():
             try:
-                if os.stat(self._path(folder)).st_mtime_ns == mtime_ns:
+                if os.lstat(self._path(folder)).st_mtime_ns == mtime_ns:
                     continue
             except OSError:
                 pass
@@ -369,22 +390,46 @@ class Cache:
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
-            with os.scandir(self._path(folder)) as found:
+            with self._opened(folder) as descriptor, os.scandir(descriptor) as found:
                 for entry in found:
-                    name = f"{folder}/{to_text(entry.name)}"
+                    path = self._path(f"{folder}/{to_text(os.fsencode(entry.name))}")
+                    name = f"{folder}/{to_text(os.fsencode(entry.name))}"
                     if entry.is_dir(follow_symlinks=False):
                         if name in expected:
                             say(f"a folder stands in the place of product '{name}': moved away")
-                            self._throw_away(entry.path, "folder")
+                            self._throw_away(path, "folder")
                         continue
                     if name in expected and not entry.is_symlink():
                         present.add(name)
                     elif not _is_catalog(name):
                         say(f"'{name}' in the cache belongs to no product: deleted")
-                        os.unlink(entry.path)
-        except OSError:
+                        os.unlink(entry.name, dir_fd=descriptor)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EXDEV):
+                say(
+                    f"the cache folder '{folder}' is reached through a link: nothing behind it is ours, and nothing is deleted there"
+                )
             return list(expected)
         return [name for name in expected if name not in present]
+
+    @contextlib.contextmanager
+    def _opened(self, folder: str) -> Iterator[int]:
+        """Open a folder of the cache without following a link on the way (ELOOP)."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in from_text(cache_path(folder)).split(b"/") if folder else ():
+                try:
+                    inner = os.open(name, flags, dir_fd=descriptor)
+                except NotADirectoryError as error:  # what O_DIRECTORY says of a link
+                    if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode):
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from error
+                    raise
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def digest(self, name: str) -> bytes | None:
         """Return the SHA-256 of a product as it lies in the cache, None when it cannot be read."""
