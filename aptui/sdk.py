@@ -17,6 +17,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from uuid import UUID
 
 from aptui.core.model import DependencyKind
+from aptui.core.param_schema import ParamError
+from aptui.core.param_schema import mistakes as param_mistakes
 
 __all__ = [
     "AssetType",
@@ -30,6 +32,7 @@ __all__ = [
     "JobLog",
     "JobProduct",
     "LoadBehavior",
+    "ParamError",
     "PathDependency",
     "PathDependencyKind",
     "ProcessJobRequest",
@@ -39,6 +42,7 @@ __all__ = [
     "Result",
     "SourceDependency",
     "SourceDependencyKind",
+    "param_mistakes",
 ]
 
 AssetType = UUID
@@ -338,7 +342,7 @@ class Builder(Protocol):
 
     Class attributes: `name` (unique), `version` (text; a change re-runs all its jobs), `patterns` (globs on the relative path),
     `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags` = {"delete_products_on_failure"},
-    `params_schema`, a JSON Schema for its parameters, and a method `shutdown()`, called before its process ends in peace.
+    `params_schema`, a JSON Schema for its parameters (they are checked against it before anything runs), and a method `shutdown()`, called before its process ends in peace.
     """
 
     name: ClassVar[str]

@@ -14,7 +14,7 @@ from aptui.batch.run import Wish
 from aptui.batch.summary import Summary
 from aptui.config import model
 from aptui.link.client import Client
-from aptui.shared.errors import BusyError
+from aptui.shared.errors import BusyError, UserError
 
 
 def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, settings: str = "") -> Summary:
@@ -46,3 +46,13 @@ def test_with_a_team_it_says_also_that_nothing_was_found(tmp_path: Path, monkeyp
     settings = f"shared_cache: {{mode: client, store: {tmp_path / 'share'}}}\n"
 
     assert settled(tmp_path, monkeypatch, {"misses": 3}, settings).account == "0 % from cache"
+
+
+def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {"run": 0, "configuration": "aptui.yaml:3:60: unknown parameter 'fromat'"}
+    (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
+    monkeypatch.setattr(Client, "connect", lambda *_place, **_more: contextlib.nullcontext())
+    monkeypatch.setattr(attach, "_follow", lambda *_all: wrong)
+
+    with pytest.raises(UserError, match=r"aptui\.yaml:3:60: unknown parameter 'fromat'"):
+        attach.settle(model.load(tmp_path), Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)

@@ -286,12 +286,13 @@ def test_a_value_of_an_option_is_yaml(write: Write) -> None:
     assert [platform.id for platform in loaded.project.platforms] == ["linux", "server"]
 
 
-def test_the_place_of_a_builder_serves_errors_that_only_the_registry_finds(write: Write) -> None:
-    loaded = load(write(EXAMPLE))
+def test_the_places_of_a_builder_serve_errors_that_only_the_registry_finds(write: Write) -> None:
+    text = "scan_folders: [{name: a, path: .}]\nbuilders:\n  - {name: t, uses: image, params: {a: 1}, platforms: {linux: {b: 2}}}\n"
+    folder = write(text)
 
-    error = model.unknown_builder(loaded, "textures", "imgae", ["image", "audio"])
+    places = {key: place.removeprefix(f"{folder}/") for key, place in load(folder, platforms=["linux"]).places.items()}
 
-    assert str(error).endswith("aptui.yaml:10:28: no builder is called 'imgae'; did you mean 'image'?")
+    assert places == {"t": "aptui.yaml:3:21", "t\nparams\na": "aptui.yaml:3:37", "t\nlinux\nb": "aptui.yaml:3:64"}
 
 
 def test_the_project_is_the_nearest_folder_upwards(write: Write, tmp_path: Path) -> None:

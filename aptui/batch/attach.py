@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aptui.batch.summary import Summary, collect
 from aptui.link import places, port
 from aptui.link.client import Client, NoEngine
-from aptui.shared.errors import BusyError, KnownError
+from aptui.shared.errors import BusyError, KnownError, UserError
 
 if TYPE_CHECKING:
     from aptui.batch.reporter import Reporter
@@ -26,7 +26,7 @@ def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, bega
     """Have the engine that holds the cache process everything that was changed before now.
 
     Raises:
-        BusyError: whoever holds the cache cannot be asked. UserError: it runs with other options.
+        BusyError: whoever holds the cache cannot be asked. UserError: it runs with other options, or the configuration is wrong.
     """
     try:
         client = Client.connect(places.socket_path(config.cache_dir), kind="batch")
@@ -40,6 +40,8 @@ def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, bega
             answer = None
         finally:
             reporter.close()
+    if answer and answer.get("configuration"):
+        raise UserError(f"the engine that runs does not take the configuration over: {answer['configuration']}")
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
     summary.seconds = time.monotonic() - began_s

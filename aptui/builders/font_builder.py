@@ -58,7 +58,10 @@ class FontBuilder:
             },
             "unicodes": {
                 "anyOf": [
-                    {"type": "array", "items": {"type": "string", "pattern": _UNICODES, "title": "like U+41 or U+20-7E"}},
+                    {
+                        "type": "array",
+                        "items": {"type": "string", "pattern": rf"^{_UNICODES}(?!\n)$", "title": "like U+41 or U+20-7E"},
+                    },
                     {"type": "null"},
                 ],
                 "default": None,

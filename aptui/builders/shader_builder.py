@@ -67,7 +67,7 @@ class ShaderBuilder:
                 "default": None,
                 "description": "told by the extension, or by the one before .glsl and .hlsl, unless given",
             },
-            "entry_point": {"type": "string", "pattern": r"[A-Za-z_]\w*", "default": "main"},
+            "entry_point": {"type": "string", "pattern": r"^[A-Za-z_]\w*(?!\n)$", "default": "main"},
             "optimise": {"enum": [*_OPTIMISATIONS], "default": "none"},
             "debug": {"type": "boolean", "default": False, "description": "keep names and lines in the module"},
             "defines": {

@@ -45,7 +45,7 @@ from aptui.core.model import (
     UndeclaredReads,
 )
 from aptui.core.paths import name_uuid
-from aptui.core.settings import is_settings
+from aptui.core.settings import is_settings, place_key
 from aptui.shared.errors import HostError, UserError
 
 T = TypeVar("T")
@@ -86,6 +86,7 @@ class Compiler:
         self._enabled: tuple[Platform, ...] = ()
         self._resting: tuple[str, ...] = ()
         self._tools: list[Tool] = []
+        self._places: dict[str, str] = {}
         self._cache = self._path("cache", "Cache")
         self._logs = self._path("logs", os.path.join(self._cache, ".aptui", "logs"))
         limits = {key: node.value for key, node in root.value["limits"].value.items()}
@@ -113,7 +114,7 @@ class Compiler:
             limits=self._limits,
             workers=self._plain("workers", 0),
             layers=digests,
-            places={node.value["name"].value: (node.get("uses") or node).where for node in self._items("builders")},
+            places=self._places,
             warnings=tuple(one_line(warning) for warning in self._warnings),
             tools=tuple(self._tools),
             serve=serve.compiled(self._plain_tree("serve"), self._dir),
@@ -319,6 +320,8 @@ class Compiler:
         is_command = kind is BuilderKind.COMMAND
         tools = self._tools_of(node, name) if is_command else []
         platforms, overrides = self._platforms_of(node)
+        self._places[name] = (node.get("uses") or node).where
+        self._place_params((name, "params"), node.get("params"))
         values = {key: child.value for key, child in node.value.items()}
         self._tools += tools
         builder = Builder(
@@ -411,9 +414,15 @@ class Compiler:
             params: dict[str, Any] = {}
             for rule in applied:
                 params |= rule.plain()
+                self._place_params((node.value["name"].value, platform.id), rule)
             if params:
                 overrides.append((platform.id, canonical(params)))
         return tuple(platforms), tuple(overrides)
+
+    def _place_params(self, path: tuple[str, ...], params: Node | None) -> None:
+        """Remember where each of some parameters stands: what is wrong with them is only known when the builder's class is."""
+        for key, child in params.value.items() if params else ():
+            self._places[place_key((*path, key))] = child.key_where
 
     def _command(self, node: Node) -> CommandRule:
         values = {key: child.value for key, child in node.value.items()}

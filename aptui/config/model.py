@@ -150,7 +150,8 @@ class Config:
     """A project's configuration, checked and compiled; all paths are absolute.
 
     `workers` is resolved (never 0). `layers` are (file, SHA-256 in hex), `places` maps a builder's name to the `file:line:column`
-    of its `uses` (or of the entry), for errors that only the registry can find. `warnings` are lines for people. `meta_delay_ms` is how
+    of its `uses` (or of the entry), and the `place_key` of each of its parameters to that of its key, for errors that only the registry
+    can find. `warnings` are lines for people. `meta_delay_ms` is how
     long a live engine waits for the `.meta` file of a new source. `foreign` is what another program's project says that only its own
     room understands, "" for projects of aptui's own. `settings_folders` are folders that may come to hold a layer, besides those of the
     layers.
@@ -552,16 +553,11 @@ def refresh_tools(config: Config) -> Config | None:
     return replace(config, tools=tools, project=signed(replace(config.project, builders=builders)))
 
 
-def unknown_builder(config: Config, name: str, used: str, known: Iterable[str]) -> UserError:
-    """Return the error for builder `name` whose `uses:` names one that the registry does not know."""
-    from aptui.config.schema import nearest
-
-    return UserError(f"no builder is called '{used}'", where=config.places.get(name, ""), hint=nearest(used, known))
-
-
 # ── signatures ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_UNDECISIVE = ("analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files")
+_UNDECISIVE = (
+    "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files", "params_schema",
+)  # fmt: skip
 """Fields of a builder that decide about no job's products."""
 
 

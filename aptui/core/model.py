@@ -127,11 +127,12 @@ class Builder:
     to canonical JSON that overrides `params` key by key; `platforms` are the enabled platform ids it works for, in order.
     `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command). `references` are looked for
     in what it makes; a copy that has some is a job like any other, not one of a batch (`is_plain_copy`).
-    `pipeline.undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is known (what a Python builder reads always is).
+    `undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is known (what a Python builder reads always is).
     `adapter` is set where the code at `origin` is in no form of ours: "module:function" of what a worker calls with this record to have a
     builder, and `environment` is text for that function alone. Without an `origin`, this record stands for all builders that the function
     finds (`engine.registry`). `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of
     them it really had (`core.run_report`).
+    `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It decides about no product.
     """
 
     uuid: bytes
@@ -160,6 +161,7 @@ class Builder:
     adapter: str = ""
     environment: str = ""
     code_files: tuple[tuple[str, str], ...] = ()
+    params_schema: str = ""
 
     @property
     def needs_analysis(self) -> bool:

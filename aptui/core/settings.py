@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from aptui.core.fingerprint import Entry, Manifest, short
 from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, PathKey, Project
+from aptui.core.param_schema import mistakes
 from aptui.core.paths import key_of, parent
 from aptui.shared.errors import UserError
 
@@ -240,6 +241,18 @@ class Settings:
                 raise UserError(f"'{name}' copies: it has no parameters", where=file.where(name, "platforms", reference))
         if section["params"] and _is_copy(builder):
             raise UserError(f"'{name}' copies: it has no parameters", where=file.where(name, "params"), hint="it can be skipped")
+        if builder is not None and builder.params_schema:
+            _check_params(file, name, section, builder)
+
+
+def _check_params(file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]], builder: Builder) -> None:
+    """Raise the first parameter that the builder's class does not know, or whose value it does not."""
+    schema = json.loads(builder.params_schema)
+    scopes: list[tuple[tuple[str, ...], Json]] = [((name, "params"), section["params"])]
+    scopes += [((name, "platforms", reference), params) for reference, params in section["platforms"].items()]
+    for path, params in scopes:
+        for mistake in mistakes(schema, params) if isinstance(params, dict) else ():
+            raise UserError(mistake.what, where=file.where(*path, mistake.name), hint=mistake.hint)
 
 
 def _is_copy(builder: Builder | None) -> bool:

@@ -11,10 +11,12 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
+from aptui.config.model import ConfigErrors
 from aptui.core import run_report
 from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.paths import name_uuid
@@ -41,7 +43,7 @@ class Question:
 
 @dataclass(slots=True)
 class Description:
-    """One builder class."""
+    """One builder class; `params_schema` is JSON, "" when it says nothing about its parameters."""
 
     name: str
     origin: str
@@ -49,6 +51,7 @@ class Description:
     analysis_fingerprint: str
     patterns: tuple[str, ...]
     flags: tuple[str, ...]
+    params_schema: str
 
 
 @dataclass(slots=True)
@@ -103,6 +106,7 @@ def complete(
     cache_file: Path,
     platforms: tuple[str, ...] = (),
     tell: Callable[[str], None] = lambda _sentence: None,
+    places: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Builder, ...]:
     """Return `builders` with version, patterns, analysis fingerprint and code digest of their classes, and the project's own added.
 
@@ -115,6 +119,7 @@ def complete(
         cache_file: where to remember; may be absent, unreadable or unwritable.
         platforms: enabled platforms, for builders that the configuration does not mention.
         tell: hears what went wrong with scripts that adapters run, which keeps nobody else from working.
+        places: {name of a builder in the configuration: where its `uses:` stands}, for errors.
 
     Raises:
         UserError: no such builder, a file that cannot be imported, two builders of one name.
@@ -131,6 +136,7 @@ def complete(
     entries = _answers({name: Question(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries)
     for path in paths:
         _raise_file_error(files[path], path)
+    _check_entries(builders, own, entries, places)
     completed = [_completed(builder, own, files, entries) for builder in builders]
     used = {builder.origin for builder in completed}
     added = [_added(found, files[path], platforms) for found, path in own.values() if found.origin not in used]
@@ -222,7 +228,6 @@ def _completed(
         found, path = own[name]
         return _filled(builder, found, files[path])
     answer = entries[name]
-    _raise_entry_error(answer, builder, (*answer.known, *own))
     return _filled(builder, answer.classes[0], answer)
 
 
@@ -236,6 +241,7 @@ def _filled(builder: Builder, found: Description, answer: Answer) -> Builder:
         code_digest=code_digest(answer.files),
         code_files=code_files_of(answer.files),
         deletes_products_on_failure=builder.deletes_products_on_failure or "delete_products_on_failure" in found.flags,
+        params_schema=found.params_schema,
     )
 
 
@@ -279,16 +285,29 @@ def _raise_file_error(answer: Answer, path: str) -> None:
     raise UserError(what, where=where, hint=f"files in '{FOLDER}/' whose names start with '_' are not loaded")
 
 
-def _raise_entry_error(answer: Answer, builder: Builder, known: Iterable[str]) -> None:
-    if not answer.error:
-        return
+def _check_entries(
+    builders: Iterable[Builder], own: Mapping[str, object], entries: Mapping[str, Answer], places: Mapping[str, str]
+) -> None:
+    """Raise what is wrong with the builders that the configuration names, all of it at once."""
+    used = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and _entry_name(builder) not in own]
+    found = [(builder, entries[_entry_name(builder)]) for builder in used if _entry_name(builder)]
+    wrong = [
+        _entry_error(answer, builder, (*answer.known, *own), places.get(builder.name, ""))
+        for builder, answer in found
+        if answer.error
+    ]
+    if wrong:
+        raise ConfigErrors(wrong)
+
+
+def _entry_error(answer: Answer, builder: Builder, known: Iterable[str], where: str) -> UserError:
     name = _entry_name(builder)
     if answer.kind != "unknown":
-        raise UserError(f"builder {name!r} cannot be loaded: {answer.error}")
+        return UserError(f"builder {name!r} cannot be loaded: {answer.error}", where=where)
     names = sorted(set(known))
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(map(repr, names)) or 'none'}"
-    raise UserError(f"{answer.error} (used by {builder.name!r})", hint=hint)
+    return UserError(f"{answer.error} (used by {builder.name!r})", where=where, hint=hint)
 
 
 def _check_own_names(files: dict[str, Answer], paths: list[str]) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -97,7 +99,18 @@ def _description(builder: type[Any], origin: str) -> Description:
         analysis_fingerprint=str(getattr(builder, "analysis_fingerprint", "")),
         patterns=tuple(map(str, patterns)),
         flags=tuple(sorted(map(str, getattr(builder, "flags", ())))),
+        params_schema=_schema_text(getattr(builder, "params_schema", None)),
     )
+
+
+def _schema_text(schema: object) -> str:
+    """Return a `params_schema` as canonical JSON, "" for none; one that is no JSON says nothing."""
+    if not isinstance(schema, Mapping):
+        return ""
+    try:
+        return json.dumps(schema, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 def _code_files(module: ModuleType) -> list[str]:

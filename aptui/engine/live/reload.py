@@ -12,7 +12,7 @@ from pathlib import Path
 from aptui.config.model import Config
 from aptui.config.serve import Serve
 from aptui.core.model import Builder
-from aptui.engine import registry
+from aptui.engine import registry_params
 from aptui.shared.errors import KnownError
 
 _QUIET_S = 0.1
@@ -81,8 +81,7 @@ class Rereading:
         """In a thread of its own: YAML takes its time, and a builder's module may do anything."""
         try:
             config = self._load()
-            platforms = tuple(platform.id for platform in config.project.platforms)
-            self._loaded.put(Loaded(config, registry.complete(config.project.builders, config.project_dir, memory, platforms)))
+            self._loaded.put(Loaded(config, registry_params.complete(config, memory)))
         except KnownError as error:
             self._loaded.put(Loaded(None, error=str(error)))
         except Exception as error:  # noqa: BLE001  # whatever happens here is told; the engine goes on as it is

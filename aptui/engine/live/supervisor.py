@@ -331,6 +331,11 @@ class Live:
 
     # ------------------------------------------------------------------------------------------------------ configuration
 
+    @property
+    def configuration_error(self) -> str:
+        """What is wrong with the configuration as it is on the disk, so that an older one stays; "" = nothing."""
+        return self._configuration_error
+
     def reload(self, told: Told | None = None) -> None:
         """Read the configuration again; `told` is called with an error ("" = none) and whether anything changed."""
         self._rereading.want_now(told)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aptui.config.model import Config
 from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
-from aptui.engine import registry
+from aptui.engine import registry_params
 from aptui.engine.cache.cache import OWN_FOLDER, Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
 from aptui.engine.outside_files import are_as_they_were
@@ -83,9 +83,7 @@ class Opening:
         note = schema.prepare(self.database, self.cache.throw_away_products)
         if note:
             self.sentences.append(note)
-        platforms = tuple(platform.id for platform in config.project.platforms)
-        memory = self.cache.own / "builders.json"
-        self.builders = registry.complete(config.project.builders, config.project_dir, memory, platforms, self.sentences.append)
+        self.builders = registry_params.complete(config, self.cache.own / "builders.json", self.sentences.append)
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._look()

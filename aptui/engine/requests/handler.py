@@ -380,6 +380,7 @@ class Desk:
             seconds=round(now - settling.began_s, 3),
             shared=asdict(shared) if shared != Sum() else {},
             unknown=list(engine.scans.unknown.values()),
+            configuration=self._live.configuration_error,
         )
 
 

@@ -1,0 +1,116 @@
+"""Parameters of builders against a `params_schema`: the few words of JSON Schema that builders use, and what is wrong in one line.
+
+`jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A word that is not understood here allows
+everything: another package's schema may say more than this.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+_LONGEST_SHOWN = 60
+
+
+class ParamError(ValueError):
+    """A parameter is unknown, or its value is.
+
+    The text is one line; `what` is the line without its guess, `hint` the guess, and `name` the parameter; "" for none.
+    """
+
+    def __init__(self, what: str, hint: str = "", name: str = "") -> None:
+        super().__init__(f"{what}, {hint}" if hint else what)
+        self.name, self.what, self.hint = name, what, hint
+
+
+def mistakes(schema: Schema, params: Mapping[str, Any]) -> Iterator[ParamError]:
+    """Yield what is wrong with each of `params`; names that `schema` does not know are wrong only where it says so."""
+    known: Mapping[str, Schema] = schema.get("properties", {})
+    is_closed = schema.get("additionalProperties") is False
+    for name, value in params.items():
+        if name not in known:
+            if is_closed:
+                yield ParamError(f"unknown parameter {_shown(name)}", _nearest(str(name), [*known]), name)
+        elif not _fits(known[name], value):
+            what = f"parameter '{name}' must be {_expected(known[name])}, not {_shown(value)}"
+            yield ParamError(what, _guess(known[name], value), name)
+
+
+def _fits(rule: object, value: object) -> bool:
+    if not isinstance(rule, Mapping):
+        return rule is not False
+    if "anyOf" in rule:
+        return any(_fits(each, value) for each in rule["anyOf"])
+    if "enum" in rule:
+        return any(value == each and type(value) is type(each) for each in rule["enum"])
+    match rule.get("type"):
+        case "array":
+            return isinstance(value, list) and all(_fits(rule.get("items"), each) for each in value)
+        case "object":
+            return isinstance(value, Mapping) and all(_fits(rule.get("additionalProperties"), each) for each in value.values())
+    return _is_scalar(rule, value)
+
+
+def _is_scalar(rule: Schema, value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match rule.get("type"):
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "string":
+            return isinstance(value, str) and re.search(rule.get("pattern", ""), value) is not None
+        case "integer" | "number" as kind:
+            return is_number and (kind == "number" or isinstance(value, int)) and _is_between(rule, value)
+    return True
+
+
+def _is_between(rule: Schema, value: Any) -> bool:
+    return bool(rule.get("minimum", value) <= value <= rule.get("maximum", value))
+
+
+def _expected(rule: Schema) -> str:
+    if "anyOf" in rule:
+        return " or ".join(_expected(each) for each in rule["anyOf"])
+    if "enum" in rule:
+        return ("one of " if len(rule["enum"]) > 1 else "") + ", ".join(map(str, rule["enum"]))
+    match rule.get("type"):
+        case "boolean":
+            return "true or false"
+        case "null":
+            return "null"
+        case "string":
+            return str(rule.get("title", "text"))
+        case "array":
+            return f"a list, each {_expected(rule['items'])}" if "items" in rule else "a list"
+        case "object":
+            each = rule.get("additionalProperties")
+            return f"a mapping, each value {_expected(each)}" if isinstance(each, Mapping) else "a mapping"
+        case kind:
+            return f"{'an integer' if kind == 'integer' else 'a number'}{_bounds(rule)}"
+
+
+def _bounds(rule: Schema) -> str:
+    lowest = f" from {rule['minimum']}" if "minimum" in rule else ""
+    return f"{lowest} to {rule['maximum']}" if "maximum" in rule else lowest
+
+
+def _guess(rule: Schema, value: object) -> str:
+    """Return `did you mean 'webp'?` when a known value is near."""
+    words = [str(word) for each in rule.get("anyOf", [rule]) for word in each.get("enum", [])]
+    near = difflib.get_close_matches(str(value).lower(), words, n=1)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
+    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"

@@ -1,0 +1,50 @@
+"""Builders' parameters against what their classes say about them (`params_schema`), before anything runs; `.aptui.yaml` is `core.settings`'s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from aptui.config.model import Config, ConfigErrors
+from aptui.core.model import Builder
+from aptui.core.param_schema import ParamError, mistakes
+from aptui.core.settings import place_key
+from aptui.engine import registry
+from aptui.shared.errors import UserError
+
+
+def complete(config: Config, memory: Path, tell: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
+    """Return the builders of a configuration as `registry.complete` does, their parameters checked.
+
+    Args:
+        memory: the file in which `registry` remembers what it saw.
+        tell: hears what went wrong with scripts that adapters run.
+
+    Raises:
+        UserError: what `registry.complete` raises, and every parameter that is unknown or has a wrong value, with its place.
+    """
+    platforms = tuple(platform.id for platform in config.project.platforms)
+    builders = registry.complete(config.project.builders, config.project_dir, memory, platforms, tell, config.places)
+    check(builders, config.places)
+    return builders
+
+
+def check(builders: Iterable[Builder], places: Mapping[str, str]) -> None:
+    """Raise one `ConfigErrors` with what is wrong with any parameter of `builders`; `places` as in `Config`."""
+    wrong = {str(error): error for builder in builders if builder.params_schema for error in _mistakes(builder, places)}
+    if wrong:
+        raise ConfigErrors(list(wrong.values()))
+
+
+def _mistakes(builder: Builder, places: Mapping[str, str]) -> Iterator[UserError]:
+    schema = json.loads(builder.params_schema)
+    for mistake in mistakes(schema, json.loads(builder.params)):
+        yield _placed(mistake, builder, places.get(place_key((builder.name, "params", mistake.name)), ""), places)
+    for platform, params in builder.platform_params:
+        for mistake in mistakes(schema, json.loads(params)):
+            yield _placed(mistake, builder, places.get(place_key((builder.name, platform, mistake.name)), ""), places)
+
+
+def _placed(mistake: ParamError, builder: Builder, where: str, places: Mapping[str, str]) -> UserError:
+    return UserError(f"{mistake.what} (builder '{builder.name}')", where=where or places.get(builder.name, ""), hint=mistake.hint)

@@ -1,0 +1,86 @@
+"""Parameters are checked against what their builder says about them before anything runs: one error a mistake, with its place."""
+
+from __future__ import annotations
+
+import pytest
+from disk_project import Project
+
+from aptui.config.model import ConfigErrors
+from aptui.core.param_schema import mistakes
+
+SETTINGS = """
+scan_folders: [{{name: game, path: assets}}]
+builders:
+  - {{name: tex, uses: json, patterns: ["*.json"], {rest}}}
+"""
+OWN = """
+from aptui.sdk import CreateJobsResponse, JobDescriptor, ProcessJobResponse, Result
+class Own:
+    name = "own"
+    version = "1"
+    patterns = ("*.own",)
+    params_schema = {"properties": {"depth": {"type": "integer", "maximum": 3}, "any": {"oneOf": [1]}}}
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("own", each.id) for each in request.platforms])
+    def process_job(self, request):
+        return ProcessJobResponse(Result.SUCCESS)
+"""
+
+WRONG = {
+    "unknown": ("params: {minfy: true}", "4:60: unknown parameter 'minfy' (builder 'tex'); did you mean 'minify'?"),
+    "value": ("params: {minify: yess}", "4:60: parameter 'minify' must be true or false, not 'yess' (builder 'tex')"),
+    "platform": ("platforms: {'*': {indnt: 2}}", "4:69: unknown parameter 'indnt' (builder 'tex'); did you mean 'indent'?"),
+}
+
+
+def refused(project: Project) -> list[str]:
+    """Return the lines of the refusal, without the project's folder."""
+    with pytest.raises(ConfigErrors) as raised:
+        project.engine_run()
+    assert raised.value.exit_code == 3
+    return str(raised.value).replace(f"{project.root}/aptui.yaml:", "").splitlines()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_parameter_is_one_error_with_its_place_however_many_sources(tmp_path, name):
+    rest, expected = WRONG[name]
+    project = Project(tmp_path, SETTINGS.format(rest=rest))
+    for number in range(3):
+        project.write(f"assets/{number}.json", "{}")
+
+    assert refused(project) == [expected]
+
+
+def test_every_wrong_parameter_is_told_at_once(tmp_path):
+    project = Project(tmp_path, SETTINGS.format(rest="params: {minfy: true, indent: x}"))
+
+    assert [line.partition(": ")[0] for line in refused(project)] == ["4:73", "4:60"]
+
+
+def test_an_unknown_builder_has_its_place(tmp_path):
+    project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "uses: jsn"))
+
+    assert refused(project) == ["4:23: no builder is called 'jsn' (used by 'tex'); did you mean 'json'"]
+
+
+def test_a_builder_of_the_project_is_checked_by_its_own_schema_as_far_as_it_is_understood(tmp_path):
+    project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "uses: own, params: {depth: 4, any: 2, other: 1}"))
+    project.write("builders/own.py", OWN)
+
+    assert refused(project) == ["4:37: parameter 'depth' must be an integer to 3, not 4 (builder 'tex')"]
+
+
+def test_a_folders_settings_are_checked_by_the_same_schema(tmp_path):
+    project = Project(tmp_path, SETTINGS.format(rest=""))
+    project.write("assets/a.json", "{}")
+    project.write("assets/.aptui.yaml", "builders:\n  tex: {params: {minfy: true}}\n")
+
+    project.engine_run()
+
+    (error,) = set(project.errors().values())
+    assert error == ".aptui.yaml:2:18: unknown parameter 'minfy'; did you mean 'minify'?"
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"a": True}}, {"properties": {"a": {"$ref": "#/x"}}}])
+def test_a_schema_that_says_nothing_we_understand_allows_everything(schema):
+    assert list(mistakes(schema, {"a": 1, "b": [2]})) == []
