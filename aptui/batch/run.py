@@ -110,6 +110,25 @@ def load_config(arguments: Namespace) -> configuration.Config:
     return config
 
 
+def load_last_config(arguments: Namespace) -> configuration.Config:
+    """Return the configuration as `load_config` does, and while it is broken the last one that was not: for verbs that only look or ask.
+
+    Raises:
+        UserError: it is broken, and nobody remembers an earlier one.
+    """
+    try:
+        return load_config(arguments)
+    except UserError as error:
+        from aptui.batch.config import last_good  # nobody else pays for it
+
+        config = last_good(project_dir(arguments), getattr(arguments, "set", ()), _platforms_of(arguments))
+        if config is None:
+            raise
+        printing.complain("aptui: the configuration is broken, so what follows goes by the last one that was not:", "yellow")
+        printing.complain("\n".join(f"aptui: {printing.line(text)}" for text in str(error).splitlines()), "yellow")
+        return config
+
+
 def _platforms_of(arguments: Namespace) -> list[str] | None:
     text = getattr(arguments, "platforms", None)
     return [name.strip() for name in text.split(",") if name.strip()] if text is not None else None

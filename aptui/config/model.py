@@ -655,17 +655,22 @@ def _unpack_pattern(data: dict[str, Any]) -> Pattern:
 
 def recall(file: str, key: str) -> Config | None:
     """Return what an earlier load kept, if nothing it depends on changed; a damaged file is as good as none."""
+    config = kept(file, key)
+    if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
+        return None
+    return refresh_tools(config)
+
+
+def kept(file: str, key: str | None = None) -> Config | None:
+    """Return the compiled form in `file`, for any key where `key` is None; a damaged file is as good as none."""
     try:
         with open(file, encoding="ascii") as stream:
             kept_key, digest, text = stream.read().split("\n", 2)
-        if kept_key != key or digest != hashlib.sha256(text.encode()).hexdigest():
+        if key not in (None, kept_key) or digest != hashlib.sha256(text.encode()).hexdigest():
             return None
-        config = _unpack(json.loads(text))
+        return _unpack(json.loads(text))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    if not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
-        return None
-    return refresh_tools(config)
 
 
 def keep(file: str, key: str, config: Config) -> None:

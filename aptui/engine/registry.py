@@ -185,6 +185,13 @@ def code_files(cache_file: Path) -> dict[str, list[str]]:
     return {path: [name for name, *_ in answer.files] for path, answer in _remembered(cache_file).files.items()}
 
 
+def remembered_names(cache_file: Path) -> dict[bytes, str]:
+    """Return {uuid: name} of the builders that were found in code the last time that all of it could be looked at."""
+    memory = _remembered(cache_file)
+    names = {builder_uuid(found.name): found.name for answer in memory.files.values() for found in answer.classes}
+    return names | {builder.uuid: builder.name for answer in memory.adapted.values() for builder in answer.found}
+
+
 def _check_adapted(answer: Answer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
     if answer.error:
         raise UserError(f"{stand_in.name} cannot be looked at: {answer.error}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from aptui.batch.run import load_config
 from aptui.config.model import Config
 from aptui.core.identity import owner_of
 from aptui.core.model import Builder, RelPath, ScanFolder
@@ -51,7 +52,7 @@ does. What the database says was true when it was last processed."""
 
 def affected(arguments: Namespace) -> int:
     """Show what would be touched."""
-    with opened(arguments) as project:
+    with opened(arguments, load_config(arguments)) as project:
         look = _changed_files(arguments.since, project.config)
         answer = _answer(look, project)
     for folder in look.unknown:

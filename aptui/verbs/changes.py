@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import closing
 
-from aptui.batch.run import load_config
+from aptui.batch.run import load_last_config
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.change_tail import LISTED, RESYNC, ChangeTail, Record
@@ -39,7 +39,7 @@ def _number(text: str) -> int:
 
 def changes(arguments: Namespace) -> int:
     """Print what changed."""
-    config = load_config(arguments)
+    config = load_last_config(arguments)
     path = config.cache_dir / DATABASE
     if not path.is_file():
         raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")

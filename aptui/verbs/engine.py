@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
-from aptui.batch.run import INTERRUPTED, adopt_argument, adopt_cache, load_config, project_dir
+from aptui.batch.run import INTERRUPTED, adopt_argument, adopt_cache, load_config, load_last_config, project_dir
 from aptui.config.model import Config
 from aptui.link import places, port
 from aptui.link.client import Client, EngineGone, NoEngine
@@ -39,7 +39,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[Cl
     Raises:
         HostError: none runs.
     """
-    config = config or load_config(arguments)
+    config = config or load_last_config(arguments)
     try:
         client = Client.connect(places.socket_path(config.cache_dir))
     except NoEngine:
@@ -146,7 +146,7 @@ def stop_arguments(parser: ArgumentParser) -> None:
 
 def stop(arguments: Namespace) -> int:
     """Stop the engine; return when it is gone."""
-    stopped = stop_engines(None if arguments.all else load_config(arguments).cache_dir, is_when_idle=arguments.when_idle)
+    stopped = stop_engines(None if arguments.all else load_last_config(arguments).cache_dir, is_when_idle=arguments.when_idle)
     text = f"stopped: {', '.join(map(str, stopped))}" if stopped else "no engine runs"
     return _say(arguments, {"stopped": stopped}, text)
 
@@ -286,7 +286,7 @@ def hold(arguments: Namespace) -> int:
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words:
         raise UserError("there is no command to run", hint="for example: aptui hold -- git checkout main")
-    config = load_config(arguments)
+    config = load_last_config(arguments)
     try:
         client = Client.connect(places.socket_path(config.cache_dir), name="hold")
     except NoEngine:

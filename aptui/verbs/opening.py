@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.batch.run import load_config
+from aptui.batch.run import load_last_config
 from aptui.config.model import Config
 from aptui.core.paths import from_text
+from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -38,8 +39,11 @@ class Opened:
 
 @contextmanager
 def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opened]:
-    """Open the project that the command line means (or whose configuration is known already), for one consistent look at it."""
-    config = config or load_config(arguments)
+    """Open the project that the command line means (or whose configuration is known already), for one consistent look at it.
+
+    Where the configuration is broken, the last one that was not says where the database is.
+    """
+    config = config or load_last_config(arguments)
     path = config.cache_dir / DATABASE
     if not path.is_file():
         raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
@@ -54,11 +58,18 @@ def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opene
 def builder_names(config: Config) -> dict[bytes, str]:
     """Return {uuid: name} of all builders, those in the project's `builders/` folder and those of scripts among them.
 
-    Their code is only looked at where there is any: that can mean to start a process.
+    Their code is only looked at where there is any: that can mean to start a process. While some of it is broken, the names are those
+    that were found the last time.
     """
     names = {builder.uuid: builder.name for builder in config.project.builders}
     if config.has_builders_to_find:
-        names.update({builder.uuid: builder.name for builder in all_builders(config)})
+        try:
+            names.update({builder.uuid: builder.name for builder in all_builders(config)})
+        except UserError as error:
+            from aptui.engine.registry import remembered_names
+
+            printing.complain(f"aptui: {printing.line(str(error))}", "yellow")
+            names.update(remembered_names(config.cache_dir / ".aptui" / "builders.json"))
     return names
 
 
