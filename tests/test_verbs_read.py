@@ -231,6 +231,34 @@ def test_why_of_a_job(run: Run) -> None:
     assert "dependency a.txt" in told
 
 
+@pytest.mark.parametrize("name", ["Cache/linux/out.idx", "linux/out.idx", "linux/OUT.idx"])
+def test_why_of_a_product_leads_to_its_source(run: Run, name: str) -> None:
+    answer = json.loads(run("why", name, "--json")[1])
+
+    assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "it is made of 'x.words'")
+    assert [(job["source"], job["platform"]) for job in answer["jobs"]] == [("x.words", "linux")]
+
+
+def test_why_of_a_file_in_the_cache_that_nobody_made(run: Run) -> None:
+    answer = json.loads(run("why", "Cache/assetdb.sqlite", "--json")[1])
+
+    assert (answer["is"], answer["said"]) == ("outside", "it lies in the cache, and no job made it")
+
+
+def test_why_of_an_edited_source_says_that_nobody_looked_yet(run: Run, processed: Path) -> None:
+    path = processed / "assets" / "x.words"
+    text = path.read_text()
+    try:
+        os.utime(path, (1, 1))
+        assert json.loads(run("why", "x.words", "--json")[1])["unprocessed"] == ""
+        path.write_text("other")
+        assert json.loads(run("why", "x.words", "--json")[1])["unprocessed"].startswith("its file changed since")
+        path.unlink()
+        assert "its file is gone since it was looked at" in run("why", "x.words")[1]
+    finally:
+        path.write_text(text)
+
+
 def test_why_of_a_failure(run: Run) -> None:
     told = run("why", "tables/bad.json@linux")[1]
 

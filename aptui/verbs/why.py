@@ -11,10 +11,11 @@ from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING
 from aptui.shared import printing
 from aptui.store.queries.reader import JobRow, RunRow, SourceRow
-from aptui.store.queries.reasons import edge_type, makers, sentence
+from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
 from aptui.verbs.opening import Opened, opened
 from aptui.verbs.read import job_json
+from aptui.verbs.why_files import edited, product_answer
 
 _INPUTS_TOLD = 20
 _RULE_KINDS = frozenset({"rule"})
@@ -50,7 +51,7 @@ def explain(word: str, project: Opened) -> dict[str, Any]:
     else:
         rows = jobs_named(word, config, database)
     if rows is None:
-        return _without_jobs(word, project)
+        return product_answer(word, project, explain) or _without_jobs(word, project)
     source = database.source(rows[0].source) if rows else find_source(word, config, database)
     if source is None:
         find_job(word, config, database)  # raises: the file has jobs, but none of that name
@@ -74,7 +75,8 @@ def _source_answer(source: SourceRow | None, word: str, project: Opened) -> dict
     if hidden:
         answer["is"] = "overridden"
         answer["said"] = f"'{hidden[0]}' is overridden by '{winner}', whose scan folder comes first"
-    answer["dependents"] = [path for path in project.database.dependents_of(source.source) if path != source.source]
+    answer["dependents"] = dependents(source.source, project.database)
+    answer["unprocessed"] = edited(source, project.database)
     return answer
 
 
@@ -119,7 +121,8 @@ def _without_jobs(word: str, project: Opened) -> dict[str, Any]:
         if outside:
             return {"path": word, "is": "outside", "said": outside, "jobs": []}
         raise unknown(word, project.database)
-    return {**unwanted.explain(found[0], project), "jobs": []}
+    answer = {**unwanted.explain(found[0], project), "jobs": []}
+    return {**answer, "dependents": dependents(found[0].rel, project.database)}
 
 
 # ----------------------------------------------------------------------------------------------------------------- telling
@@ -130,6 +133,8 @@ def _told(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield printing.line(answer["path"]), "bold"
     if "said" in answer:
         yield f"  {printing.line(answer['said'])}", ""
+    if answer.get("unprocessed"):
+        yield f"  {printing.line(answer['unprocessed'])}", "yellow"
     for job in answer.get("made_by", ()):
         maker = f"{job['source']}, {job['platform']}: {job['job_key']}"
         yield f"  made by {printing.line(maker)}: {printing.line(job['said'])}", ""
@@ -137,9 +142,9 @@ def _told(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"  came near: {printing.line(near)}", ""
     for job in answer["jobs"]:
         yield from _told_job(job)
-    dependents = answer.get("dependents")
-    if dependents:
-        yield f"  needed by {printing.count(len(dependents), 'source')}: {_listed(dependents)}", ""
+    needing = answer.get("dependents")
+    if needing:
+        yield f"  needed by {printing.count(len(needing), 'source')}: {_listed(needing)}", ""
 
 
 def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -269,6 +269,15 @@ def test_a_failed_job_is_tried_again_once_at_every_look(world: World, restart: b
     assert world.job("a.s@linux:main").reason == "tried again: it failed before"
 
 
+def test_a_job_that_never_succeeded_is_no_new_source_when_its_source_changes(world: World) -> None:
+    settled(world, a_s="FAIL", z_s="")
+
+    world.write("a.s", "FAIL # otherwise")
+    world.settle()
+
+    assert world.job("a.s@linux:main").reason == "something it is made of changed since it failed"
+
+
 def test_mending_the_source_clears_the_failure(world: World) -> None:
     settled(world, a_s="FAIL")
     world.write("a.s", "")

@@ -23,8 +23,8 @@ class Reasons:
         if job.is_forced:
             return job.reason or "asked for"
         if not job.inputs:
-            if job.state is JobState.FAILED:
-                is_same = job.planned in (None, number)
+            if job.last_fail_ms:  # its state says so no more when it had to wait for an analysis
+                is_same = job.planned == number or (job.state is JobState.FAILED and job.planned is None)
                 return "tried again: it failed before" if is_same else "something it is made of changed since it failed"
             return "new source" if not job.fingerprint else job.reason or "not recorded"
         old, new = self._expand(job, job.inputs), self._expand(job, manifest)

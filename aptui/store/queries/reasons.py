@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aptui.core import fingerprint, history
 from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES
+from aptui.core.patterns import wildcard
+from aptui.shared.printing import when
+from aptui.store.db.statements import RUNS_KEPT
 from aptui.store.queries.reader import EdgeRow, JobRow, Reader, RunRow, SourceRow
 
 _STAGES_MOST = 50
@@ -27,11 +31,38 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
             return f"it waits for {', '.join(waits)}" if waits else f"it is owed a run ({reason}){owed}"
         case "failed":
             after = f", after {row.failure_cause} failed" if row.failure_cause else ""
-            return f"its last run failed{after}; it ran because: {reason}"
+            return f"{_failed_since(row, runs, database)}{after}; it ran because: {_changed_between(runs) or reason}"
         case "cancelled":
             return "somebody cancelled it; it rests until its source changes or somebody asks for it"
         case _:
             return f"it last ran because: {reason}"
+
+
+def _failed_since(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
+    """Return how many runs in a row failed and when the first of them did, in local time; a long row is longer than what is kept of it."""
+    count = next((at for at, run in enumerate(runs) if run.outcome == 0), len(runs))
+    if count < 2:
+        return "its last run failed"
+    found = database.ask("SELECT FirstFailLogTime FROM Jobs WHERE JobID = ?", (row.job_id,)).fetchone()
+    first_ms = (found[0] if found else 0) or runs[count - 1].completed_ms
+    more = " or more" if count == len(runs) == RUNS_KEPT else ""
+    return f"failed since {count}{more} runs, first at {when(first_ms)}"
+
+
+def _changed_between(runs: Sequence[RunRow]) -> str:
+    """Return what differs between the last two runs of a job that never succeeded, "" when nothing does or it cannot be known."""
+    if len(runs) < 2 or any(run.outcome == 0 for run in runs):
+        return ""
+    last, before = history.moments(history.Moment(), [(False, run.step) for run in runs[:2]])
+    return fingerprint.explain(before.inputs, last.inputs)
+
+
+def dependents(path: str, database: Reader) -> list[str]:
+    """Return the sources that depend on a path, by its name or by a wildcard, in the order of their names."""
+    sql = """SELECT DISTINCT d.DependsOnSource, s.SourceName FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
+        WHERE d.TypeOfDependency & ?"""
+    wild = {name for target, name in database.ask(sql, (WILDCARD_EDGE,)) if wildcard(target).fullmatch(path)}
+    return sorted({*database.dependents_of(path), *wild} - {path})
 
 
 def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str]]:

@@ -1,0 +1,76 @@
+"""`why` over several runs: jobs that never succeed, files that are no assets and are needed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from aptui.cli import main
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: bad, patterns: ["*.bad"], command: "echo wrong >&2; exit 3 # {source}"}
+  - {name: words, uses: words, patterns: ["*.words"]}
+"""
+BUILDER = """
+from aptui.sdk import CreateJobsResponse, JobDescriptor, ProcessJobResponse, Result, SourceDependency, SourceDependencyKind
+class Words:
+    name = "words"
+    version = "1"
+    patterns = ("*.words",)
+    def create_jobs(self, request):
+        needs = [SourceDependency("plain.inc"), SourceDependency("wild*.inc", SourceDependencyKind.WILDCARD)]
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("words", item.id) for item in request.platforms], needs)
+    def process_job(self, request):
+        return ProcessJobResponse(Result.SUCCESS)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    project = tmp_path / "project"
+    for name, text in {"aptui.yaml": CONFIG, "builders/words.py": BUILDER, "assets/plain.inc": "", "assets/wild1.inc": ""}.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    monkeypatch.chdir(project)
+    return project
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return what a verb prints."""
+    capsys.readouterr()
+    main.main(words)
+    return capsys.readouterr().out
+
+
+def test_a_job_that_never_succeeded_says_since_when_it_fails_and_what_changed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = project / "assets" / "a.bad"
+    source.write_text("1")
+    main.main(["batch"])
+    assert "its last run failed; it ran because: new source" in told(capsys, "why", "a.bad")
+
+    source.write_text("22")
+    main.main(["batch"])
+
+    said = r"failed since 2 runs, first at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
+    assert re.search(said, told(capsys, "why", "a.bad"))
+    main.main(["batch"])
+    assert re.search("failed since 3 runs, .*: tried again: it failed before", told(capsys, "why", "a.bad"))
+    for _ in range(3):
+        main.main(["batch"])
+    assert "failed since 5 or more runs" in told(capsys, "why", "a.bad")
+
+
+def test_a_file_that_is_no_asset_says_who_needs_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "assets" / "a.words").write_text("")
+    main.main(["batch"])
+
+    for name in ("plain.inc", "wild1.inc"):
+        assert "needed by 1 source: a.words" in told(capsys, "why", name)
