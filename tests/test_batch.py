@@ -383,3 +383,21 @@ def test_a_stream_that_was_closed_stops_nothing() -> None:
 
     reporter(job("x.png", "failed"))
     reporter.close()
+
+
+def test_a_platform_that_is_switched_off_keeps_its_products_unless_it_is_asked_otherwise(run: Run, project: Path) -> None:
+    product = project / "Cache" / "server" / "a.txt"
+    (project / "aptui.yaml").write_text(CONFIG.replace("server: {tags: [server]}", "server: {tags: [server], enabled: false}"))
+    run("batch")
+    assert not product.parent.exists()
+    assert run("batch", "--platforms", "linux,server")[0] == 0
+    assert product.exists()
+
+    assert "0 jobs run" in run("batch")[1]
+    assert product.exists()
+    assert "left as they are: server" in run("status")[1]
+
+    assert "0 jobs run" in run("batch", "--remove")[1]
+    assert not product.exists()
+    assert "0 jobs run, 2 skipped" in run("batch")[1]
+    assert "0 jobs run, 2 skipped" in run("batch", "--remove")[1]

@@ -36,7 +36,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Wish:
     """What is asked of the engine beyond its configuration.
 
-    `sources` are keys of sources whose jobs run again. `platforms`, `sets` are those of the command line: an engine that runs already may
+    `sources` are keys of sources whose jobs run again. `removes_disabled`: platforms that are switched off lose their products. `platforms`, `sets` are those of the command line: an engine that runs already may
     run with others.
     """
 
@@ -47,6 +47,7 @@ class Wish:
     sets: tuple[str, ...] = ()
     accepts_empty: tuple[str, ...] = ()
     """Names of scan folders that are meant as they are, though they are empty now, or on another device."""
+    removes_disabled: bool = False
 
 
 # ----------------------------------------------------------------------------------------------------------------- options
@@ -58,6 +59,7 @@ def batch_arguments(parser: ArgumentParser) -> None:
     scan = parser.add_mutually_exclusive_group()
     scan.add_argument("--full-scan", action="store_true", help="read every file again, whatever its times say")
     scan.add_argument("--fast-scan", action="store_true", help="trust sizes and times (this is what happens anyway)")
+    parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled (any more)")
 
 
 def engine_arguments(parser: ArgumentParser) -> None:
@@ -139,7 +141,10 @@ def _platforms_of(arguments: Namespace) -> list[str] | None:
 
 def batch(arguments: Namespace) -> int:
     """Process everything that is owed; return the exit code."""
-    _, code = run_and_report(arguments, load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan))
+    config, wish = load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan)
+    if arguments.remove:
+        config, wish = configuration.without_disabled(config), replace(wish, removes_disabled=True)
+    _, code = run_and_report(arguments, config, wish)
     return code
 
 
@@ -191,6 +196,8 @@ def run(config: configuration.Config, wish: Wish) -> Summary:
     try:
         opening.take()
     except BusyError as busy:
+        if wish.removes_disabled:
+            raise UserError("'--remove' is not for an engine that runs", hint="'aptui stop' first") from None
         from aptui.batch.attach import settle  # where no engine runs, nobody pays for the wire
 
         return settle(config, wish, reporter, busy, began_s)

@@ -85,6 +85,7 @@ class Compiler:
         self._tags: dict[str, tuple[str, ...]] = {}  # of every declared platform, enabled or not
         self._enabled: tuple[Platform, ...] = ()
         self._resting: tuple[str, ...] = ()
+        self._disabled: tuple[str, ...] = ()
         self._tools: list[Tool] = []
         self._places: dict[str, str] = {}
         self._cache = self._path("cache", "Cache")
@@ -137,6 +138,7 @@ class Compiler:
             metadata_types=tuple(node.value.lower() for node in self._items("metadata_types")),
             undeclared_reads=UndeclaredReads(self._plain("undeclared_reads", "warn")),
             resting_platforms=self._resting,
+            disabled_platforms=self._disabled,
             declared_builders=tuple(node.value["name"].value for node in self._items("builders")),
             declared_platforms=tuple(dict.fromkeys([*self._tags, *(tag for tags in self._tags.values() for tag in tags)])),
         )
@@ -250,6 +252,7 @@ class Compiler:
             self._mistakes.append(UserError(f"unknown platform '{name}'", hint=f"known here: {', '.join(sorted(self._tags))}"))
         chosen = enabled if self._wanted is None else set(self._wanted)
         self._resting = tuple(name for name in self._tags if name in enabled - chosen)
+        self._disabled = tuple(name for name in self._tags if name not in enabled | chosen)
         return tuple(Platform(name, tags) for name, tags in self._tags.items() if name in chosen)
 
     def _is_known(self, reference: str, node: Node) -> bool:

@@ -259,8 +259,28 @@ def load(
     project_dir = Path(os.path.abspath(project_dir))
     wanted = None if platforms is None else tuple(platforms)
     dialect = dialect_of(project_dir)
-    config: Config = _load(project_dir, sets, wanted) if dialect is None else dialect.load(project_dir, sets, wanted)
+    config: Config = (
+        _with_kept_platforms(_load(project_dir, sets, wanted)) if dialect is None else dialect.load(project_dir, sets, wanted)
+    )
     return with_workers(config, config.workers if workers is None else workers)
+
+
+def _with_kept_platforms(config: Config) -> Config:
+    """Let platforms that are switched off rest where they have products: switching one off must not cost what it took hours to make."""
+    kept_ones = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
+    if not kept_ones:
+        return config
+    return replace(config, project=replace(config.project, resting_platforms=(*config.project.resting_platforms, *kept_ones)))
+
+
+def without_disabled(config: Config) -> Config:
+    """Return `config` with platforms that are switched off as if nobody had ever heard of them: their products go."""
+    disabled = config.project.disabled_platforms
+    resting = tuple(name for name in config.project.resting_platforms if name not in disabled)
+    project = replace(
+        config.project, resting_platforms=resting, signature=f"{config.project.signature} without {','.join(disabled)}"
+    )
+    return replace(config, project=project)
 
 
 def _load(project_dir: Path, sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:

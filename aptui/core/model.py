@@ -194,7 +194,8 @@ class Project:
 
     `builders` in the order of the configuration; `signature` changes whenever anything in here that decides about jobs changes;
     `scan_signature` whenever scan folders or ignore rules do. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths of files and
-    folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time: their jobs are left alone.
+    folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time: their jobs are left alone,
+    as are those of `disabled_platforms` (switched off in the configuration) that have products.
     `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not. `metadata_types` are
     extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not override each other.
     """
@@ -210,6 +211,7 @@ class Project:
     workers: int = 2
     debug_output: bool = False
     resting_platforms: tuple[str, ...] = ()
+    disabled_platforms: tuple[str, ...] = ()
     declared_builders: tuple[str, ...] = ()
     declared_platforms: tuple[str, ...] = ()
     undeclared_reads: UndeclaredReads = UndeclaredReads.WARN

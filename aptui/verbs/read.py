@@ -255,7 +255,9 @@ def status(arguments: Namespace) -> int:
         return 0
     state = {None: "unknown", 0: "none runs"}.get(engine) or _engine_line(config) or f"process {engine} holds the cache"
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
-    printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}")
+    resting = config.project.resting_platforms
+    kept = f"; left as they are: {', '.join(resting)}" if resting else ""
+    printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}{kept}")
     printing.say(f"engine     {state}")
     if gateway is not None or config.serve.is_enabled:
         printing.say(f"gateway    {printing.line(gateways.words(gateway))}")

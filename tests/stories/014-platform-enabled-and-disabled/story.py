@@ -1,4 +1,4 @@
-"""Enabling a platform runs its jobs alone; disabling it takes its products away."""
+"""Enabling a platform runs its jobs alone; disabling it leaves its products alone; taking it out of the list takes them away."""
 
 ONE = """
 scan_folders: [{name: game, path: assets}]
@@ -11,12 +11,26 @@ FILES = {"assets/a.txt": "a", "assets/f/b.txt": "b"}
 def play(story):
     story.run("a.txt:data", "f/b.txt:data")
 
-    story.config(ONE + "platforms: {server: {tags: [server]}}\n")
+    on = ONE + "platforms: {server: {tags: [server]}}\n"
+    off = ONE + "platforms: {server: {tags: [server], enabled: false}}\n"
+    story.config(on)
     story.run("a.txt:data@server", "f/b.txt:data@server")
     assert story.texts()["server/f/b.txt"] == "b"
     story.run()
 
-    story.config(ONE + "platforms: {server: {tags: [server], enabled: false}}\n")
+    story.config(off)
     story.run()
-    assert story.texts() == {"a.txt": "a", "f/b.txt": "b"}
-    assert story.folders() == {"linux", "linux/f"}
+    assert story.texts()["server/f/b.txt"] == "b"
+    story.write("assets/a.txt", "other")
+    story.run("a.txt:data")
+    assert story.texts()["server/a.txt"] == "a"
+    story.delete("assets/f")
+    story.run()
+    assert "server/f/b.txt" not in story.texts()
+    story.config(on)
+    story.run("a.txt:data@server")
+
+    story.config(ONE)
+    story.run()
+    assert story.texts() == {"a.txt": "other"}
+    assert story.folders() == {"linux"}

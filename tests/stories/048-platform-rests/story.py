@@ -1,4 +1,4 @@
-"""--platforms leaves the jobs of other platforms alone, products and all."""
+"""A platform that is switched off keeps what it has as it is, and is caught up with when it is switched on again."""
 
 CONFIG = """
 platforms: {server: {}, tv: {}}
@@ -12,6 +12,6 @@ def play(story):
     story.run("a.txt:data", "a.txt:data@server", "a.txt:data@tv")
     story.config(CONFIG.replace("tv: {}", "tv: {enabled: false}"))
     story.run()
-    assert sorted(story.texts()) == ["a.txt", "server/a.txt"]
+    assert sorted(story.texts()) == ["a.txt", "server/a.txt", "tv/a.txt"]
     story.config(CONFIG)
-    story.run("a.txt:data@tv")
+    story.run()
