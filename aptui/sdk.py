@@ -101,7 +101,7 @@ class SourceDependency:
 class JobDependency:
     """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`).
 
-    `uuid` wins over `source`.
+    `uuid` wins over `source`. `*` in `source` is any text, `/` included: the jobs of all sources that match, as they come and go.
     """
 
     source: str

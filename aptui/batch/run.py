@@ -157,7 +157,7 @@ def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[
         sources,
         None if platforms is None else tuple(platforms),
         tuple(arguments.set),
-        tuple(getattr(arguments, "accept_empty", ())),
+        accepts_empty=tuple(getattr(arguments, "accept_empty", ())),
     )
 
 

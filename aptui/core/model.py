@@ -254,7 +254,8 @@ class DependencyKind(IntEnum):
 class JobDependency:
     """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` narrow it to some products.
 
-    With `is_uuid`, `source` are 32 hex digits of a UUID that the source answers to.
+    With `is_uuid`, `source` are 32 hex digits of a UUID that the source answers to. With a `*` in it (`is_wildcard`), it stands for all
+    sources that match and have such a job.
     """
 
     source: PathKey
@@ -263,6 +264,11 @@ class JobDependency:
     kind: DependencyKind
     sub_ids: tuple[int, ...] = ()
     is_uuid: bool = False
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it names sources by a pattern."""
+        return "*" in self.source and not self.is_uuid
 
 
 class EdgeKind(IntEnum):

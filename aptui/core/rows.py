@@ -127,7 +127,7 @@ def edge_rows(source: Source, builder: bytes) -> list[Row]:
             rows.add((source.uuid, builder, int(EdgeKind.DISCOVERED), name, 1, "", 0, source.id))
         for dependency in job.plan.job_dependencies if job.plan else ():
             sub_ids = ",".join(map(str, dependency.sub_ids))
-            kind = EdgeKind.UUID if dependency.is_uuid else EdgeKind.JOB
+            kind = EdgeKind.UUID if dependency.is_uuid else EdgeKind.WILDCARD if dependency.is_wildcard else EdgeKind.JOB
             rows.add((source.uuid, builder, int(kind), dependency.source, 2, sub_ids, int(dependency.is_uuid), source.id))
     return sorted(rows, key=repr)
 

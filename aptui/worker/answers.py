@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from aptui.core.messages import AnalyseOrder, LogLevel
-from aptui.core.model import COMMON_PLATFORM, Builder, DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
+from aptui.core.messages import AnalyseOrder
+from aptui.core.model import Builder, DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
 from aptui.core.paths import is_below, key_of, normalize, to_text
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
-from aptui.worker.log import RunLog
 
 
 class Refused(Exception):
@@ -18,12 +17,11 @@ class Refused(Exception):
 
 
 def plans_and_edges(
-    response: CreateJobsResponse, order: AnalyseOrder, builder: Builder, log: RunLog
+    response: CreateJobsResponse, order: AnalyseOrder, builder: Builder
 ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
     """Return the jobs and the source dependencies that a builder named.
 
-    A job for a platform that is not enabled is dropped with a warning; of two jobs with the same key and platform the later counts
-    (spec/engine.md §3).
+    Of two jobs with the same key and platform the later counts; the engine leaves out jobs for platforms that are not made here.
 
     Raises:
         Refused: an additional fingerprint without an analysis fingerprint, or values of wrong types.
@@ -31,11 +29,6 @@ def plans_and_edges(
     plans: dict[tuple[str, str], JobPlan] = {}
     try:
         for job in response.jobs:
-            if job.platform not in order.platforms and job.platform != COMMON_PLATFORM:
-                log.write(
-                    LogLevel.WARNING, f"job {job.job_key!r} is for the platform {job.platform!r}, which was not asked for; dropped"
-                )
-                continue
             if job.additional_fingerprint and not builder.analysis_fingerprint:
                 raise Refused("the builder gives a job an additional fingerprint, but has no analysis_fingerprint itself")
             plans.pop((job.job_key, job.platform), None)

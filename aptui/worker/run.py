@@ -111,7 +111,7 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
     edges: tuple[SourceEdge, ...] = ()
     if ending.outcome is Outcome.SUCCEEDED:
         try:
-            plans, edges = plans_and_edges(answers[0], order, builder, log)
+            plans, edges = plans_and_edges(answers[0], order, builder)
         except Refused as error:
             ending = _failure(log, str(error))
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):

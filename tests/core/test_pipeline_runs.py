@@ -15,12 +15,14 @@ from aptui.core.messages import (
     CopyOrder,
     DropLogs,
     KillRuns,
+    LogLevel,
     LookAgain,
     Outcome,
     ProcessOrder,
     ProductsChanged,
     RunResult,
     RunsFinished,
+    Said,
     SlotsFree,
     StartRuns,
     WriteLog,
@@ -351,7 +353,31 @@ def test_outcomes_without_a_word_get_one(world: World) -> None:
     assert world.job("a.s@linux:main").error == "it failed without saying why"
 
 
+def test_a_job_for_a_platform_that_nobody_declared_is_an_error_that_all_are_told(world: World) -> None:
+    world.write("a.s", "job two phone")
+
+    world.settle()
+
+    text = "job 'two' of 'a.s' (builder 'script') is for platform 'phone', which the configuration does not declare: left out"
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.log_text("a.s:analyse") == text
+    assert world.job("a.s:analyse").errors == 1
+    assert [(notice.level, notice.text) for notice in world.notices if isinstance(notice, Said)] == [(LogLevel.ERROR, text)]
+
+
+def test_a_source_to_reprocess_that_nobody_knows_is_warned_of(world: World) -> None:
+    world.write("a.s", "reprocess nowhere.s")
+
+    world.settle()
+
+    assert "'a.s' (script) asks for 'nowhere.s' to be processed again, which is no source" in [
+        notice.text for notice in world.notices if isinstance(notice, Said)
+    ]
+
+
 def test_a_job_for_a_platform_that_is_not_made_here_is_left_out_with_a_warning(world: World) -> None:
+    world.configure(resting=("phone",))
+    world.restart()
     world.write("a.s", "job two phone")
 
     world.settle()

@@ -95,12 +95,10 @@ def test_source_dependencies_are_told_apart_by_kind_and_named_once(room):
     ]
 
 
-def test_a_job_for_a_platform_nobody_asked_for_is_dropped_with_a_warning(room):
+def test_a_job_for_a_platform_nobody_asked_for_is_for_the_engine_to_judge(room):
     result = room.analyse(lambda _request: jobs(JobDescriptor("k", "mars"), JobDescriptor("k", "common")))
 
-    assert [plan.platform for plan in result.plans] == ["common"]
-    assert [record.level for record in result.log] == [LogLevel.WARNING]
-    assert "'mars'" in result.log[0].text
+    assert [plan.platform for plan in result.plans] == ["mars", "common"]
 
 
 def test_of_two_jobs_with_one_key_the_later_counts(room):

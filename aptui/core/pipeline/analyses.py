@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.core.machine import Trigger
-from aptui.core.messages import AnalyseResult, LogLevel, LogRecord, Outcome
+from aptui.core.messages import AnalyseResult, LogLevel, LogRecord, Outcome, Said
 from aptui.core.model import (
     COMMON_PLATFORM,
     Builder,
@@ -98,9 +98,7 @@ class Analyses:
         plans: dict[tuple[str, str], JobPlan] = {}
         for plan in result.plans:
             if plan.platform not in enabled:
-                log.append(
-                    _warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
-                )
+                log.append(self._left_out(job, builder, plan))
                 continue
             known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_moved(item, key_of(RelPath(rel))) for rel, item in known if rel}))
@@ -121,6 +119,17 @@ class Analyses:
             elif key_of(RelPath(rel)) != job.source.key:
                 edges[SourceEdge(edge.kind, rel)] = None
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log)
+
+    def _left_out(self, job: Job, builder: Builder, plan: JobPlan) -> LogRecord:
+        """Return what the log says of a job for a platform that is not made here; one that nobody declared is an error, said to all."""
+        project = self._jobs.project
+        known = {*(platform.id for platform in project.platforms), *project.resting_platforms, *project.disabled_platforms}
+        if plan.platform in known:
+            return _warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
+        text = f"job '{plan.key}' of '{job.source.rel}' (builder '{builder.name}') is for platform '{plan.platform}'"
+        text = f"{text}, which the configuration does not declare: left out"
+        self._ledger.notices.append(Said(self._ledger.cause, LogLevel.ERROR, text))
+        return LogRecord(LogLevel.ERROR, builder.name, text, 0)
 
 
 def _warn(builder: Builder, text: str) -> LogRecord:

@@ -22,7 +22,7 @@ from aptui.core.run_report import NOTHING_USED, Ties
 from aptui.core.settings import Settings
 from aptui.core.state.chains import Chains
 from aptui.core.state.commits import Commit, Commits
-from aptui.core.state.graph import Graph
+from aptui.core.state.graph import Graph, is_named
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import Memory, brings_sources
 from aptui.core.witness import Witness
@@ -187,7 +187,7 @@ class Jobs:
                 if (
                     other.state is JobState.QUEUED
                     and other.plan
-                    and any(item.source in names for item in other.plan.job_dependencies)
+                    and any(is_named(item, names) for item in other.plan.job_dependencies)
                 ):
                     self.todo.append((other, False))
 
@@ -261,7 +261,7 @@ class Jobs:
             for other in source.jobs.values()
             if other.plan
             and any(
-                dependency.source in names and (other.state is JobState.QUEUED or dependency.kind in _COVERING)
+                is_named(dependency, names) and (other.state is JobState.QUEUED or dependency.kind in _COVERING)
                 for dependency in other.plan.job_dependencies
             )
             and other.state in (JobState.QUEUED, JobState.RUNNING)
@@ -276,7 +276,7 @@ class Jobs:
             other
             for source in self.memory.load(sorted(self.memory.dependents(names)))
             for other in source.jobs.values()
-            if other.plan and any(dependency.source in names for dependency in other.plan.job_dependencies)
+            if other.plan and any(is_named(dependency, names) for dependency in other.plan.job_dependencies)
         ]
 
     def doubt(self, job: Job) -> None:

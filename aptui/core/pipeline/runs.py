@@ -18,6 +18,7 @@ from aptui.core.messages import (
     ProductsCommitted,
     RunResult,
     RunsFinished,
+    Said,
     WriteLog,
 )
 from aptui.core.model import (
@@ -274,8 +275,13 @@ class Runs:
         """Run the jobs of sources that a builder named in its answer (spec/engine.md §6, sourcesToReprocess)."""
         for path in paths:
             rel = self._graph.relative(path)
-            key = key_of(RelPath(rel)) if rel is not None else job.source.key
-            if key != job.source.key:
-                for source in self._memory.load((key,)):
-                    for other in source.jobs.values():
-                        self._plans.force(other, f"asked for by '{job.source.rel}'")
+            key = key_of(RelPath(rel)) if rel is not None else PathKey("")
+            if key == job.source.key:
+                continue
+            named = self._memory.load((key,)) if key else ()
+            if not named:
+                text = f"'{job.source.rel}' ({self._builders[job.builder].name}) asks for '{path}' to be processed again, which is no source"
+                self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
+            for source in named:
+                for other in source.jobs.values():
+                    self._plans.force(other, f"asked for by '{job.source.rel}'")

@@ -236,7 +236,7 @@ def _reason(job: Job, result: RunResult) -> str:
 def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
     if not job.ring:
         return result.log
-    text = "a ring of job dependencies is ignored for the order of jobs: " + " -> ".join(job.ring)
+    text = "in a ring of job dependencies nobody waits for another, or runs again when another changed: " + " -> ".join(job.ring)
     return (*result.log, LogRecord(LogLevel.WARNING, builder.name, text, now_ms))
 
 

@@ -7,8 +7,8 @@ the job itself is ignored for blocking and enters the manifest by name alone, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from aptui.core import fingerprint
 from aptui.core.fingerprint import Entry, Manifest
@@ -29,6 +29,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.paths import key_of, normalize, path_uuid
+from aptui.core.patterns import is_like
 from aptui.core.settings import Settings
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.cycles import components
@@ -249,7 +250,7 @@ class Graph:
     def _job_dependencies(self, job: Job, assembly: Assembly) -> list[Entry]:
         assert job.plan is not None
         entries: list[Entry] = []
-        for dependency in sorted(job.plan.job_dependencies):
+        for dependency in self._each_named(job, assembly):
             other = self.find_job(dependency)
             name = f"{dependency.source}@{dependency.platform}:{dependency.key}"
             if isinstance(other, Unsettled):
@@ -263,6 +264,26 @@ class Graph:
             else:
                 entries += self._job_dependency(job, dependency, other, name, assembly)
         return entries
+
+    def _each_named(self, job: Job, assembly: Assembly | None = None) -> list[JobDependency]:
+        """Return the job dependencies of `job`, wildcards as what they stand for now: jobs that exist, none of its own source."""
+        found: dict[JobDependency, None] = {}
+        for dependency in sorted(job.plan.job_dependencies) if job.plan else ():
+            if not dependency.is_wildcard:
+                found[dependency] = None
+                continue
+            keys = self._memory.matching(dependency.source)
+            if isinstance(keys, Unsettled):
+                if assembly is not None:
+                    assembly.waits.add(SCAN_END)
+                continue
+            if assembly is not None:
+                self._may_turn_up(assembly)
+            for key in keys:
+                named = replace(dependency, source=key)
+                if key != job.source.key and self.find_job(named) is not None:
+                    found[named] = None
+        return list(found)
 
     def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
         ring = self._ring(job, other)
@@ -342,7 +363,9 @@ class Graph:
                 yield identity
 
     def _next_jobs(self, job: Job) -> Iterator[Job | Unsettled]:
-        for dependency in job.plan.job_dependencies if job.plan else ():
+        if job.plan and any(item.is_wildcard for item in job.plan.job_dependencies) and not self._memory.scan_is_done:
+            yield UNSETTLED
+        for dependency in self._each_named(job):
             other = self.find_job(dependency)
             if other is not None:
                 yield other
@@ -368,6 +391,11 @@ class Graph:
 
 SCAN_END = PathKey("\x00scan")
 """The key of waiting for the end of the scan."""
+
+
+def is_named(dependency: JobDependency, names: Collection[str]) -> bool:
+    """Whether a job dependency names a source that answers to `names`: its key and its UUIDs."""
+    return dependency.source in names or (dependency.is_wildcard and any(is_like(dependency.source, name) for name in names))
 
 
 def _is_analysis_owed(job: Job) -> bool:

@@ -86,6 +86,8 @@ class Memory:
         self._wildcards: dict[PathKey, list[tuple[str, re.Pattern[str]]]] = {}
         for pattern, key in archive.wildcards():
             self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
+        self._may_name_jobs = bool(self._wildcards)
+        """Whether some wildcard may be of a job dependency; those that rest do not say."""
 
     @property
     def may_grow(self) -> bool:
@@ -330,6 +332,11 @@ class Memory:
         for target in now:
             self._edges_in.setdefault(target, set()).add(source.key)
         wildcards = [edge.target for job in source.jobs.values() for edge in job.edges if edge.kind is EdgeKind.WILDCARD]
+        of_jobs = [
+            item.source for job in source.jobs.values() if job.plan for item in job.plan.job_dependencies if item.is_wildcard
+        ]
+        wildcards += of_jobs
+        self._may_name_jobs = self._may_name_jobs or bool(of_jobs)
         if wildcards:
             self._wildcards[source.key] = [(pattern, wildcard(pattern)) for pattern in wildcards]
         else:
@@ -350,11 +357,18 @@ class Memory:
 
     def moving_dependents(self, key: PathKey) -> list[Source]:
         """Return the sources in memory that name this one in a dependency; whatever moves is here."""
-        return [self.sources[name] for name in sorted(self._edges_in.get(key, ())) if name in self.sources]
+        named = self._edges_in.get(key, set()) | self._matched_by(key)
+        return [self.sources[name] for name in sorted(named) if name in self.sources]
 
     def has_dependents(self, key: PathKey) -> bool:
         """Whether any source names this one in a dependency."""
-        return bool(self._edges_in.get(key)) or bool(self.archive.dependents((key,)))
+        return bool(self._edges_in.get(key)) or bool(self.archive.dependents((key,))) or bool(self._matched_by(key))
+
+    def _matched_by(self, key: PathKey) -> set[PathKey]:
+        """Return the keys of sources that have a wildcard which matches this one, as far as it may be of a job dependency."""
+        if not self._may_name_jobs:
+            return set()
+        return {name for name, patterns in self._wildcards.items() if any(regex.fullmatch(key) for _text, regex in patterns)}
 
     def dependents(self, targets: Sequence[str]) -> set[PathKey]:
         """Return the keys of sources that depend on any of `targets`, wildcards included."""
