@@ -220,3 +220,30 @@ def test_what_is_no_list_is_refused(run: Run, tmp_path: Path, text: str) -> None
 
 def test_a_list_that_is_not_there_is_a_mistake(run: Run) -> None:
     assert run("compare", "none.json", "none.json")[0] == 3
+
+
+def test_a_bundle_of_sources_that_changed_since_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    source = tmp_path / "assets" / "sub" / "a.txt"
+    source.parent.mkdir(parents=True)
+    source.write_text("old")
+    text = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n'
+    (tmp_path / "aptui.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["batch"]) == 0
+    assert main.main(["bundle", "sub/a.txt", "-o", "a.zip"]) == 0
+
+    source.write_text("new, and longer")
+    assert main.main(["bundle", "sub/a.txt", "-o", "b.zip"]) == 3
+    assert "sources changed since they were processed, in 'sub'" in capsys.readouterr().err
+    assert not (tmp_path / "b.zip").exists()
+    assert main.main(["bundle", "sub/a.txt", "-o", "b.zip", "--unsettled"]) == 0
+    assert main.main(["batch"]) == 0
+    assert main.main(["bundle", "sub/a.txt", "-o", "b.zip"]) == 0
+
+    (tmp_path / "aptui.yaml").write_text(text.replace("*.txt", "*.t?t"))
+    assert main.main(["bundle", "sub/a.txt", "-o", "c.zip"]) == 3
+    assert "the configuration" in capsys.readouterr().err

@@ -120,7 +120,11 @@ def bundle_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the zip to write")
     parser.add_argument("--store", action="store_true", help="do not compress: the same bytes whatever made Python's zlib")
-    parser.add_argument("--unsettled", action="store_true", help="also where jobs are owed or failed: their last good products")
+    parser.add_argument(
+        "--unsettled",
+        action="store_true",
+        help="also where jobs are owed or failed, or sources changed since: the last good products",
+    )
     database_argument(parser)
 
 
@@ -136,6 +140,10 @@ def bundle(arguments: Namespace) -> int:
         graph = place.graph(platform)
         if not arguments.unsettled:
             _refuse_unsettled(graph)
+            if place.config is not None:
+                from aptui.verbs.shipping_stale import refuse_stale  # it brings the engine's first half
+
+                refuse_stale(place.config)
         if given is not None:
             found = _as_it_is_now(given, graph, arguments.list)
         else:
