@@ -191,7 +191,7 @@ class Files:
                     part[1][fact.rel] = fact
             else:
                 self._memory.extra[key] = fact
-            if self._settle(key, fact):
+            if self._settle_read(key, fact):
                 changed.add(key)
         for key, text in event.unreadable:
             self._unreadable(key, text)
@@ -231,6 +231,14 @@ class Files:
             for job in source.jobs.values():
                 if job.state is JobState.FAILED and lfs.NOT_HERE in job.error:
                     job.planned = None
+
+    def _settle_read(self, key: PathKey, fact: FileFact) -> bool:
+        """Do what `_settle` does, but nothing is made of an intermediate that was changed by hand until its job has made it again."""
+        if not self._chains.is_tampered(fact):
+            return self._settle(key, fact)
+        self._memory.unstable.add(key)
+        self._plans.products_lost((f"{COMMON_PLATFORM}/{key}",), "an intermediate was changed in the cache")
+        return False
 
     def _close_folders_of(self, event: FilesHashed) -> None:
         done: dict[str, list[PathKey]] = {}

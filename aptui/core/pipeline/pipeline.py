@@ -121,7 +121,7 @@ class Pipeline:
             case ScanFinished():
                 self.files.scan_finished()
             case ProductsLost():
-                self.requests.products_lost(event.names)
+                self.plans.products_lost(event.names)
             case Asked():
                 self.requests.asked(event)
             case _:

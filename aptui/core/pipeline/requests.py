@@ -99,18 +99,3 @@ class Requests:
             self._ledger.order(KillRuns(self._ledger.cause, tuple(self._jobs.running)))
             self._ledger.order(DiscardStaging(self._ledger.cause, tuple(self._jobs.running)))
             self._jobs.running.clear()
-
-    def products_lost(self, names: Iterable[str]) -> None:
-        """These products are not in the cache any more: run the jobs that made them."""
-        owners = self._memory.archive.owners(list(names))
-        lost: dict[PathKey, dict[int, set[str]]] = {}
-        for name, (job_id, key) in owners.items():
-            lost.setdefault(key, {}).setdefault(job_id, set()).add(name)
-        for source in self._memory.load(sorted(lost)):
-            for job in source.jobs.values():
-                if job.id in lost[source.key] and not job.is_analysis and self._jobs.is_configured(job):
-                    self._jobs.conflicts.lose(job, lost[source.key][job.id])
-                    if job.state is JobState.RUNNING:  # it may have been told that the product is there
-                        self._jobs.feed(job, Trigger.PLAN)
-                        job.planned = None
-                    self._plans.force(job, "a product is missing from the cache")

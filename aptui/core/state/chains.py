@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from aptui.core.messages import LookAgain
-from aptui.core.model import COMMON_PLATFORM, EdgeKind, FileFact, Job, PathKey, ProductFlag, Project, RelPath, Source, SourceEdge
+from aptui.core.model import (
+    COMMON_PLATFORM,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobState,
+    PathKey,
+    ProductFlag,
+    Project,
+    RelPath,
+    Source,
+    SourceEdge,
+)
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.state.ledger import Ledger
@@ -66,6 +78,14 @@ class Chains:
         names = {_PREFIX + fact.key: fact.key for fact in facts if fact.scan_folder == self._folder}
         known = self._memory.archive.owners(list(names)) if names else {}
         return {key for name, key in names.items() if name not in known}
+
+    def is_tampered(self, fact: FileFact) -> bool:
+        """Whether a file whose bytes were read is an intermediate that has other bytes than its job, which is done, has made."""
+        if not self.is_intermediate(fact) or not fact.digest:
+            return False
+        name = _PREFIX + fact.key
+        made = [(job, item) for job in self.producers((fact.key,)) for item in job.products if item.name == name]
+        return any(job.state is JobState.COMPLETED and item.digest not in (b"", fact.digest) for job, item in made)
 
     def producers(self, keys: Iterable[PathKey]) -> list[Job]:
         """Return the jobs whose intermediates have these keys."""

@@ -36,6 +36,13 @@ def play(story):
     story.run(*A)
     story.delete("Cache/linux/sub/a.end")
     story.run(A[2])
+    # changed by hand, in another size or the same: it is made again before anything is made of it
+    for text in ("changed by hand", "THREE"):
+        story.write("Cache/Intermediate Assets/sub/a.mid", text)
+        story.run(A[0], analysed=0)
+        assert story.texts()["common/sub/a.mid"] == "three"
+        assert story.texts()["sub/a.end"] == "three"
+        story.run(analysed=0)
     # a stray file in the folder of intermediates is nobody's source
     story.write("Cache/Intermediate Assets/sub/stray.low", "stray")
     story.run(analysed=0)
