@@ -401,3 +401,18 @@ def test_a_platform_that_is_switched_off_keeps_its_products_unless_it_is_asked_o
     assert not product.exists()
     assert "0 jobs run, 2 skipped" in run("batch")[1]
     assert "0 jobs run, 2 skipped" in run("batch", "--remove")[1]
+
+
+def test_what_fail_on_counts_is_named_and_is_a_failure_for_ci(run: Run, project: Path) -> None:
+    (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
+    assert run("batch", "--platforms", "linux")[0] == 0
+
+    code, out, _ = run("batch", "--platforms", "linux", "--fail-on", "warning", "--junit", "report.xml")
+
+    assert code == 1
+    assert "twice.json@linux:tables\n      1 warning, 0 errors in its log\n" in out
+    suite = ET.fromstring((project / "report.xml").read_text())[0]
+    failures = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert (suite.get("failures"), failures) == ("1", ["twice.json@linux:tables"])
+    report = json.loads(run("batch", "--platforms", "linux", "--fail-on", "warning", "--json")[1])
+    assert [complaint["source"] for complaint in report["complaints"]] == ["twice.json"]

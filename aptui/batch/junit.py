@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from aptui.batch.reporter import job_name
-from aptui.batch.summary import Summary, log_path
+from aptui.batch.summary import Summary, complains, log_path
 from aptui.shared.errors import HostError
 from aptui.shared.printing import line
 from aptui.store.queries.reader import JobRow, open_reader
@@ -22,13 +22,16 @@ _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 """XML 1.0 has no way to write these, nor control characters, which `line` replaces."""
 
 
-def write_junit(file: str, config: Config, summary: Summary) -> None:
-    """Write the report in one step; jobs of platforms that were not asked for are left out."""
+def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None = None) -> None:
+    """Write the report in one step; jobs of platforms that were not asked for are left out.
+
+    `fail_on`: completed jobs whose logs have warnings or errors are failures as well, as the exit code has it.
+    """
     path = Path(os.path.abspath(file))
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with new.open("w", encoding="utf-8") as stream:
-            for text in _lines(config, summary):
+            for text in _lines(config, summary, fail_on):
                 stream.write(f"{text}\n")
         new.replace(path)
     except OSError as error:
@@ -37,34 +40,36 @@ def write_junit(file: str, config: Config, summary: Summary) -> None:
         raise HostError(f"'{file}' cannot be written: {error.strerror}") from error
 
 
-def _lines(config: Config, summary: Summary) -> Iterator[str]:
+def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[str]:
     resting = set(config.project.resting_platforms)
     database = open_reader(config.cache_dir / "assetdb.sqlite")
     try:
         with database.snapshot():
             count = sum(row.platform not in resting for row in database.jobs())
-            counts = f'tests="{count}" failures="{summary.jobs_failed}" errors="0" skipped="0" time="{summary.seconds:.3f}"'
+            counts = f'tests="{count}" failures="{summary.jobs_failed + len(summary.complaints)}" errors="0" skipped="0" time="{summary.seconds:.3f}"'
             yield '<?xml version="1.0" encoding="UTF-8"?>'
             yield f"<testsuites {counts}>"
             yield f"<testsuite name={_quoted(config.name)} {counts}>"
             for row in database.jobs():
                 if row.platform not in resting:
-                    yield from _case(row, config.log_dir)
+                    yield from _case(row, config.log_dir, is_failure=complains(row, fail_on))
             yield "</testsuite>"
             yield "</testsuites>"
     finally:
         database.close()
 
 
-def _case(row: JobRow, log_dir: Path) -> Iterator[str]:
+def _case(row: JobRow, log_dir: Path, *, is_failure: bool) -> Iterator[str]:
     name = job_name(row.source, row.platform, row.job_key)
     head = f'<testcase classname={_quoted(row.source)} name={_quoted(name)} time="{row.duration_s:.3f}"'
-    if not row.log and row.status != "failed":
+    if not row.log and row.status != "failed" and not is_failure:
         yield f"{head}/>"
         return
     yield f"{head}>"
     if row.status == "failed":
         yield f"<failure message={_quoted(row.error or 'no reason given')}/>"
+    elif is_failure:
+        yield f"<failure message={_quoted(f'{row.warnings} warnings, {row.errors} errors in its log')}/>"
     yield f"<system-out>{escape(_safe(f'{row.warnings} warnings, {row.errors} errors; {log_path(row.log, log_dir)}'))}</system-out>"
     yield "</testcase>"
 

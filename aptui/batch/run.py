@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.batch.reporter import Reporter
-from aptui.batch.summary import Summary, collect
+from aptui.batch.summary import Summary, add_complaints, collect
 from aptui.config import model as configuration
 from aptui.core.model import PathKey
 from aptui.shared import printing
@@ -169,11 +169,12 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wis
     with _accepted(config, wish.accepts_empty):
         summary = run(config, wish)
     code = exit_code(summary, arguments.fail_on)
+    add_complaints(summary, config, arguments.fail_on)
     try:
         if arguments.junit:
             from aptui.batch.junit import write_junit
 
-            write_junit(arguments.junit, config, summary)
+            write_junit(arguments.junit, config, summary, arguments.fail_on)
         if arguments.json:
             printing.say_json(summary.to_json())
         else:

@@ -7,7 +7,7 @@ A job that was skipped keeps its warnings, errors and failure, so a gate sees th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,8 @@ class Failure:
 class Summary:
     """See the module; `jobs_pending` is not 0 only where a run was interrupted.
 
+    `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` says how much their logs complain.
+
     `account` says what results saved that were there already, "" where none were looked up, and `shared` holds its counts.
     """
 
@@ -54,6 +56,7 @@ class Summary:
     errors: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
+    complaints: list[Failure] = field(default_factory=list)
     slowest: list[tuple[int, str]] = field(default_factory=list)
     builders: dict[str, tuple[int, int]] = field(default_factory=dict)
     is_interrupted: bool = False
@@ -95,12 +98,14 @@ class Summary:
                 }
                 for failure in self.failures
             ],
+            **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
         }
 
     def tell(self) -> None:
         """Write the summary for people to stdout."""
         self._tell_slow()
-        self._tell_failures()
+        self._tell("failed", self.failures, "aptui jobs --status failed")
+        self._tell("completed, but '--fail-on' counts what is in their logs", self.complaints, "aptui jobs --filter warnings:>0")
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending:
             parts.append(f"{self.jobs_pending:,} pending")
@@ -122,12 +127,13 @@ class Summary:
         for name, (count, total_ms) in sorted(self.builders.items(), key=lambda item: -item[1][1]):
             printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
 
-    def _tell_failures(self) -> None:
+    @staticmethod
+    def _tell(head: str, failures: list[Failure], verb: str) -> None:
         import sys
 
-        told = self.failures[:_FAILURES_TOLD] if printing.is_terminal(sys.stdout) else self.failures
+        told = failures[:_FAILURES_TOLD] if printing.is_terminal(sys.stdout) else failures
         if told:
-            printing.say("failed:", "bold")
+            printing.say(f"{head}:", "bold")
         for failure in told:
             printing.say(f"  {job_name(failure.source, failure.platform, failure.job_key)}", "red")
             printing.say(f"      {printing.line(failure.first_error) or 'no reason given'}")
@@ -135,8 +141,35 @@ class Summary:
                 printing.say(f"      after {printing.line(failure.cause)} failed")
             if failure.log:
                 printing.say(f"      {printing.line(failure.log)}")
-        if len(told) < len(self.failures):
-            printing.say(f"  and {len(self.failures) - len(told):,} more: aptui jobs --status failed")
+        if len(told) < len(failures):
+            printing.say(f"  and {len(failures) - len(told):,} more: {verb}")
+
+
+def _complaint_json(complaint: Failure) -> dict[str, str]:
+    return {key: value for key, value in asdict(complaint).items() if key not in ("cause", "first_error")}
+
+
+def complains(row: JobRow, fail_on: str | None) -> bool:
+    """Whether a job that completed counts as failed for `--fail-on`."""
+    if fail_on is None or row.status == "failed":
+        return False
+    return row.errors > 0 or (fail_on == "warning" and row.warnings > 0)
+
+
+def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> None:
+    """Name the jobs for which `--fail-on` ends a run with 1 although they completed."""
+    if fail_on is None or not (summary.errors or summary.warnings):
+        return
+    builders = {builder.uuid: builder.name for builder in config.project.builders}
+    database = open_reader(config.cache_dir / "assetdb.sqlite")
+    try:
+        asked = set(_asked_for(config))
+        for row in database.jobs():
+            if row.platform in asked and complains(row, fail_on):
+                text = f"{printing.count(row.warnings, 'warning')}, {printing.count(row.errors, 'error')} in its log"
+                summary.complaints.append(replace(failure_of(row, config.log_dir, builders), first_error=text))
+    finally:
+        database.close()
 
 
 def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping[bytes, str]) -> Summary:
