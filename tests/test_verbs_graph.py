@@ -403,3 +403,12 @@ def test_affected_refuses_what_git_does_not_know(run: Run, repository: Path, mon
     assert not (repository / "x").exists()
     assert (outside[0], "lies in no git repository" in outside[2]) == (3, True)
     assert (without[0], "git is not installed" in without[2]) == (3, True)
+
+
+def test_affected_is_certain_of_nothing_that_folder_settings_change(run: Run, repository: Path) -> None:
+    (repository / "assets" / ".aptui.yaml").write_text("builders: {}\n")
+
+    answer = affected(run)
+
+    assert answer["jobs"]
+    assert not any(job["certain"] for job in answer["jobs"])

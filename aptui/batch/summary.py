@@ -105,7 +105,11 @@ class Summary:
         """Write the summary for people to stdout."""
         self._tell_slow()
         self._tell("failed", self.failures, "aptui jobs --status failed")
-        self._tell("completed, but '--fail-on' counts what is in their logs", self.complaints, "aptui jobs --filter warnings:>0")
+        self._tell(
+            "completed, but '--fail-on' counts what is in their logs",
+            self.complaints,
+            "aptui jobs --status warnings --status errors",
+        )
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending:
             parts.append(f"{self.jobs_pending:,} pending")

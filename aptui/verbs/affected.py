@@ -182,6 +182,8 @@ class _Changes:
     new: dict[str, list[str]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     settings: list[str] = field(default_factory=list)
+    adjusted: dict[str, str] = field(default_factory=dict)
+    """{path in lower case: why} of sources whose folder settings changed: their bytes did not."""
     configuration: list[str] = field(default_factory=list)
     builder_files: list[str] = field(default_factory=list)
 
@@ -258,7 +260,7 @@ def _owners(rel: str, config: Config) -> list[str]:
 def _answer(look: _Look, project: Opened) -> dict[str, Any]:
     changes = _sorted_out(look.paths, project)
     for folder in changes.settings:
-        changes.keys.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
+        changes.adjusted.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
     builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]
     spreading = _spread(project, changes, builders, through_products=True)
     certain = {job.job_id for job in _spread(project, changes, builders, through_products=False).jobs()}
@@ -278,7 +280,7 @@ def _answer(look: _Look, project: Opened) -> dict[str, Any]:
     sources += [{"source": rel, "status": "new", "why": "it is new", "builders": wanting} for rel, wanting in changes.new.items()]
     return {
         "configuration": changes.configuration,
-        "files": sorted(changes.keys),
+        "files": sorted({*changes.keys, *changes.adjusted}),
         "sources": sorted(sources, key=lambda item: str(item["source"])),
         "jobs": [{**_job_json(job, project), "certain": job.job_id in certain} for job in jobs],
         "products": spreading.products(jobs),
@@ -290,6 +292,8 @@ def _spread(project: Opened, changes: _Changes, builders: list[bytes], *, throug
     spreading.spread(changes.keys)
     if builders:
         spreading.touch_builders(builders, "its builder changed")
+    if changes.adjusted and through_products:  # whether they adjust anything that a job is made of cannot be known here
+        spreading.touch_sources(changes.adjusted)
     return spreading
 
 

@@ -109,6 +109,14 @@ class Spreading:
         self._jobs()
         self.spread(self._intermediates())
 
+    def touch_sources(self, sources: Mapping[str, str]) -> None:
+        """Note that jobs of some sources (in lower case, with why) would run although their bytes are as they were, and go on from there."""
+        for path, ids in self.edges.by_path(sources).items():
+            for number in ids:
+                self.found.touch(number, None, sources[path])
+        self._jobs()
+        self.spread(self._intermediates())
+
     # ---------------------------------------------------------------------------------------------------------------- steps
 
     def _declared(self, changed: Mapping[str, str]) -> None:
