@@ -90,6 +90,12 @@ def _by_edges(reader: Reader, moved: Sequence[Known]) -> Iterator[tuple[int, Dep
         )  # fmt: skip
 
 
+def _needed(products: Sequence[ProductRow], sub_id: int, platform: str) -> str:
+    """Return the name of the product with this sub id, that of `platform` where there are several, "" for none."""
+    names = [row.name for row in products if row.sub_id == sub_id]
+    return next((name for name in names if name.startswith(f"{platform}/")), names[0] if names else "")
+
+
 def _by_products(reader: Reader, moved: Sequence[Known]) -> Iterator[tuple[int, Dependant]]:
     by_uuid = {item.source.uuid: item for item in moved}
     by_path: dict[str, Known] = {}
@@ -107,7 +113,7 @@ def _by_products(reader: Reader, moved: Sequence[Known]) -> Iterator[tuple[int, 
         needed = by_path.get(path) if path else by_uuid.get(bytes(guid))
         if needed is None or source_id == needed.source.source_id:
             continue
-        needs = path or next((row.name for row in needed.products if row.sub_id == sub_id), "")
+        needs = path or _needed(needed.products, sub_id, str(name).partition("/")[0])
         yield needed.source.source_id, Dependant(
             source, f"{root}/{source}", uuid_text(uuid), "product", type_bits, bool(by_id), name, needs, own_sub_id
         )  # fmt: skip
