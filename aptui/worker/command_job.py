@@ -26,6 +26,8 @@ from aptui.worker.references import add_told
 _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5
 _LINKS_NAME = "product_dependencies.txt"
+_NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not found$")
+"""What shells say before they exit with 127."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ def run_command(
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
         log.extend(_records(rule, builder.name, lines))
         if job.error:
+            job.error += _missing_program(job.error, lines)
             job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
             return job
         job.products = _products(rule, builder, order, folders, values)
@@ -103,6 +106,14 @@ def _warn_of_missing(paths: list[str], log: RunLog) -> None:
         log.write(LogLevel.WARNING, valid_text(f"the command names the dependency {path!r}, which is not there"))
     if len(missing) > _MOST_WARNINGS:
         log.write(LogLevel.WARNING, f"the command names {len(missing) - _MOST_WARNINGS} more dependencies that are not there")
+
+
+def _missing_program(error: str, lines: list[str]) -> str:
+    """Return what to add to the error of a command whose shell did not find a program: its name, as the shell has it; "" for any other."""
+    if not error.endswith(" 127"):
+        return ""
+    found = next((match for text in lines if (match := _NOT_FOUND.search(text))), None)
+    return f" (program '{found['program']}' is not found in the PATH of whoever started aptui)" if found else ""
 
 
 def _traced(

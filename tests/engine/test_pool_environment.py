@@ -1,0 +1,24 @@
+"""Which variables reach builders is said in the configuration's manual."""
+
+from __future__ import annotations
+
+from aptui.config.model import data_dir
+from aptui.engine.pool import process
+
+
+def test_every_variable_that_builders_get_is_in_the_manual() -> None:
+    manual = (data_dir() / "config" / "builders.yaml").read_text(encoding="utf-8")
+
+    words = set(manual.replace(",", " ").replace(".", " ").split())
+
+    assert {*process._ALLOWED, *process._ALLOWED_PREFIXES} <= words
+
+
+def test_nothing_else_reaches_them(monkeypatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    monkeypatch.setenv("LC_TIME", "C")
+
+    found = process.python_environment()
+
+    assert "SECRET_TOKEN" not in found
+    assert found["LC_TIME"] == "C"
