@@ -142,6 +142,12 @@ def test_before_anything_was_processed_there_is_nothing_to_search(run: Run) -> N
     assert "nothing was processed yet" in err
 
 
+def test_right_after_a_batch_nothing_is_owed(run: Run) -> None:
+    run("batch")
+
+    assert "not everything is processed" not in run("scan-missing")[2]
+
+
 def test_what_is_owed_is_said_before_what_is_old_is_searched(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")

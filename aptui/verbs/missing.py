@@ -111,11 +111,12 @@ def _held(config: Config) -> Iterator[Writer]:
     """Hold the cache as an engine would, and write its database."""
     from aptui.engine.loop.opening import Opening
     from aptui.store.db.writer import Writer
+    from aptui.verbs.shipping_stale import is_settled
 
     opening = Opening(config)
     opening.take()
     with closing(opening):
-        if not opening.is_current:
+        if not is_settled(opening):
             printing.complain("aptui: warning: not everything is processed; 'aptui batch' comes first", "yellow")
         with closing(Writer(opening.database, lambda _ticket: None)) as writer:
             yield writer

@@ -1,4 +1,4 @@
-"""For `bundle`: whether what lies in a cache is made of the sources as they are now; nothing is processed, and no digest is made."""
+"""For `bundle` and `scan-missing`: whether what lies in a cache is made of the sources as they are now; nothing is processed, and no digest is made."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def refuse_stale(config: Config) -> None:
         more = f" and {len(folders) - _TOLD:,} more" if len(folders) > _TOLD else ""
         names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_TOLD])
         raise UserError(f"sources changed since they were processed, in {names}{more}", hint=_HINT)
+
+
+def is_settled(opening: Opening) -> bool:
+    """Whether nothing is owed in a cache that is held; sources that were written just before a run are compared by their bytes."""
+    if opening.is_current or opening.glance is None or opening.glance.is_clean or next(_changed(opening), None) is not None:
+        return opening.is_current
+    with closing(DatabaseArchive(opening.database, {})) as archive:
+        return not archive.unfinished() and not archive.has_intents()
 
 
 def _changed(opening: Opening) -> Iterator[str]:
