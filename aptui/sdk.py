@@ -43,6 +43,7 @@ __all__ = [
     "SourceDependency",
     "SourceDependencyKind",
     "param_mistakes",
+    "trusted_params",
 ]
 
 AssetType = UUID
@@ -342,7 +343,11 @@ class Builder(Protocol):
 
     Class attributes: `name` (unique), `version` (text; a change re-runs all its jobs), `patterns` (globs on the relative path),
     `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags` = {"delete_products_on_failure"},
-    `params_schema`, a JSON Schema for its parameters (they are checked against it before anything runs), and a method `shutdown()`, called before its process ends in peace.
+    `params_schema`, a JSON Schema for its parameters (they are checked against it before anything runs), and a method `shutdown()`, called
+    before its process ends in peace.
+
+    A parameter that names a program, a command, the environment of one, or a place outside the project has `"is_trusted_only": True` in
+    the schema: it may be set in the project's `aptui.yaml` alone, never by an `.aptui.yaml` that came with a folder of assets.
     """
 
     name: ClassVar[str]
@@ -356,6 +361,14 @@ class Builder(Protocol):
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Do one job and return its products; must be deterministic: equal inputs, equal bytes."""
         ...
+
+
+def trusted_params(builder: type[Any]) -> tuple[str, ...]:
+    """Return the parameters that a builder class marks `is_trusted_only` in its `params_schema`, sorted."""
+    schema = getattr(builder, "params_schema", None)
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    rules = properties.items() if isinstance(properties, Mapping) else ()
+    return tuple(sorted(str(name) for name, rule in rules if isinstance(rule, Mapping) and rule.get("is_trusted_only")))
 
 
 def canonical_json(value: object) -> str:

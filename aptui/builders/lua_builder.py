@@ -73,6 +73,7 @@ class LuaBuilder:
             "luac": {
                 "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
                 "default": None,
+                "is_trusted_only": True,
                 "description": "the compiler, by name or path; luac of that version unless given",
             },
             "strip": {"type": "boolean", "default": False, "description": "leave names and lines out of bytecode"},

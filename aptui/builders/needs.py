@@ -72,10 +72,16 @@ def has_library(module: str) -> bool:
 
 
 def found_program(wished: str | None, names: Iterable[str]) -> str:
-    """Return the absolute path of the `wished` program (a name in PATH, or a path), else of the first of `names`; "" for none."""
-    for name in [wished] if wished else names:
-        if path := shutil.which(os.path.expanduser(name)):
-            return os.path.abspath(path)
+    """Return the absolute path of the `wished` program (a name in PATH, or an absolute path), else of the first of `names`; "" for none.
+
+    Nothing is looked for from the current folder: what lies there may have come with the assets.
+    """
+    places = os.pathsep.join(place for place in os.get_exec_path() if os.path.isabs(place))
+    for name in map(os.path.expanduser, [wished] if wished else names):
+        if "/" in name and not os.path.isabs(name):
+            continue
+        if path := shutil.which(name, path=places):
+            return path
     return ""
 
 

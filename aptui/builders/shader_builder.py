@@ -84,6 +84,7 @@ class ShaderBuilder:
             },
             "compiler": {
                 **_OPTIONAL_NAME,
+                "is_trusted_only": True,
                 "description": "by name or path; the first of glslangValidator, glslang, glslc unless given",
             },
         },

@@ -351,6 +351,7 @@ class Compiler:
             traces_reads=values.get("trace_reads", False),
             makes_intermediates=values.get("intermediate", False),
             references=tuple(self._references(node)),
+            trusted_params=tuple(sorted({item.value for item in values.get("trusted_params", [])})),
         )
         return builder if platforms else None
 

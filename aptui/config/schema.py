@@ -300,6 +300,11 @@ _BUILDER = _record(
     command=_text("a command line", "Third form: a program; {source} {products_dir} {stem} {platform} {depfile} are filled in."),
     patterns=_PATTERNS,
     params=_PARAMS,
+    trusted_params=_list(
+        _text("the name of a parameter"),
+        "a list of names of parameters",
+        "Parameters that no folder's .aptui.yaml may set, beside those that the builder itself marks so.",
+    ),
     platforms={
         "type": "object",
         "title": "a mapping from platform id or tag to skip or parameters",

@@ -133,6 +133,7 @@ class Builder:
     finds (`engine.registry`). `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of
     them it really had (`core.run_report`).
     `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It decides about no product.
+    `trusted_params` are parameters that name programs, commands or places outside the project: no folder's `.aptui.yaml` may set them.
     """
 
     uuid: bytes
@@ -162,6 +163,7 @@ class Builder:
     environment: str = ""
     code_files: tuple[tuple[str, str], ...] = ()
     params_schema: str = ""
+    trusted_params: tuple[str, ...] = ()
 
     @property
     def needs_analysis(self) -> bool:

@@ -52,6 +52,8 @@ class Description:
     patterns: tuple[str, ...]
     flags: tuple[str, ...]
     params_schema: str
+    trusted_params: tuple[str, ...]
+    """Without a default: what an older version remembered does not know them, and is asked for anew."""
 
 
 @dataclass(slots=True)
@@ -249,6 +251,7 @@ def _filled(builder: Builder, found: Description, answer: Answer) -> Builder:
         code_files=code_files_of(answer.files),
         deletes_products_on_failure=builder.deletes_products_on_failure or "delete_products_on_failure" in found.flags,
         params_schema=found.params_schema,
+        trusted_params=tuple(sorted({*builder.trusted_params, *found.trusted_params})),
     )
 
 

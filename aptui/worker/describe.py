@@ -21,6 +21,7 @@ import msgspec
 
 from aptui.core.model import Builder
 from aptui.engine.registry import Answer, Description, Problem, Question, code_digest, code_files_of
+from aptui.sdk import trusted_params
 from aptui.worker import used
 from aptui.worker.load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file, load_function
 from aptui.worker.processes import signal_name
@@ -100,6 +101,7 @@ def _description(builder: type[Any], origin: str) -> Description:
         patterns=tuple(map(str, patterns)),
         flags=tuple(sorted(map(str, getattr(builder, "flags", ())))),
         params_schema=_schema_text(getattr(builder, "params_schema", None)),
+        trusted_params=trusted_params(builder),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from fakes import Setup, copier, scripter
@@ -51,6 +52,18 @@ def test_a_folder_adjusts_what_lies_below_it_and_nothing_else() -> None:
     assert params(settings, "ab/x.s") == params(settings, "x.s") == {"format": "png", "quality": 80}
     assert settings.adjustment(PathKey("a/x.s"), COPY) == settings.adjustment(PathKey("x.s"), SCRIPT) == NOTHING
     assert settings.files_above(PathKey("a/b/x.s")) == [("a/.aptui.yaml", "")]
+
+
+@pytest.mark.parametrize("section", [{"params": {"quality": 1}}, {"platforms": {"*": {"quality": 1}}}])
+def test_what_only_the_project_may_say_is_a_mistake_with_its_place(section: dict[str, object]) -> None:
+    project = replace(PROJECT, builders=(COPY, replace(SCRIPT, trusted_params=("quality",))))
+    settings = Settings(project, {"a": text("a/.aptui.yaml", script=section)})
+
+    problem = settings.problem(PathKey("a/b/x.s"))
+
+    assert "'quality' of builder 'script' may be set in the project's aptui.yaml alone" in problem
+    assert problem.startswith("a/.aptui.yaml:3:7: " if "params" in section else "a/.aptui.yaml:")
+    assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == NOTHING
 
 
 def test_the_nearer_folder_wins_key_by_key() -> None:

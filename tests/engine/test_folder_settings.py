@@ -192,3 +192,23 @@ def test_an_analysis_is_told_what_is_adjusted(tmp_path: Path) -> None:
 
     assert heard[0].params_for("linux") == {"a": 3, "b": 1, "c": 4}
     assert heard[0].params_for("server") == {"a": 3, "b": 5}
+
+
+def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = Project(tmp_path / "project", "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: scripts, uses: lua}]\n")
+    canary = tmp_path / "canary"
+    project.write("assets/pack/cc", f"#!/bin/sh\ntouch {canary}\n")
+    os.chmod(tmp_path / "project/assets/pack/cc", 0o755)
+    project.write("assets/pack/a.lua", "return 1\n")
+    project.write("assets/other/b.lua", "return 1\n")
+    for wish in (str(tmp_path / "project/assets/pack/cc"), "../../../../../assets/pack/cc"):
+        project.write("assets/pack/.aptui.yaml", f"builders:\n  scripts:\n    params: {{luac: {wish}}}\n")
+
+        project.engine_run()
+
+        assert not canary.exists()
+        ((source, error),) = project.errors().items()
+        assert source.startswith("pack/a.lua:")
+        assert "pack/.aptui.yaml:3:14: 'luac' of builder 'scripts' may be set in the project's aptui.yaml alone" in error

@@ -240,3 +240,19 @@ def test_a_name_that_would_confuse_is_refused(place, name):
 
     with pytest.raises(UserError, match="blanks, slashes or colons"):
         place.complete()
+
+
+def test_parameters_that_only_the_project_may_set_are_known_to_the_engine(place):
+    marked = CODE + (
+        '    params_schema = {{"properties": {{"tool": {{"is_trusted_only": True}}, "size": {{}}, "env": {{"is_trusted_only": True}}}}}}\n'
+    )
+    place.write("mesh.py", "mesh", marked)
+
+    found = place.complete(entry("mesh", trusted_params=("size",)))
+
+    assert found[0].trusted_params == ("env", "size", "tool")
+
+
+@pytest.mark.parametrize(("name", "params"), [("shader", ("compiler",)), ("lua", ("luac",)), ("image", ())])
+def test_shipped_builders_mark_the_programs_they_run(place, name, params):
+    assert place.complete(entry(name))[0].trusted_params == params
