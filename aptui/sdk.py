@@ -19,6 +19,7 @@ from uuid import UUID
 from aptui.core.model import DependencyKind
 from aptui.core.param_schema import ParamError
 from aptui.core.param_schema import mistakes as param_mistakes
+from aptui.sdk_names import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
 
 __all__ = [
     "AssetType",
@@ -27,11 +28,13 @@ __all__ = [
     "CreateJobsRequest",
     "CreateJobsResponse",
     "DependencyKind",
+    "ForbiddenNameError",
     "JobDependency",
     "JobDescriptor",
     "JobLog",
     "JobProduct",
     "LoadBehavior",
+    "NamedFileError",
     "ParamError",
     "PathDependency",
     "PathDependencyKind",
@@ -42,7 +45,10 @@ __all__ = [
     "Result",
     "SourceDependency",
     "SourceDependencyKind",
+    "located",
     "param_mistakes",
+    "placed_name",
+    "read_named",
     "trusted_params",
 ]
 
@@ -259,7 +265,8 @@ class CreateJobsRequest:
 
     `builder_name` is the name of the configured builder; use it as job key unless there is a better one. `params` are the builder's
     parameters common to all platforms; `platform_params` {platform id: what differs there}; both as the `.aptui.yaml` above the source
-    adjust them.
+    adjust them. `project.scan_folders` are all of the project (absolute): the files that a source names lie below them, or are refused
+    (`read_named`).
     """
 
     builder_name: str
@@ -270,6 +277,7 @@ class CreateJobsRequest:
     params: Mapping[str, Any]
     platform_params: Mapping[str, Mapping[str, Any]]
     log: JobLog
+    scan_folders: tuple[str, ...] = ()
 
     @property
     def full_path(self) -> str:
@@ -279,6 +287,19 @@ class CreateJobsRequest:
     def params_for(self, platform: str) -> dict[str, Any]:
         """Return the builder's parameters as they are for `platform`."""
         return {**self.params, **self.platform_params.get(platform, {})}
+
+    def read_named(self, path: str, *, named_by: str = "", most_bytes: int = MOST_BYTES) -> bytes:
+        """Return the bytes of a file that content names, never of one outside the project's scan folders.
+
+        Args:
+            path: what it names, as `placed_name` returns it: relative to `scan_folder`, or absolute.
+            named_by: the file that names it, for messages; the source unless given.
+            most_bytes: a larger file is refused.
+
+        Raises:
+            NamedFileError: it cannot be used; its kind ForbiddenNameError: the job should fail.
+        """
+        return read_named(self.scan_folder, path, self.scan_folders, named_by=named_by or self.source, most_bytes=most_bytes)
 
     def read_source(self) -> bytes:
         """Return the bytes of the source."""
@@ -309,6 +330,7 @@ class ProcessJobRequest:
     progress: Callable[[float], None] = lambda _fraction: None
     is_cancelled: Callable[[], bool] = lambda: False
     read_digest: str = ""
+    scan_folders: tuple[str, ...] = ()
 
     @property
     def full_path(self) -> str:
@@ -326,6 +348,19 @@ class ProcessJobRequest:
             data = file.read()
         self.read_digest = hashlib.sha256(data).hexdigest()
         return data
+
+    def read_named(self, path: str, *, named_by: str = "", most_bytes: int = MOST_BYTES) -> bytes:
+        """Return the bytes of a file that content names, never of one outside the project's scan folders.
+
+        Args:
+            path: what it names, as `placed_name` returns it: relative to `scan_folder`, or absolute.
+            named_by: the file that names it, for messages; the source unless given.
+            most_bytes: a larger file is refused.
+
+        Raises:
+            NamedFileError: it cannot be used; its kind ForbiddenNameError: the job should fail.
+        """
+        return read_named(self.scan_folder, path, self.scan_folders, named_by=named_by or self.source, most_bytes=most_bytes)
 
     def product_path(self, name: str) -> str:
         """Return the absolute path for a product named `name` in `products_dir`."""

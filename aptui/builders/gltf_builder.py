@@ -12,7 +12,7 @@ from aptui.builders.gltf_check import Checker
 from aptui.builders.gltf_file import BrokenError, Document, Read, file_uris, packed, parsed
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, declared, needed, placed, read
+from aptui.builders.references import UnusableError, allowed, checked_names, declared, needed, placed, read
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -66,7 +66,8 @@ class GltfBuilder:
                 uris = list(file_uris(parsed(request.read_source()).tree))
             except (BrokenError, OSError):
                 uris = []  # the job says what is wrong
-            response.source_dependencies = declared(request.scan_folder, (placed(request.source, uri) for uri in uris))
+            paths = allowed(request, (placed(request.source, uri) for uri in uris))
+            response.source_dependencies = declared(request.scan_folder, paths)
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
@@ -77,6 +78,7 @@ class GltfBuilder:
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             document = parsed(data)
+            checked_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
             request.check_cancelled()
             _check(document, options, request)
             request.check_cancelled()
@@ -92,7 +94,7 @@ def _reader(request: ProcessJobRequest) -> Read:
 
     def read_beside(path: str) -> bytes:
         if path not in known:
-            known[path] = read(request.scan_folder, placed(request.source, path))
+            known[path] = read(request, placed(request.source, path))
         return known[path]
 
     return read_beside

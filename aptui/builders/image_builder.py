@@ -17,6 +17,7 @@ from uuid import UUID
 
 from aptui.builders import lfs
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
+from aptui.builders.pictures import MOST_MEGAPIXELS, PictureError, check_size, opened
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ MIP_LEVEL_SHIFT = 16
 """Bits 16–19 of a sub id hold the level (spec/engine.md §6); the picture itself is level 0."""
 
 HIGHEST_MIP_LEVEL = 15
-
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
-"""What is decoded; never all that Pillow knows, as its EPS reader starts Ghostscript."""
 
 _LONGEST_SIDE = {"png": 2**31 - 1, "webp": 16383, "jpeg": 65500}
 
@@ -69,6 +67,14 @@ class ImageBuilder:
                 "description": "each side becomes the power of two at or below it",
             },
             "grayscale": {"type": "boolean", "default": False},
+            "max_megapixels": {
+                "type": "number",
+                "minimum": 0.001,
+                "maximum": 100_000,
+                "default": MOST_MEGAPIXELS,
+                "is_trusted_only": True,
+                "description": "pictures with more million pixels are refused, before they take the memory",
+            },
             "mips": {"type": "boolean", "default": False, "description": "one more product for each halving, down to one pixel"},
         },
     }
@@ -84,7 +90,7 @@ class ImageBuilder:
             data = request.read_source()
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
-            picture = _decoded(data, request)
+            picture = _decoded(data, request, options["max_megapixels"])
             request.check_cancelled()
             picture = _shaped(picture, options, request)
             products = [
@@ -101,23 +107,25 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     return ""
 
 
-def _decoded(data: bytes, request: ProcessJobRequest) -> Image.Image:
+def _decoded(data: bytes, request: ProcessJobRequest, most_megapixels: float) -> Image.Image:
     """Return the first frame of `data`, upright."""
     from PIL import Image, UnidentifiedImageError
 
     if not data:
         raise _BadSourceError("the file is empty")
-    formats = (*_FORMATS, "TGA") if request.source.lower().endswith(".tga") else _FORMATS  # a TGA has no signature
     # Pillow warns of oddities in the file by `warnings.warn`; they belong to the job.
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:
-            picture: Image.Image = Image.open(BytesIO(data), formats=formats)
+            picture = opened(data, request.source, most_megapixels=most_megapixels)
             if picture.format == "PNG":
                 Image.open(BytesIO(data), formats=("PNG",)).verify()  # decoding does not look at the checksums
             frame_count = getattr(picture, "n_frames", 1) if picture.format != "MPO" else 1
             picture.seek(0)
+            check_size(picture.size, most_megapixels)
             picture.load()
+        except PictureError as error:
+            raise _BadSourceError(one_line(error)) from None
         except UnidentifiedImageError:
             raise _BadSourceError(_why_unidentified(data)) from None
         except Image.DecompressionBombError as error:

@@ -18,8 +18,17 @@ from uuid import UUID
 from aptui.builders import lfs, obj_file
 from aptui.builders.needs import MissingError, library
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, declared, placed, read
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.builders.pictures import TEXTURE_FORMATS, PictureError, opened
+from aptui.builders.references import UnusableError, allowed, checked_names, declared, placed, read
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    ForbiddenNameError,
+    JobProduct,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+)
 
 GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
 """Asset type of every product of this builder: a model in one binary file, as the `gltf` builder makes."""
@@ -68,7 +77,7 @@ class MeshBuilder:
         """Return one job per platform; material files and their textures are source dependencies, also the missing ones."""
         response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
         if response.result is Result.SUCCESS:
-            response.source_dependencies = declared(request.scan_folder, _named_files(request))
+            response.source_dependencies = declared(request.scan_folder, allowed(request, _named_files(request)))
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
@@ -104,7 +113,11 @@ class _Files:
         """Return the bytes of the file `name`."""
         if name == _ALL_MATERIALS:
             return self._materials.encode()
-        return read(self._request.scan_folder, name if self._materials else placed(self._request.source, name))
+        path = name if self._materials else placed(self._request.source, name)
+        data = read(self._request, path)
+        # trimesh has Pillow open it as whatever it looks like: what comes here is a picture of a listed format, or nothing.
+        opened(data, path, TEXTURE_FORMATS)
+        return data
 
     __getitem__ = get
 
@@ -130,16 +143,20 @@ def _named_files(request: CreateJobsRequest) -> list[str]:
     except OSError:
         return []
     if kind == ".ply":
-        return [placed(request.source, _text(name)) for name in _PLY_TEXTURE.findall(data[: _end_of_header(data)])]
+        return _ply_textures(data, request.source)
     found = []
     for path in (placed(request.source, name) for name in obj_file.libraries(_text(data))):
         found.append(path)
         try:
-            text = _text(read(request.scan_folder, path))
+            text = _text(read(request, path))
         except UnusableError:
             continue
         found += [placed(path, name) for name in obj_file.textures(text)]
     return found
+
+
+def _ply_textures(data: bytes, source: str) -> list[str]:
+    return [placed(source, _text(name)) for name in _PLY_TEXTURE.findall(data[: _end_of_header(data)])]
 
 
 # ----------------------------------------------------------------------------------------------------------------- reading
@@ -157,6 +174,7 @@ def _loaded(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
         _check_stl(data)
     elif kind == ".ply":
         _check_ply(data)
+        checked_names(request, _ply_textures(data, request.source))
     if kind.removeprefix(".") not in trimesh.available_formats():
         raise _BrokenError(f"trimesh reads no '{kind}' here")
     try:
@@ -181,7 +199,9 @@ def _prepared_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     parts, names, is_complete = [], set(), True
     for path in (placed(request.source, name) for name in outline.libraries):
         try:
-            found = _text(read(request.scan_folder, path))
+            found = _text(read(request, path))
+        except ForbiddenNameError:
+            raise
         except UnusableError as error:
             request.log.warning(f"{request.source}: materials: {error}")
             is_complete = False
@@ -199,13 +219,19 @@ def _prepared_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
 
 
 def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest) -> None:
-    """Warn of pictures that are missing or damaged; trimesh makes a mesh without them."""
-    from PIL import Image
+    """Warn of pictures that are missing or damaged; trimesh makes a mesh without them.
 
+    Raises:
+        ForbiddenNameError: one lies outside the project.
+    """
     for name in obj_file.textures(materials):
         picture = placed(path, name)
         try:
-            Image.open(BytesIO(read(request.scan_folder, picture))).load()
+            opened(read(request, picture, path), picture, TEXTURE_FORMATS).load()
+        except ForbiddenNameError:
+            raise
+        except PictureError as error:
+            request.log.warning(f"{path}: texture: '{picture}' has {error}")
         except UnusableError as error:
             request.log.warning(f"{path}: texture: {error}")
         except Exception as error:  # noqa: BLE001 -- Pillow's decoders raise whatever damaged bytes lead them to

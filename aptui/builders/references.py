@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from aptui.builders import lfs
-from aptui.sdk import LoadBehavior, PathDependency, PathDependencyKind, SourceDependency
+from aptui.sdk import (
+    CreateJobsRequest,
+    ForbiddenNameError,
+    LoadBehavior,
+    NamedFileError,
+    PathDependency,
+    PathDependencyKind,
+    ProcessJobRequest,
+    SourceDependency,
+    located,
+    placed_name,
+)
+
+UnusableError = NamedFileError
+placed = placed_name
 
 
-class UnusableError(Exception):
-    """A file that a source names cannot be used; the text is one line."""
+def allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
+    """Yield those of `paths` that may be named; the job says what is wrong with the others, and nothing is asked about them before."""
+    for path in paths:
+        try:
+            located(request.scan_folder, path, request.scan_folders)
+        except ForbiddenNameError:
+            continue
+        yield path
 
 
-def placed(source: str, path: str) -> str:
-    r"""Return `path` as it is written in `source`, relative to the scan folder of that; one that climbs out begins with `..`.
+def checked_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str = "") -> None:
+    """Refuse names of files outside the project, also where nobody would come to read them.
 
-    An absolute path stays absolute. `\` separates folders too: exporters on Windows write it.
+    Raises:
+        ForbiddenNameError: the first of them.
     """
-    return posixpath.normpath(posixpath.join(posixpath.dirname(source), path.replace("\\", "/")))
+    for path in paths:
+        located(request.scan_folder, path, request.scan_folders, named_by or request.source)
 
 
 def declared(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
@@ -42,19 +63,14 @@ def _whole(scan_folder: str, paths: Iterable[str]) -> Iterable[str]:
     )
 
 
-def read(scan_folder: str, path: str) -> bytes:
-    """Return the bytes of the file at `path`, relative to `scan_folder`.
+def read(request: CreateJobsRequest | ProcessJobRequest, path: str, named_by: str = "") -> bytes:
+    """Return the bytes of the file at `path`, relative to the scan folder, which `named_by` (the source unless given) names.
 
     Raises:
+        ForbiddenNameError: it lies outside the project: the job must fail.
         UnusableError: it is missing, cannot be read, or is a Git LFS pointer.
     """
-    try:
-        with open(os.path.join(scan_folder, path), "rb") as file:
-            data = file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        raise UnusableError(f"the file '{path}' is missing") from None
-    except (OSError, ValueError) as error:
-        raise UnusableError(f"the file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    data = request.read_named(path, named_by=named_by)
     if lfs.is_pointer(data):
         raise UnusableError(lfs.pointer_error(path))
     return data

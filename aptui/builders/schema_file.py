@@ -9,6 +9,7 @@ from typing import Any
 
 from aptui.builders.params import one_line
 from aptui.builders.references import UnusableError, read
+from aptui.sdk import ProcessJobRequest
 
 _LONGEST_SHOWN = 200
 
@@ -22,13 +23,13 @@ class Violation:
 
 
 class SchemaFile:
-    """The schema at `path`, relative to the scan folder; of the draft that its `$schema` names, else 2020-12.
+    """The schema at `path`, relative to the scan folder of the job; of the draft that its `$schema` names, else 2020-12.
 
     Raises:
         UnusableError: it is missing, no JSON, or no schema.
     """
 
-    def __init__(self, scan_folder: str, path: str) -> None:
+    def __init__(self, request: ProcessJobRequest, path: str) -> None:
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
@@ -36,7 +37,7 @@ class SchemaFile:
 
         self.path = path
         try:
-            schema = json.loads(read(scan_folder, path).decode("utf-8-sig"))
+            schema = json.loads(read(request, path, "the parameter 'schema'").decode("utf-8-sig"))
             kind = validator_for(schema, default=Draft202012Validator)
             kind.check_schema(schema)
         except json.JSONDecodeError as error:

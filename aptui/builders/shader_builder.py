@@ -16,8 +16,17 @@ from uuid import UUID
 from aptui.builders import lfs
 from aptui.builders.needs import Message, MissingError, found_program, messages, program_digest, run, summed_up
 from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, declared, placed, read
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.builders.references import UnusableError, allowed, declared, placed, read
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    ForbiddenNameError,
+    JobProduct,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    located,
+)
 
 SPIRV_ASSET_TYPE = UUID("1c6d94e8-a57f-5d32-8b41-f30e7c9a650b")
 """Asset type of a module in SPIR-V."""
@@ -29,7 +38,8 @@ COMPILERS = ("glslangValidator", "glslang", "glslc")
 
 _STAGES = ("vert", "frag", "comp", "geom", "tesc", "tese", "mesh", "task", "rgen", "rint", "rahit", "rchit", "rmiss", "rcall")
 _TARGETS = ("vulkan1.0", "vulkan1.1", "vulkan1.2", "vulkan1.3", "opengl")
-_INCLUDE = re.compile(r"""^[ \t]*\#[ \t]*include[ \t]+(?:"([^"\n]+)"|<([^>\n]+)>)""", re.MULTILINE)
+_INCLUDE = re.compile(r"""\#[^\S\n]*include\b(?:[^\S\n]*(?:"([^"\n]*)"|<([^>\n]*)>))?""")
+_TEXT_OR_COMMENT = re.compile(r"""("[^"\n]*"|<[^>\n]*>)|/\*.*?(?:\*/|\Z)|//[^\n]*""", re.DOTALL)
 _GLSLANG_LINE = re.compile(r"^(?P<kind>ERROR|WARNING): (?:(?P<file>[^:]+):(?P<line>\d+): )?(?P<text>.*)$")
 _GLSLC_LINE = re.compile(
     r"^(?:glslc: )?(?:(?P<file>[^:]+):(?:(?P<line>\d+):)? )?(?P<kind>fatal error|error|warning): (?P<text>.*)$"
@@ -97,8 +107,8 @@ class ShaderBuilder:
         for job in response.jobs:
             options = checked(self.params_schema, request.params_for(job.platform))
             job.additional_fingerprint = program_digest(found_program(options["compiler"], COMPILERS))
-            paths |= dict.fromkeys(included(request.scan_folder, request.source, options["include_paths"]))
-        response.source_dependencies = declared(request.scan_folder, paths)
+            paths |= dict.fromkeys(included(request, options["include_paths"]))
+        response.source_dependencies = declared(request.scan_folder, allowed(request, paths))
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
@@ -109,34 +119,60 @@ class ShaderBuilder:
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             product = _compiled(data, options, request)
-        except (_BrokenError, ParamError, MissingError, OSError) as error:
+        except (_BrokenError, ParamError, MissingError, UnusableError, OSError) as error:
             text = one_line(error)
             is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenError)
             return ProcessJobResponse(error=text if is_placed else f"{request.source}: {text}")
         return ProcessJobResponse(Result.SUCCESS, [product])
 
 
-def included(scan_folder: str, source: str, include_paths: Sequence[str]) -> list[str]:
-    """Return the files that `source` includes, directly or not, relative to `scan_folder`: those found, and where others were missed."""
+def included(request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequence[str], *, refuses: bool = False) -> list[str]:
+    """Return the files that the source includes, directly or not, relative to the scan folder: those found, and where others were missed.
+
+    Args:
+        request: whose source.
+        include_paths: folders in the scan folder.
+        refuses: an include of something outside the project, or one that cannot be understood, is an error: the compiler would read it.
+
+    Raises:
+        ForbiddenNameError, _BrokenError: see `refuses`.
+    """
+    source = request.source
     seen = {source}
     named: dict[str, None] = {}
     todo = [source]
     while todo:
         file = todo.pop()
         try:
-            text = read(scan_folder, file).decode("latin-1")
+            text = _directives(read(request, file).decode("latin-1"))
         except UnusableError:
             continue
         for quoted, bracketed in _INCLUDE.findall(text):
+            if not (quoted or bracketed):
+                if refuses:
+                    raise _BrokenError(f"{file}: an #include without a name in quotes or angle brackets is not understood")
+                continue
             for path in _places(file, quoted or bracketed, include_paths):
+                try:
+                    real = located(request.scan_folder, path, request.scan_folders, file)
+                except ForbiddenNameError:
+                    if refuses:
+                        raise
+                    continue
                 named[path] = None
-                if os.path.isfile(os.path.join(scan_folder, path)):
+                if os.path.isfile(real):
                     if path not in seen:
                         seen.add(path)
                         todo.append(path)
                     break
     named.pop(source, None)
     return sorted(named)
+
+
+def _directives(text: str) -> str:
+    """Return a shader's text as a preprocessor sees its lines: continued ones joined, without comments."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\\\n", "")
+    return _TEXT_OR_COMMENT.sub(lambda match: match[1] or " ", text)
 
 
 def _places(file: str, name: str, include_paths: Sequence[str]) -> Iterator[str]:
@@ -169,6 +205,9 @@ def _compiled(data: bytes, options: Mapping[str, Any], request: ProcessJobReques
     if not compiler:
         wished = f"the program '{options['compiler']}'" if options["compiler"] else f"one of the programs {', '.join(COMPILERS)}"
         raise MissingError(f"needs {wished}: install the package glslang-tools, or set the parameter 'compiler'")
+    included(request, options["include_paths"], refuses=True)
+    for folder in options["include_paths"]:
+        located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
     is_glslc = "glslc" in os.path.basename(compiler).lower()
     is_copy = options["output"] == "source"
     if is_copy and is_glslc:

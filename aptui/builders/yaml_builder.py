@@ -17,7 +17,7 @@ from uuid import UUID
 from aptui.builders import lfs
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
-from aptui.builders.references import UnusableError, declared, placed
+from aptui.builders.references import UnusableError, allowed, declared, placed
 from aptui.builders.schema_file import SchemaFile
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
@@ -83,7 +83,8 @@ class YamlBuilder:
         response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint, _contradiction)
         if response.result is Result.SUCCESS:
             wished = (request.params_for(platform.id).get("schema") for platform in request.platforms)
-            response.source_dependencies = declared(request.scan_folder, (placed("", path) for path in wished if path))
+            paths = allowed(request, (placed("", path) for path in wished if path))
+            response.source_dependencies = declared(request.scan_folder, paths)
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
@@ -128,7 +129,7 @@ def _product(reading: _Reading, data: bytes, output: str, request: ProcessJobReq
 def _hold_against_schema(reading: _Reading, path: str | None, request: ProcessJobRequest) -> None:
     if path is None:
         return
-    schema = SchemaFile(request.scan_folder, placed("", path))
+    schema = SchemaFile(request, placed("", path))
     errors = [
         f"{reading.place_of(node, violation.path)}: {violation.what}"
         for node in reading.documents

@@ -261,7 +261,9 @@ def _check_params(file: _Folder, name: str, section: Mapping[str, Mapping[str, J
 
     def _check_trust(self, file: _Folder, builder: Builder | None, place: tuple[str, ...], params: Json) -> None:
         """Refuse what only the project's own configuration may say: folders of assets come from strangers."""
-        for name in params if builder is not None and isinstance(params, Mapping) else ():
+        if builder is None or not isinstance(params, Mapping):
+            return
+        for name in params:
             if name in builder.trusted_params:
                 raise UserError(
                     f"'{name}' of builder '{builder.name}' may be set in the project's aptui.yaml alone",

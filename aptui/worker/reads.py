@@ -128,19 +128,26 @@ def _text(path: str) -> str:
 
 _roots: tuple[str, ...] = ()
 _aliases: tuple[tuple[str, str], ...] = ()
+_folders: tuple[str, ...] = ()
 _heard: Reads | None = None
 _is_installed = False
 
 
 def watch(scan_folders: Sequence[str]) -> None:
     """Say which folders count, and install the hook if they are the first."""
-    global _roots, _aliases, _is_installed  # noqa: PLW0603  # a hook belongs to the process
+    global _roots, _aliases, _folders, _is_installed  # noqa: PLW0603  # a hook belongs to the process
+    _folders = tuple(scan_folders)
     real = [(os.path.realpath(folder) + "/", folder + "/") for folder in scan_folders]
     _aliases = tuple((there, here) for there, here in real if there != here)
     _roots = tuple({*(folder + "/" for folder in scan_folders), *(there for there, _here in _aliases)})
     if _roots and not _is_installed:
         sys.addaudithook(_hook)
         _is_installed = True
+
+
+def scan_folders() -> tuple[str, ...]:
+    """Return the scan folders of the project, none where nobody said (`watch`)."""
+    return _folders
 
 
 @contextmanager
@@ -186,7 +193,7 @@ def _place() -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_PACKAGE) and not file.startswith(_BUILDERS):
-            if file.endswith("/sdk.py"):
+            if file.endswith(("/sdk.py", "/sdk_names.py")):
                 frame = frame.f_back
                 continue
             break

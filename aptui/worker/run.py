@@ -98,6 +98,7 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
         params=params,
         platform_params=platform_params,
         log=log.for_builder(),
+        scan_folders=reads.scan_folders(),
     )
     answers: list[CreateJobsResponse] = []
     code = worker_used.code_of(builder)
@@ -317,6 +318,7 @@ class _Run:
             temp_dir=self.folders.temp,
             log=self.log.for_builder(),
             debug_output=self.order.debug_output,
+            scan_folders=reads.scan_folders(),
         )
         peak = _Peak()
         with reads.listening(self._seen if _counts(self.builder) else None):

@@ -149,10 +149,27 @@ def test_files_of_buffers_and_images_are_dependencies(bench, sample):
     assert bench.dependencies(source) == ["art/rock.bin", "far/b.bin", "art/rock face.png", "art/a/b#.png"]
 
 
-def test_what_climbs_out_of_the_scan_folder_is_named_in_full(bench):
-    source = bench.write("a.gltf", json.dumps({"images": [{"uri": "../../shared/x.png"}]}))
+@pytest.mark.parametrize(
+    "uri", ["../../key", "%2e%2e/%2e%2e/key", "..%5c..%5ckey", "x/../../../key", "link", "%2Fetc%2Fpasswd", "/etc/passwd"]
+)
+@pytest.mark.parametrize("name", ["images", "buffers"])
+def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
+    (bench.folder / "key").write_bytes(b"canary" * 8)
+    (bench.folder / "assets/art").mkdir()
+    (bench.folder / "assets/art/link").symlink_to(bench.folder / "key")
+    tree = {"asset": {"version": "2.0"}, name: [{"uri": uri, "byteLength": 8}]}
+    source = bench.write("art/a.gltf", json.dumps(tree))
 
-    assert bench.dependencies(source) == [str(bench.folder.parent / "shared/x.png")]
+    assert bench.dependencies(source) == []
+    error = bench.error(source)
+    assert error.startswith("art/a.gltf: art/a.gltf names '")
+    assert error.endswith(("outside the project's scan folders", "out of the project's scan folders"))
+
+
+def test_a_uri_of_a_file_scheme_is_no_file_of_the_project(bench):
+    tree = {"asset": {"version": "2.0"}, "buffers": [{"uri": "file:///etc/passwd", "byteLength": 8}]}
+
+    assert "is no file of the project" in bench.error(bench.write("a.gltf", json.dumps(tree)))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"images": 3, "buffers": [1, {"uri": 4}]}', "\xff"])

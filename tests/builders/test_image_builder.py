@@ -329,9 +329,12 @@ def test_a_decompression_bomb_fails(bench):
     assert bench.error(bench.write("a.png", bomb)).startswith("a.png: too many pixels: Image size (400000000 pixels) exceeds limit")
 
 
-def test_a_picture_between_pillows_two_limits_is_fine(bench):
-    assert only(bench.made(bench.write("a.png", encoded(Image.new("1", (9600, 9600)))), max_size=16)).size == (16, 16)
+def test_a_picture_between_pillows_two_limits_is_fine_where_the_project_says_so(bench):
+    source = bench.write("a.png", encoded(Image.new("1", (9600, 9600))))
+
+    assert only(bench.made(source, max_size=16, max_megapixels=100)).size == (16, 16)
     assert not bench.warnings
+    assert bench.error(source, max_size=16) == ("a.png: too many pixels: 9600x9600 are more than 64 million; see max_megapixels")
 
 
 def test_cancelling_stops_it(bench):

@@ -132,7 +132,60 @@ def test_material_files_and_textures_are_dependencies_also_the_missing_ones(benc
     bench.write("art/mat/a.mtl", "newmtl wood\nmap_Kd -clamp on ..\\t\\my wood.png\nbump /n.png\n")
     source = bench.write("art/a.obj", "mtllib mat/a.mtl none.mtl\n" + SQUARE)
 
-    assert bench.dependencies(source) == ["art/mat/a.mtl", "art/t/my wood.png", "/n.png", "art/none.mtl"]
+    assert bench.dependencies(source) == ["art/mat/a.mtl", "art/t/my wood.png", "art/none.mtl"]
+
+
+def test_what_lies_outside_the_project_fails_the_job_and_names_who_named_it(bench):
+    (bench.folder / "key").write_bytes(b"newmtl canary\n")
+    outside = "lies outside the project's scan folders"
+
+    assert (
+        bench.error(bench.write("a.obj", "mtllib ../key\n" + SQUARE + "f 1 2 3\n"))
+        == f"a.obj: a.obj names '../key', which {outside}"
+    )
+    bench.write("b.mtl", "newmtl wood\nmap_Kd ../key\n")
+    assert (
+        bench.error(bench.write("b.obj", "mtllib b.mtl\n" + SQUARE + "f 1 2 3\n"))
+        == f"b.obj: b.mtl names '../key', which {outside}"
+    )
+    ply = PLY.replace("element face", "comment TextureFile ../key\nelement face")
+    assert bench.error(bench.write("c.ply", ply)) == f"c.ply: c.ply names '../key', which {outside}"
+
+
+@pytest.mark.parametrize("kind", ["obj", "ply"])
+def test_a_texture_starts_no_program(bench, tmp_path, monkeypatch, kind):
+    canary = tmp_path / "canary"
+    (tmp_path / "bin").mkdir()
+    for name in ("gs", "gswin64c", "gswin32c"):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\ntouch {canary}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    bench.write("t.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n%%EOF\n")
+    bench.write("a.mtl", "newmtl wood\nmap_Kd t.png\n")
+    text = (
+        "mtllib a.mtl\nusemtl wood\n" + SQUARE + "f 1 2 3\n"
+        if kind == "obj"
+        else PLY.replace("element f", "comment TextureFile t.png\nelement f")
+    )
+
+    bench.process(bench.write(f"a.{kind}", text))
+
+    assert not canary.exists()
+
+
+def test_a_texture_of_too_many_pixels_is_not_decoded(bench):
+    from io import BytesIO
+
+    from PIL import Image
+
+    stream = BytesIO()
+    Image.new("1", (9600, 9600)).save(stream, "PNG")
+    bench.write("t.png", stream.getvalue())
+    bench.write("a.mtl", "newmtl wood\nmap_Kd t.png\n")
+
+    bench.made(bench.write("a.obj", "mtllib a.mtl\nusemtl wood\n" + SQUARE + "f 1 2 3\n"))
+
+    assert any("9600x9600 are more than 64 million" in text for text in bench.warnings)
 
 
 def test_a_ply_names_its_texture(bench):

@@ -1,7 +1,19 @@
+import os
+from types import SimpleNamespace
+
 import pytest
 
 from aptui.builders.references import UnusableError, declared, needed, placed, read
-from aptui.sdk import LoadBehavior, PathDependency, PathDependencyKind
+from aptui.sdk import (
+    ForbiddenNameError,
+    LoadBehavior,
+    NamedFileError,
+    PathDependency,
+    PathDependencyKind,
+    located,
+    placed_name,
+    read_named,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,12 +52,93 @@ def test_what_cannot_be_read_is_named(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "a").write_bytes(b"bytes")
 
-    assert read(str(tmp_path), "a") == b"bytes"
+    def read_named_file(path):
+        return read(SimpleNamespace(read_named=lambda path, named_by: read_named(str(tmp_path), path, named_by=named_by)), path)
+
+    assert read_named_file("a") == b"bytes"
     for path, what in (
         ("b", "is missing"),
         ("a/b", "is missing"),
         ("folder", "cannot be read: Is a directory"),
-        ("x\0", "cannot be read"),
+        ("x\0", "no path of a file"),
     ):
         with pytest.raises(UnusableError, match=what):
-            read(str(tmp_path), path)
+            read_named_file(path)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A scan folder, another one, and a secret beside them."""
+    for name, text in (("assets/art/a.bin", "a"), ("shared/b.bin", "b"), ("secret/key", "canary"), ("assets-2/c", "canary")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "assets/art/leads_out").symlink_to(tmp_path / "secret/key")
+    (tmp_path / "assets/art/folder_out").symlink_to(tmp_path / "secret")
+    (tmp_path / "assets/art/leads_to_shared").symlink_to(tmp_path / "shared/b.bin")
+    os.mkfifo(tmp_path / "assets/art/pipe")
+    (tmp_path / "assets/art/zero").symlink_to("/dev/zero")
+    return tmp_path
+
+
+def read_in(tree, path, **more):
+    folders = (str(tree / "assets"), str(tree / "shared"))
+    return read_named(folders[0], path, folders, named_by="art/rock.gltf", **more)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../secret/key",
+        "%2e%2e/%2e%2e/secret/key",
+        "..%2F..%2Fsecret%2Fkey",
+        "..%5c..%5csecret%5ckey",
+        "x/../../../secret/key",
+        "../../assets-2/c",
+        "leads_out",
+        "folder_out/key",
+        "folder_out/no_such",
+        "pipe",
+        "zero",
+        "/proc/self/environ",
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "FILE:/etc/passwd",
+        "http://host/x",
+        "../../no_such",
+        "a\0b",
+    ],
+)
+def test_content_reads_nothing_outside_the_scan_folders_and_the_error_says_who_named_what(tree, name):
+    with pytest.raises(ForbiddenNameError, match=r"^art/rock\.gltf names '"):
+        read_in(tree, placed_name("art/rock.gltf", name, is_uri=True))
+
+
+def test_an_absolute_path_of_the_secret_is_refused_and_one_of_the_project_is_not(tree):
+    with pytest.raises(ForbiddenNameError, match="outside the project's scan folders"):
+        read_in(tree, str(tree / "secret/key"))
+
+    assert read_in(tree, str(tree / "shared/b.bin")) == b"b"
+    assert read_in(tree, "../shared/b.bin") == b"b"
+    assert read_in(tree, "art/leads_to_shared") == b"b"
+    assert read_in(tree, placed_name("art/rock.gltf", "./a.bin")) == b"a"
+
+
+def test_a_project_that_is_reached_by_a_link_is_the_same_project(tree):
+    (tree / "other_way").symlink_to(tree / "assets")
+
+    assert read_named(str(tree / "other_way"), "art/a.bin") == b"a"
+    assert located(str(tree / "other_way"), str(tree / "assets/art/a.bin")) == str(tree / "assets/art/a.bin")
+
+
+def test_what_is_larger_than_the_bound_is_refused(tree):
+    assert read_in(tree, "art/a.bin", most_bytes=1) == b"a"
+    (tree / "assets/art/a.bin").write_text("ab")
+    with pytest.raises(ForbiddenNameError, match="larger than"):
+        read_in(tree, "art/a.bin", most_bytes=1)
+
+
+def test_what_is_missing_below_the_scan_folders_is_only_missing(tree):
+    with pytest.raises(NamedFileError, match="'art/no' is missing") as caught:
+        read_in(tree, "art/no")
+
+    assert not isinstance(caught.value, ForbiddenNameError)

@@ -219,7 +219,7 @@ def test_includes_are_dependencies_recursively_with_every_place_where_they_were_
     ]
 
 
-def test_includes_of_every_platform_count_and_those_outside_are_absolute(bench):
+def test_includes_of_every_platform_count_and_those_outside_do_not(bench):
     source = bench.write("a.frag", '#include "x.glsl"\n#include "../../y.glsl"\n')
 
     response = bench.analyse({}, {"server": {"include_paths": ["inc"]}}, source=source)
@@ -227,9 +227,48 @@ def test_includes_of_every_platform_count_and_those_outside_are_absolute(bench):
     assert {each.path for each in response.source_dependencies} == {
         "x.glsl",
         "inc/x.glsl",
-        str(bench.folder.parent / "y.glsl"),
-        str(bench.folder / "y.glsl"),
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#include "../key.glsl"\n',
+        '#include "/etc/passwd"\n',
+        "#  include <../key.glsl>\n",
+        '# /* */ include /* */ "../key.glsl"\n',
+        '#inc\\\nlude "../key.glsl"\n',
+        'void f();\r#include "../key.glsl"\r',
+        '#include "link.glsl"\n',
+        '#include "inner.glsl"\n',
+        '#define KEY "../key.glsl"\n#include KEY\n',
+    ],
+)
+def test_no_compiler_is_started_for_what_includes_something_outside(bench, tmp_path, text):
+    canary = tmp_path / "canary"
+    compiler = tmp_path / "glslangValidator"
+    compiler.write_text(f"#!/bin/sh\ntouch {canary}\n")
+    compiler.chmod(0o755)
+    (bench.folder / "key.glsl").write_text("canary")
+    bench.write("inner.glsl", '#include "../key.glsl"\n')
+    (bench.folder / "assets/link.glsl").symlink_to(bench.folder / "key.glsl")
+
+    error = bench.process(bench.write("a.frag", text), compiler=str(compiler)).error
+
+    assert "scan folders" in error or "not understood" in error
+    assert not canary.exists()
+
+
+def test_include_paths_stay_in_the_project(bench, tmp_path):
+    compiler = tmp_path / "glslangValidator"
+    compiler.write_text("#!/bin/sh\nexit 3\n")
+    compiler.chmod(0o755)
+    source = bench.write("a.frag", "void main() {}\n")
+
+    for folder in ("/etc", ".."):
+        error = bench.process(source, compiler=str(compiler), include_paths=[folder]).error
+        assert "the parameter 'include_paths' names" in error
+    assert "status 3" in bench.process(source, compiler=str(compiler), include_paths=[".", "inc"]).error
 
 
 def test_a_macro_must_have_a_name(bench):

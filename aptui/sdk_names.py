@@ -1,0 +1,124 @@
+"""The one place where a name that content says becomes a file: it stays below the project's scan folders, or it is refused.
+
+Content comes from strangers: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that leads out of the
+tree, a pipe or a device. What is named is looked at after all of that is resolved, and never trusted by its spelling.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Sequence
+from functools import lru_cache
+from urllib.parse import unquote
+
+MOST_BYTES = 1 << 30
+"""A file that content names is no larger than this unless the builder says otherwise."""
+
+_SCHEME = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://", re.IGNORECASE)
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
+
+
+class NamedFileError(Exception):
+    """A file that content names cannot be used; the text is one line."""
+
+
+class ForbiddenNameError(NamedFileError):
+    """Content names what it has no business with: no builder should go on without it, its job fails."""
+
+
+def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
+    r"""Return `name` as the file `named_by` says it, relative to the scan folder of that; one that climbs out begins with `..`.
+
+    An absolute path stays absolute. `\` separates folders too: exporters on Windows write it.
+
+    Args:
+        named_by: the file that says it, relative to its scan folder.
+        name: what it says.
+        is_uri: it is percent-encoded; decoded once, as readers of URIs do.
+    """
+    plain = (unquote(name) if is_uri else name).replace("\\", "/")
+    if _SCHEME.match(plain):
+        return plain  # no path: `located` refuses it
+    return posixpath.normpath(posixpath.join(posixpath.dirname(named_by), plain))
+
+
+def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named_by: str = "") -> str:
+    """Return the absolute path, all links resolved, of what content names `path`; there need be nothing.
+
+    Args:
+        scan_folder: what `path` is relative to; an absolute path is taken as it is.
+        path: as `placed_name` returns it.
+        scan_folders: all of the project; that one alone without any.
+        named_by: the file that names it, for the message.
+
+    Raises:
+        ForbiddenNameError: it lies below no scan folder, or is no path of a file at all.
+    """
+    try:
+        if "\0" in path or _SCHEME.match(path):
+            raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is no path of a file of the project")
+        roots = (scan_folder, *scan_folders)
+        full = os.path.normpath(os.path.join(scan_folder, path))
+        real = os.path.realpath(full)
+    except (ValueError, OSError) as error:
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is no path: {error}") from None
+    if not any(_is_below(full, root) or _is_below(full, _real(root)) for root in roots):
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which lies outside the project's scan folders")
+    if not any(_is_below(real, _real(root)) for root in roots):
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', a link that leads out of the project's scan folders")
+    return real
+
+
+def read_named(
+    scan_folder: str, path: str, scan_folders: Sequence[str] = (), *, named_by: str = "", most_bytes: int = MOST_BYTES
+) -> bytes:
+    """Return the bytes of a file that content names; arguments as of `located`.
+
+    Raises:
+        ForbiddenNameError: it lies outside, is no regular file, or is larger than `most_bytes`.
+        NamedFileError: it is missing, or cannot be read.
+    """
+    real = located(scan_folder, path, scan_folders, named_by)
+    try:
+        if not stat.S_ISREG(os.lstat(real).st_mode):  # before it is opened: some devices act on being opened
+            raise _no_file(real, path, named_by)
+        descriptor = os.open(real, _OPEN)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NamedFileError(f"the file '{_shown(path)}' is missing") from None
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or error
+        raise NamedFileError(f"the file '{_shown(path)}' cannot be read: {what}") from None
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise _no_file(real, path, named_by)
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is larger than {most_bytes >> 20} MiB")
+    return data
+
+
+def _no_file(real: str, path: str, named_by: str) -> NamedFileError:
+    if os.path.isdir(real):
+        return NamedFileError(f"the file '{_shown(path)}' cannot be read: Is a directory")
+    return ForbiddenNameError(f"{_who(named_by)}'{_shown(path)}', which is a pipe, a socket or a device")
+
+
+@lru_cache(maxsize=256)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder if folder.endswith("/") else f"{folder}/")
+
+
+def _who(named_by: str) -> str:
+    return f"{named_by} names " if named_by else "a name says "
+
+
+def _shown(path: str) -> str:
+    return path if len(path) <= 120 else f"{path[:119]}…"
