@@ -101,6 +101,11 @@ MEANINGS = {
         "  - {name: a, copy: [x], patterns: [y]}",
         "3:26: 'patterns' belongs to a builder with 'uses:' or 'command:', not 'copy:'",
     ),
+    "a value as code": (
+        "  - {name: a, command: \"sh -c 'cat {source}'\", patterns: [x]}",
+        "3:24: {source} stands in what 'sh -c' takes for code; "
+        'pass it as an argument: sh -c \'tool "$1"\' sh {source}, or read "$APTUI_SOURCE" from the environment',
+    ),
     "no patterns": ("  - {name: a, command: x}", "3:5: builder 'a' has no patterns; it would never have work"),
     "empty patterns": ("  - {name: a, copy: []}", "3:21: builder 'a' has no patterns; it would never have work"),
     "command by name": (

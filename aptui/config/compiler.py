@@ -31,6 +31,8 @@ from aptui.config.model import (
     tools_digest,
 )
 from aptui.config.schema import Node
+from aptui.core.command_code import TemplateError
+from aptui.core.command_line import looked_at
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -351,7 +353,7 @@ class Compiler:
             traces_reads=values.get("trace_reads", False),
             makes_intermediates=values.get("intermediate", False),
             references=tuple(self._references(node)),
-            trusted_params=tuple(sorted({item.value for item in values.get("trusted_params", [])})),
+            trusted_params=self._trusted_params(node),
         )
         return builder if platforms else None
 
@@ -427,6 +429,17 @@ class Compiler:
         """Remember where each of some parameters stands: what is wrong with them is only known when the builder's class is."""
         for key, child in params.value.items() if params else ():
             self._places[place_key((*path, key))] = child.key_where
+
+    def _trusted_params(self, node: Node) -> tuple[str, ...]:
+        """Return the parameters that no folder of assets may set: those listed, and those that stand for a program in a command."""
+        listed, command = node.get("trusted_params"), node.get("command")
+        names = {item.value for item in (listed.value if listed else [])}
+        if command is not None:
+            try:
+                names.update(looked_at(command.value).program_params)
+            except TemplateError as error:
+                raise UserError(str(error), where=command.where, hint=error.hint) from None
+        return tuple(sorted(names))
 
     def _command(self, node: Node) -> CommandRule:
         values = {key: child.value for key, child in node.value.items()}

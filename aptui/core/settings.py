@@ -270,6 +270,16 @@ def _check_params(file: _Folder, name: str, section: Mapping[str, Mapping[str, J
                     where=file.where(builder.name, *place, name),
                     hint="it names a program, a command or a place outside the project",
                 )
+            if builder.kind is BuilderKind.COMMAND and _is_option(params[name]):
+                raise UserError(
+                    f"'{name}' of builder '{builder.name}' begins with '-': its command would take it for an option",
+                    where=file.where(builder.name, *place, name),
+                    hint="set it in the project's aptui.yaml",
+                )
+
+
+def _is_option(value: Json) -> bool:
+    return isinstance(value, str) and value.startswith("-") and not value[1:].replace(".", "", 1).isdigit()
 
 
 def _is_copy(builder: Builder | None) -> bool:

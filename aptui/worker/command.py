@@ -1,7 +1,7 @@
 """Builders that are a command line: template, execution, warnings and errors lifted from output, products by glob, dependencies.
 
-The template's placeholders are replaced by quoted values, fitting the quotes around them. A command without anything that only a shell
-understands is started directly: that saves the start of a shell, which costs as much as many tools do.
+A command without anything that only a shell understands is started directly: that saves the start of a shell, which costs as much as many
+tools do. A shell is told values by variables, never in its text (`core.command_line`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from aptui.core.command_code import TemplateError
+from aptui.core.command_line import PLACEHOLDER, Template, looked_at
 from aptui.worker.output import KEPT_BYTES, BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
 
-PLACEHOLDER = re.compile(
-    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
-)
 _SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
+_MEANS_NOTHING = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+_NAMES_OF_FILES = ("name", "stem", "ext", "rel")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
 """Output kept of each end when dependencies are read from it; more than both fails the run, for dependencies would be missing."""
@@ -50,11 +51,12 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A command ready to run: the program's path, its arguments, and the line that people see."""
+    """A command ready to run: the program's path, its arguments, the line that people see, and the variables that it refers to."""
 
     program: str
     arguments: tuple[str, ...]
     line: str
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,21 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
     """Fill in a template.
 
     Raises:
-        CommandError: a parameter that is not there, quotes that do not end.
+        CommandError: a parameter that is not there, a placeholder where no value is safe, a name that would be an option.
     """
+    try:
+        found = looked_at(template)
+    except TemplateError as error:
+        raise CommandError(f"{error}; {error.hint}") from None
+    told = {variable: _value(values, name) for name, variable in found.variables.items()}
+    _refuse_options(found, values)
     direct = _direct_words(template)
     if direct:
         words = tuple(_fill(word, values) for word in direct)
         program = find_program(words[0])
         if program:
             return Invocation(program, words, shlex.join(words))
-    line = _fill_quoted(template, values)
-    return Invocation("/bin/sh", ("/bin/sh", "-c", line), line)
+    return Invocation("/bin/sh", ("/bin/sh", "-c", found.line()), _shown(found, values), tuple(told.items()))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -119,47 +126,32 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(lambda match: _value(values, match[1]), text)
 
 
-def _fill_quoted(template: str, values: Mapping[str, str]) -> str:
-    parts: list[str] = []
-    inside, position = "", 0
-    for match in PLACEHOLDER.finditer(template):
-        literal = template[position : match.start()]
-        inside = _inside_after(literal, inside, "x" if parts else " ")
-        parts += [literal, _quoted(_value(values, match[1]), inside[-1:])]
-        position = match.end()
-    return "".join([*parts, template[position:]])
+def _shown(template: Template, values: Mapping[str, str]) -> str:
+    """Return a line that people may paste into a shell: values that mean nothing to one stand in it, the others in variables before it."""
+    plain = {name for name in template.variables if _MEANS_NOTHING.fullmatch(values[name])}
+    text, position = "", 0
+    for slot in template.slots:
+        text += template.text[position : slot.start]
+        position = slot.start
+        if slot.name in plain:
+            text += values[slot.name]
+            position = slot.end
+    text += template.text[position:]
+    told = [f"{variable}={shlex.quote(values[name])}; " for name, variable in template.variables.items() if name not in plain]
+    return "".join(told) + looked_at.__wrapped__(text).line() if told else text
 
 
-def _inside_after(literal: str, inside: str, before: str) -> str:
-    """Return what is open after `literal`, innermost last: quotes, `(` and `#` for a comment; `inside` was open before it."""
-    skips = False
-    for character in literal:
-        inner = inside[-1:]
-        if inner in ("#", "'"):
-            inside = inside[:-1] if character == ("\n" if inner == "#" else "'") else inside
-        elif skips:
-            skips = False
-        elif character == "\\":
-            skips = True
-        elif inner == '"':
-            # `"$(tool "{source}")"`: within `$( )` quotes begin anew.
-            inside = inside[:-1] if character == '"' else inside + "(" * (before + character == "$(")
-        elif character == ")":
-            inside = inside.removesuffix("(")
-        elif character in "'\"(" or (character == "#" and before in " \t\n;&|("):
-            inside += character
-        before = character
-    return inside
+def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
+    """Refuse a file whose name a program would take for an option.
 
-
-def _quoted(value: str, inner: str) -> str:
-    if inner == "'":
-        return value.replace("'", "'\\''")
-    if inner == '"':
-        return re.sub(r'([\\"$`])', r"\\\1", value)
-    if inner == "#":
-        return value.replace("\n", " ")
-    return shlex.quote(value)
+    Raises:
+        CommandError: there is one.
+    """
+    for slot in template.slots:
+        if slot.begins_word and slot.name in _NAMES_OF_FILES and values.get(slot.name, "").startswith("-"):
+            raise CommandError(
+                f"{{{slot.name}}} is {values[slot.name]!r}, which a program takes for an option: write {{source}}, or ./ before it"
+            )
 
 
 # ---------------------------------------------------------------------------------------------------------------- execution
@@ -208,7 +200,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
     return os.posix_spawn(
         command.program,
         command.arguments,
-        environment,
+        {**environment, **dict(command.environment)} if command.environment else environment,
         file_actions=actions,
         setpgroup=0,
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these two, and children would inherit that

@@ -9,7 +9,7 @@ import pytest
 from fakes import Setup, copier, scripter
 
 from aptui.core.fingerprint import Manifest
-from aptui.core.model import PathKey
+from aptui.core.model import BuilderKind, PathKey
 from aptui.core.settings import NOTHING, Adjustment, Settings, file_key, is_settings, merged
 
 BOTH = ("linux", "server")
@@ -64,6 +64,16 @@ def test_what_only_the_project_may_say_is_a_mistake_with_its_place(section: dict
     assert "'quality' of builder 'script' may be set in the project's aptui.yaml alone" in problem
     assert problem.startswith("a/.aptui.yaml:3:7: " if "params" in section else "a/.aptui.yaml:")
     assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("value", "is_refused"), [("--output=/etc/x", True), ("-", True), ("-1.5", False), (-1, False), ("a-b", False)]
+)
+def test_a_folder_gives_no_options_to_a_command(value: object, is_refused: bool) -> None:
+    project = replace(PROJECT, builders=(COPY, replace(SCRIPT, kind=BuilderKind.COMMAND)))
+    settings = Settings(project, {"a": text("a/.aptui.yaml", script={"params": {"quality": value}})})
+
+    assert ("begins with '-'" in settings.problem(PathKey("a/x.s"))) is is_refused
 
 
 def test_the_nearer_folder_wins_key_by_key() -> None:

@@ -50,6 +50,14 @@ TEMPLATES = {
     "substitution": "printf %s $(true; printf %s {source} >out; cat out >&2)",
     "substitution in double quotes": 'printf %s "$(printf %s "{source}")"',
     "comment with an apostrophe": "true # don't\nprintf %s {source}",
+    "here-document": "cat <<EOF | tr -d '\\n'\nx{source}x\nEOF\n",
+    "case in a substitution": 'printf %s "$(case a in a) printf %s {source};; esac)"',
+    "comment after a parenthesis": "(true)# it's …\nprintf %s {source}",
+    "script with an argument": "sh -c 'printf %s \"$1\"' sh {source}",
+    "script that reads the environment": "true && : {source}; sh -c 'printf %s \"$APTUI_SOURCE\"'",
+    "exec of find": "find . -maxdepth 0 -exec printf %s {source} \\;",
+    "function": 'f() { printf %s "$1"; }; f {source}',
+    "variable": 'x={source}; printf %s "$x"',
     "value in a comment": "true # {source}\nprintf %s {source}",
     "parameter expansion with a hash": 'x=ab && true ${x#a} "it" && printf %s {source}',
 }
@@ -78,7 +86,10 @@ def test_no_file_name_is_more_than_a_word(tmp_path, monkeypatch, template):
 
     said = [bytes(output_of(invocation(TEMPLATES[template], {"source": name})).head) for name in HOSTILE]
 
-    assert said == [os.fsencode(name) for name in HOSTILE]
+    if template == "here-document":
+        assert said == [b"x" + os.fsencode(name).replace(b"\n", b"") + b"x" for name in HOSTILE]
+    else:
+        assert said == [os.fsencode(name) for name in HOSTILE]
     assert not (tmp_path / "pwned").exists()
 
 
@@ -111,7 +122,29 @@ def test_what_only_a_shell_understands_goes_to_the_shell(template):
     command = invocation(template, {"source": "a b"})
 
     assert command.program == "/bin/sh"
-    assert command.arguments == ("/bin/sh", "-c", command.line)
+    assert command.arguments[:2] == ("/bin/sh", "-c")
+    assert "a b" not in command.arguments[2]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_line_that_people_see_can_be_pasted(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    line = invocation("true && printf %s {source}", {"source": name}).line
+
+    said = execute(commands.Invocation("/bin/sh", ("/bin/sh", "-c", line), line), dict(os.environ))
+
+    assert bytes(said.output.head) == os.fsencode(name)
+    assert not (tmp_path / "pwned").exists()
+    assert invocation("true && cat {source}", {"source": "/a/b.up"}).line == "true && cat /a/b.up"
+
+
+@pytest.mark.parametrize("template", ["cat {stem}", "x=1; tool --name {name}", "tool '{rel}'"])
+def test_a_name_that_would_be_an_option_fails(template):
+    with pytest.raises(CommandError, match="'-rf', which a program takes for an option"):
+        invocation(template, {"stem": "-rf", "name": "-rf", "rel": "-rf"})
+
+    assert invocation(template.replace("{", "./{"), {"stem": "-rf", "name": "-rf", "rel": "-rf"})
+    assert invocation("true > {stem}", {"stem": "-rf"})
 
 
 def test_a_parameter_that_is_not_there_is_named():

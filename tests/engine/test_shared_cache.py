@@ -32,7 +32,7 @@ builders:
     warnings: "warning: (?P<message>.*)"
   - name: glue
     patterns: ["*.src"]
-    command: "echo {stem} >> COUNTER; cat {source} $(sed 's#^#'$(dirname {source})'/#' {source}) > {products_dir}/{stem}.glued; echo out: $(sed 's#^#'$(dirname {source})'/#' {source}) > {depfile}"
+    command: "echo {stem} >> COUNTER; cat {source} $(for name in $(cat {source}); do echo $(dirname {source})/$name; done) > {products_dir}/{stem}.glued; echo out: $(for name in $(cat {source}); do echo $(dirname {source})/$name; done) > {depfile}"
     depfile: "{stem}.d"
   - name: tool
     patterns: ["*.tool"]

@@ -1,0 +1,181 @@
+"""Programs that take an argument for code, and where in a command line: a value of a file's name must not stand there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+
+class TemplateError(Exception):
+    """A placeholder stands where no value is safe; the text says where, `hint` what to write instead."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+@dataclass(slots=True)
+class Word:
+    r"""A word of a command: its text without quotes, `\0` for each placeholder, and the placeholders in it, also in its `$( )`."""
+
+    text: str = ""
+    names: list[str] = field(default_factory=list)
+
+
+def check(words: Sequence[Word]) -> set[str]:
+    """Look at a simple command; return the parameters that stand where a program's name does.
+
+    Raises:
+        TemplateError: a placeholder stands in what a program takes for code.
+    """
+    params: set[str] = set()
+    for index, program in _programs(words):
+        params |= {name.removeprefix("params.") for name in words[index].names if name.startswith("params.")}
+        _refuse_code(program, words[index + 1 :])
+    for index, word in enumerate(words):
+        if _base(word) in _SHELLS:  # also behind `find -exec` and `xargs`
+            _refuse_after_option(_base(word), words[index + 1 :], _C)
+    return params
+
+
+def is_before_command(word: Word) -> bool:
+    """Whether a word may stand before a command's name: a word of the shell's own, or a variable that is set."""
+    return word.text in _RESERVED or re.match(r"[A-Za-z_]\w*=", word.text) is not None
+
+
+_SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "yash", "rbash", "busybox"])
+_RESERVED = frozenset(
+    ["!", "{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "case", "esac", "in", "for", "time"]
+)
+_PREFIXES = frozenset(
+    [
+        "env",
+        "exec",
+        "nice",
+        "nohup",
+        "time",
+        "command",
+        "builtin",
+        "setsid",
+        "sudo",
+        "doas",
+        "xargs",
+        "timeout",
+        "stdbuf",
+        "ionice",
+        "chrt",
+        "taskset",
+    ]
+)
+_EVALUATE_ALL = frozenset(
+    [
+        "eval",
+        "trap",
+        "let",
+        "declare",
+        "typeset",
+        "alias",
+        "getopts",
+        "unset",
+        "mapfile",
+        "readarray",
+        "ssh",
+        "rsh",
+        "parallel",
+        "watch",
+    ]
+)
+_NAMES = frozenset(["export", "readonly", "local", "read"])
+_C = re.compile(r"-[A-Za-z]*c|--command")
+_CODE = (
+    (re.compile(r"python[\d.]*|pypy[\d.]*"), re.compile(r"-[A-Za-z]*c")),
+    (re.compile(r"perl[\d.]*|ruby[\d.]*"), re.compile(r"-[A-Za-z0-9]*[eE]")),
+    (re.compile(r"node|nodejs|deno|bun"), re.compile(r"-e|-p|-pe|--eval|--print")),
+    (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript"), re.compile(r"-e")),
+    (re.compile(r"php[\d.]*"), re.compile(r"-r")),
+    (re.compile(r"su|runuser|script|flock"), _C),
+    (re.compile(r"env"), re.compile(r"-S|--split-string")),
+    (re.compile(r"printf|test|\["), re.compile(r"-v")),
+    (re.compile(r"g?sed|ssed"), re.compile(r"-[A-Za-z]*e|--expression")),
+)
+_SCRIPTS = {
+    **dict.fromkeys(("sed", "gsed", "ssed"), (re.compile(r"-[A-Za-z]*[ef]|--expression|--file"), frozenset(("-l", "-i", "-E")))),
+    **dict.fromkeys(
+        ("awk", "gawk", "mawk", "nawk", "original-awk"), (re.compile(r"-f|--file|-e|--source"), frozenset(("-F", "-v")))
+    ),
+}
+"""{program whose first operand is a script: (options that say it stands elsewhere, those of awk that have a word of their own)}."""
+_COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+
+
+def _base(word: Word) -> str:
+    return word.text.rpartition("/")[2]
+
+
+def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
+    """Yield (index, name) of the program that a command starts, and of those that it starts for it (`env`, `xargs` …)."""
+    is_first = True
+    for index, word in enumerate(words):
+        if is_before_command(word) and not (word.text == "in" and not is_first):
+            continue
+        if not is_first and (word.text.startswith("-") or word.text.replace(".", "").rstrip("smhd").isdigit()):
+            continue
+        yield index, _base(word)
+        if _base(word) not in _PREFIXES:
+            return
+        is_first = False
+
+
+def _refuse_code(program: str, words: Sequence[Word]) -> None:
+    if program in _EVALUATE_ALL:
+        _refuse(program, words)
+    elif program in _NAMES:
+        _refuse(program, [word for word in words if word.text.startswith("\0")])
+    elif program == "[[" and any(word.text in _COMPARISONS for word in words):
+        _refuse(program, words)
+    for names, options in _CODE:
+        if names.fullmatch(program):
+            _refuse_after_option(program, words, options)
+    if program in _SCRIPTS:
+        _refuse_script(program, words)
+
+
+def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern[str]) -> None:
+    """Refuse placeholders in the word after `option`, and in one that is glued to it.
+
+    What stands right behind an interpreter and is no option is its script: what follows is for that. Behind an option it may be a word of
+    that option, so that the search goes on.
+    """
+    if words and words[0].text and program not in ("su", "runuser", "flock", "[") and not words[0].text.startswith(("-", "\1")):
+        return
+    for index, word in enumerate(words):
+        glued = option.match(word.text) if word.names else None
+        if option.fullmatch(word.text):
+            _refuse(f"{program} {word.text}", words[index + 1 : index + 2])
+        elif glued and not word.text.startswith("\0"):
+            _refuse(f"{program} {glued[0]}", [word])
+
+
+def _refuse_script(program: str, words: Sequence[Word]) -> None:
+    elsewhere, with_word = _SCRIPTS[program]
+    if any(elsewhere.fullmatch(word.text) or word.text.startswith("--expression=") for word in words):
+        return
+    skips = False
+    for word in words:
+        if skips:
+            skips = False
+        elif word.text in with_word and program not in ("sed", "gsed", "ssed"):
+            skips = True
+        elif not word.text.startswith("-") or word.text == "-":
+            _refuse(f"the script of {program}", [word])
+            return
+
+
+def _refuse(where: str, words: Sequence[Word]) -> None:
+    names = [name for word in words for name in word.names]
+    if names:
+        raise TemplateError(
+            f"{{{names[0]}}} stands in what '{where}' takes for code",
+            'pass it as an argument: sh -c \'tool "$1"\' sh {source}, or read "$APTUI_SOURCE" from the environment',
+        )

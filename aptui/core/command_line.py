@@ -1,0 +1,340 @@
+"""The template of a `command:` builder: where its placeholders stand, how the shell gets their values, and what cannot be made safe.
+
+Values are names of files, and those come from strangers, so none is ever pasted into text that a shell reads. Each travels in a variable of
+the environment, and the placeholder becomes a reference to it that fits the quotes around it. Should this small model of the shell be wrong
+about the quotes, a value falls into several words or a reference stays as it is written; nothing of it is ever run. Where a reference would
+not help, because a program is handed the value as *code* (`sh -c`, `eval`, `$(( ))`, a quoted here-document …), the template is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+
+from aptui.core.command_code import TemplateError, Word, check, is_before_command
+
+PLACEHOLDER = re.compile(
+    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
+)
+
+
+class Around(Enum):
+    """What is open around a placeholder."""
+
+    NOTHING = 0
+    DOUBLE = 1
+    SINGLE = 2
+    DOCUMENT = 3
+    """A here-document, where quotes are text."""
+    COMMENT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A placeholder: text[start:end]; `begins_word`: a value that begins with `-` would be an option there."""
+
+    name: str
+    start: int
+    end: int
+    around: Around
+    begins_word: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A command line that was looked at.
+
+    `program_params` are parameters that stand where a program's name does.
+    """
+
+    text: str
+    slots: tuple[Slot, ...]
+    program_params: tuple[str, ...]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return {placeholder: the variable that brings its value to the shell}."""
+        found: dict[str, str] = {}
+        for slot in self.slots:
+            if slot.name not in found:
+                plain = "APTUI_" + re.sub(r"[^A-Za-z0-9]", "_", slot.name).upper()
+                found[slot.name] = plain if plain not in found.values() else f"{plain}_{len(found)}"
+        return found
+
+    def line(self) -> str:
+        """Return the text for the shell, with references in place of the placeholders; comments stay as they are."""
+        variables, parts, position = self.variables, [], 0
+        for slot in self.slots:
+            parts += [self.text[position : slot.start], _reference(variables[slot.name], slot)]
+            position = slot.end
+        return "".join([*parts, self.text[position:]])
+
+
+def _reference(variable: str, slot: Slot) -> str:
+    match slot.around:
+        case Around.NOTHING:
+            return f'"${{{variable}}}"'
+        case Around.SINGLE:
+            return f"'\"${{{variable}}}\"'"
+        case Around.COMMENT:
+            return f"{{{slot.name}}}"
+        case _:
+            return f"${{{variable}}}"
+
+
+@lru_cache(maxsize=256)
+def looked_at(text: str) -> Template:
+    """Return what is to be known of a template.
+
+    Raises:
+        TemplateError: a placeholder stands where no value is safe.
+    """
+    scan = _Scan(text)
+    scan.commands("")
+    return Template(text, tuple(scan.slots), tuple(sorted(scan.program_params)))
+
+
+# ---------------------------------------------------------------------------------------------------------------- scanning
+
+
+@dataclass(slots=True)
+class _Line:
+    """The simple command that is being read."""
+
+    words: list[Word] = field(default_factory=list)
+    word: Word | None = None
+    is_target: bool = False
+    """The next word is where a redirection leads."""
+    cases: int = 0
+    """How many `case` are open: a `)` ends a pattern there."""
+
+    def put(self, text: str) -> None:
+        """Add text to the word, and begin one if there is none."""
+        if self.word is None:
+            self.word = Word()
+        self.word.text += text
+
+    def end_word(self) -> None:
+        """The word is complete."""
+        word, self.word = self.word, None
+        if word is None:
+            return
+        if self.is_target:
+            self.is_target = False
+            return
+        if not any(not is_before_command(each) for each in self.words):
+            self.cases += (word.text == "case") - (word.text == "esac" and self.cases > 0)
+        self.words.append(word)
+
+
+class _Scan:
+    """One pass over a template."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self.slots: list[Slot] = []
+        self.program_params: set[str] = set()
+        self._documents: list[tuple[str, bool, bool]] = []
+        """Here-documents that begin with the next line: (word that ends it, its tabs do not count, it is quoted)."""
+        self._refused = ""
+
+    def commands(self, closer: str) -> None:
+        """Read commands up to `closer`, or the end of the text."""
+        line = _Line()
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            if self._slot(line, Around.NOTHING):
+                continue
+            if character == closer and not line.cases:
+                self._at += 1
+                break
+            if character == "#" and line.word is None:
+                self._comment(line)
+            elif character in "\n;&|":
+                self._end_command(line)
+                self._at += 1
+                if character == "\n":
+                    self._read_documents(line)
+            elif character in " \t":
+                line.end_word()
+                self._at += 1
+            elif character in "<>":
+                self._redirection(line)
+            elif character in "()":
+                self._parenthesis(line, character)
+            else:
+                self._piece(line, character)
+        self._end_command(line)
+
+    def _slot(self, line: _Line, around: Around) -> bool:
+        """Take a placeholder that begins here."""
+        match = PLACEHOLDER.match(self._text, self._at)
+        if match is None:
+            return False
+        if self._refused:
+            raise TemplateError(
+                f"{{{match[1]}}} stands in {self._refused[: self._refused.index('|')]}", self._refused.split("|")[1]
+            )
+        begins = around is not Around.COMMENT and not line.is_target and (line.word is None or not line.word.text)
+        self.slots.append(Slot(match[1], match.start(), match.end(), around, begins))
+        if around is not Around.COMMENT:
+            line.put("\0")
+            assert line.word is not None
+            line.word.names.append(match[1])
+        self._at = match.end()
+        return True
+
+    def _piece(self, line: _Line, character: str) -> None:
+        """Read a piece of a word: a quote with what it holds, an expansion, or a character."""
+        match character:
+            case "'":
+                self._quoted(line, "'", Around.SINGLE)
+            case '"':
+                self._quoted(line, '"', Around.DOUBLE)
+            case "\\":
+                self._escape(line)
+            case "$":
+                self._dollar(line)
+            case "`":
+                self._refuse_until("`", line, "backticks|write $( ) in place of the backticks")
+            case _:
+                line.put(character)
+                self._at += 1
+
+    def _quoted(self, line: _Line, quote: str, around: Around) -> None:
+        line.put("")
+        self._at += 1
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            if character == quote:
+                self._at += 1
+                return
+            if self._slot(line, around):
+                continue
+            if around is Around.DOUBLE and character in "\\$`":
+                self._piece(line, character)
+            else:
+                line.put(character)
+                self._at += 1
+
+    def _escape(self, line: _Line) -> None:
+        after = self._text[self._at + 1 : self._at + 2]
+        match = PLACEHOLDER.match(self._text, self._at + 1)
+        if match:
+            raise TemplateError(f"a backslash stands before {{{match[1]}}}", "take the backslash away: values need no quoting")
+        line.put("" if after == "\n" else after)
+        self._at += 2
+
+    def _dollar(self, line: _Line) -> None:
+        rest = self._text[self._at : self._at + 3]
+        if rest == "$((":
+            self._at += 2
+            self._refuse_until("))", line, "$(( )), where a value is a formula|give it to a program")
+        elif rest[:2] == "$(":
+            self._at += 2
+            self._nested(line)
+        elif rest[:2] == "${":
+            self._at += 1
+            self._refuse_until("}", line, "${ }|put the value into a variable of the shell first: x={source}")
+        else:
+            line.put("$")
+            self._at += 1
+
+    def _nested(self, line: _Line) -> None:
+        before = len(self.slots)
+        self.commands(")")
+        line.put("\1")
+        assert line.word is not None
+        line.word.names += [slot.name for slot in self.slots[before:] if slot.around is not Around.COMMENT]
+
+    def _refuse_until(self, closer: str, line: _Line, why: str) -> None:
+        """Read on to `closer`; a placeholder before it is refused. `why` is `place|hint`."""
+        outer, self._refused = self._refused, self._refused or why
+        line.put("\1")
+        self._at += 1
+        while self._at < len(self._text) and not self._text.startswith(closer, self._at):
+            self._slot(line, Around.NOTHING)
+            self._at += 2 if self._text[self._at] == "\\" else 1
+        self._at += len(closer)
+        self._refused = outer
+
+    def _comment(self, line: _Line) -> None:
+        while self._at < len(self._text) and self._text[self._at] != "\n":
+            if not self._slot(line, Around.COMMENT):
+                self._at += 1
+
+    def _parenthesis(self, line: _Line, character: str) -> None:
+        if character == ")":  # of a pattern in `case`, or one too many
+            line.end_word()
+            line.words.clear()
+            self._at += 1
+        elif self._text.startswith("((", self._at) and line.word is None:
+            self._at += 1
+            self._refuse_until("))", line, "(( )), where a value is a formula|give it to a program")
+        else:
+            line.end_word()
+            self._at += 1
+            self.commands(")")
+
+    def _redirection(self, line: _Line) -> None:
+        match = re.compile(r"<<-?(?!<)|[<>]+[&|]?").match(self._text, self._at)
+        assert match is not None
+        if line.word is not None and line.word.text.isdigit():
+            line.word = None  # the number of a descriptor
+        line.end_word()
+        self._at = match.end()
+        if match[0].startswith("<<") and match[0] != "<<<":
+            self._begin_document(strips=match[0].endswith("-"))
+        elif not self._text.startswith("(", self._at):
+            line.is_target = True
+
+    # ---------------------------------------------------------------------------------------------------- here-documents
+
+    def _begin_document(self, *, strips: bool) -> None:
+        match = re.compile(r"[ \t]*((?:\\.|'[^'\n]*'|\"[^\"\n]*\"|[^\s;&|<>()'\"\\])+)").match(self._text, self._at)
+        if match is None:
+            return
+        if slot := PLACEHOLDER.search(match[1]):
+            raise TemplateError(f"{{{slot[1]}}} stands in the word that ends a here-document", "choose a fixed word")
+        is_quoted = any(mark in match[1] for mark in "'\"\\")
+        self._documents.append((re.sub(r"['\"\\]", "", match[1]), strips, is_quoted))
+        self._at = match.end()
+
+    def _read_documents(self, line: _Line) -> None:
+        for word, strips, is_quoted in self._documents:
+            end, after = self._end_of_document(word, strips=strips)
+            if is_quoted:
+                self._refused = "a here-document whose word is quoted|take the quotes of its word away"
+            while self._at < end:
+                if not self._slot(line, Around.DOCUMENT):
+                    character = self._text[self._at]
+                    if character in "\\$`" and not is_quoted:
+                        self._piece(line, character)
+                    else:
+                        self._at += 1
+            self._refused = ""
+            self._at = max(self._at, after)
+        self._documents.clear()
+        line.word = None
+
+    def _end_of_document(self, word: str, *, strips: bool) -> tuple[int, int]:
+        """Return (where its text ends, where the next line begins)."""
+        at = self._at
+        while at < len(self._text):
+            end = self._text.find("\n", at)
+            end = len(self._text) if end < 0 else end
+            found = self._text[at:end]
+            if (found.lstrip("\t") if strips else found) == word:
+                return at, end + 1
+            at = end + 1
+        return len(self._text), len(self._text)
+
+    # ------------------------------------------------------------------------------------------------------------- commands
+
+    def _end_command(self, line: _Line) -> None:
+        line.end_word()
+        self.program_params |= check(line.words)
+        line.words.clear()
+        line.is_target = False
