@@ -172,6 +172,7 @@ class Compiler:
             waits_for_uploads=said["upload"].value == "complete",
             local_store=self._absolute(path) if local["enabled"].value else "",
             local_limit_bytes=yaml.byte_count(local["size_limit"].value),
+            links=local["links"].value == "hard",
         )
 
     def _members(self, key: str) -> dict[str, Node]:

@@ -103,7 +103,8 @@ class Sharing:
 
     `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name, whether its
     jobs are shared). `waits_for_uploads`: a run ends when everything is uploaded, not when it has nothing else to do.
-    `local_store` is the folder of this machine's own store, "" = none; `local_limit_bytes` 0 = no limit.
+    `local_store` is the folder of this machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard
+    links into it.
     """
 
     mode: str = "inactive"
@@ -118,6 +119,7 @@ class Sharing:
     waits_for_uploads: bool = False
     local_store: str = ""
     local_limit_bytes: int = 0
+    links: bool = False
 
     @property
     def is_remote(self) -> bool:

@@ -499,6 +499,11 @@ _TOP = _record(
         enabled=_flag("Whether results are kept for other checkouts on this machine."),
         path=_text("a path", "Where; $XDG_CACHE_HOME/aptui/store unless said otherwise.", pattern=_NAME),
         size_limit=_size("What was not used for the longest time goes when it is larger."),
+        links={
+            "enum": ["never", "hard"],
+            "title": "never or hard",
+            "description": "Whether products may be hard links into it, where the file system cannot share bytes otherwise.",
+        },
     ),
     serve=_SERVE,
     pool=_record(

@@ -1,8 +1,9 @@
 """The store of this machine: what any checkout has made or fetched, placed into a cache as a link instead of made again.
 
 It has the layout of `folder_store`, so `server` can offer it to others. Blobs are read-only, and where the file system cannot share bytes
-(reflink) a placed product is a second name of the blob. Whoever writes into such a product all the same changes the blob: so a blob is
-used only while size and time are those of the last check; if they differ, its bytes are checked, and a changed blob is thrown away.
+(reflink) a placed product is a copy; a second name of the blob only where the project asks for that (`links: hard`). A blob is used only
+while its size, its times and its inode's change time are those of the last check; if they differ, its bytes are checked, and a changed blob
+is thrown away.
 
 Records carry a seal of this machine (`here`), made with a secret that lies in the store: what others put there over the network is
 believed only if the team's seals vouch for it.
@@ -36,7 +37,7 @@ class LocalStore:
     Args:
         root: its folder; it is made, for this user alone.
         trust: whose results; what it trusts decides which records others put there are believed.
-        links: whether a product may be a second name of a blob.
+        links: whether a product may be a second name of a blob: whoever writes into one such product changes the others with it.
         origins: addresses of stores whose results this machine believes, besides its own ("").
         origin: whose results are written: "" those made here, else those fetched from that store. Where no key says who wrote a record,
             one project's store must not speak to another project through this one.
@@ -51,7 +52,7 @@ class LocalStore:
         root: str,
         trust: Seal,
         *,
-        links: bool = True,
+        links: bool = False,
         origins: Iterable[str] = (),
         origin: str = "",
         say: Callable[[str], None] | None = None,
@@ -103,12 +104,13 @@ class LocalStore:
         path = self._files.blob_path(digest)
         with asked(self.address):
             try:
+                checked = os.stat(path, follow_symlinks=False)
                 if not self._is_sound(path, digest):
                     self._throw_away(path, digest)
-                if os.stat(path).st_size != size:
+                if checked.st_size != size:
                     raise Mismatch(f"blob {digest} does not have {size} bytes", where=self.address)
-                self._used(path)
                 self._put_at(path, target, is_executable=is_executable)
+                self._used_blob(path, checked)
             except FileNotFoundError:
                 return False
             return True
@@ -180,6 +182,17 @@ class LocalStore:
         with contextlib.suppress(OSError):
             state = os.stat(path)
             os.utime(path, ns=(int(self._clock() * 1e9), state.st_mtime_ns))
+
+    def _used_blob(self, path: str, checked: os.stat_result) -> None:
+        """Note when a blob was last used, and that it is still the one that was `checked`: doing so moves its change time."""
+        state = os.stat(path)
+        is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
+        is_ours = (
+            state.st_ctime_ns == checked.st_ctime_ns or placing.is_remembered(path, state) or state.st_nlink > checked.st_nlink
+        )
+        self._used(path)
+        if is_same and is_ours:
+            _remember_again(path)
 
     def _is_believed(self, data: bytes) -> bool:
         try:

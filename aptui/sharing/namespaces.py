@@ -64,8 +64,8 @@ def _realm(sharing: Sharing, trust: Seal, teller: Teller) -> Realm:
         teller.tell(text, text)
 
     try:
-        local = LocalStore(sharing.local_store, trust, origins=[address], say=tell)
-        fetched = LocalStore(sharing.local_store, trust, origins=[address], origin=address, say=tell)
+        local = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], say=tell)
+        fetched = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], origin=address, say=tell)
     except HostError as error:
         teller.about(error)
         return Realm(trust, remote=remote)

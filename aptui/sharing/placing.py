@@ -7,12 +7,16 @@ import errno
 import fcntl
 import os
 import stat
+import time
 
 from aptui.sharing.streams import CHUNK_BYTES
 
 _FICLONE = 0x40049409
 """ioctl_ficlone(2): both files share their bytes until one of them is written to."""
 _MEMO = "user.aptui"
+_SLACK_NS = 50_000_000
+"""Writing the note, and what follows it at once (permissions, a rename), moves the inode's change time. Later changes are somebody else's,
+and a modification time that was put back hides none of them: nobody can put the change time back."""
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
 )
@@ -63,19 +67,20 @@ def copy(source: str, target: str) -> None:
 def remember(path: str) -> None:
     """Note on a file, where its file system takes notes, that its bytes have been checked; every name of the file has the note.
 
-    The note is good for as long as size and modification time stay and the machine is not started anew: what a power cut left on the disk
-    is looked at again.
+    The note is good for as long as size and modification time stay, the inode does not change after it (`_SLACK_NS`), and the machine is
+    not started anew: what a power cut left on the disk is looked at again.
     """
     with contextlib.suppress(OSError):
         state = os.stat(path)
-        os.setxattr(path, _MEMO, _note(state))
+        os.setxattr(path, _MEMO, f"{_note(state)} {time.time_ns()}".encode())
 
 
 def is_remembered(path: str, state: os.stat_result) -> bool:
     """Return whether the file is as it was when it was checked."""
     try:
-        return os.getxattr(path, _MEMO) == _note(state)
-    except OSError:
+        note, _, noted_ns = os.getxattr(path, _MEMO).decode("ascii", "replace").rpartition(" ")
+        return note == _note(state) and state.st_ctime_ns <= int(noted_ns) + _SLACK_NS
+    except (OSError, ValueError):
         return False
 
 
@@ -117,5 +122,5 @@ def _boot() -> str:
 _BOOT = _boot()
 
 
-def _note(state: os.stat_result) -> bytes:
-    return f"{_BOOT} {state.st_size} {state.st_mtime_ns}".encode()
+def _note(state: os.stat_result) -> str:
+    return f"{_BOOT} {state.st_ino} {state.st_size} {state.st_mtime_ns}"

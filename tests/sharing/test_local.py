@@ -2,6 +2,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -29,7 +30,7 @@ def said():
 def local(tmp_path, said, monkeypatch):
     """A store on a file system that links and does not share bytes, as most do."""
     monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
-    return LocalStore(str(tmp_path / "store"), Seal(), say=said.append)
+    return LocalStore(str(tmp_path / "store"), Seal(), links=True, say=said.append)
 
 
 def adopted(local, tmp_path, data=DATA):
@@ -112,6 +113,42 @@ def test_a_blob_that_somebody_wrote_into_through_a_product_is_thrown_away_and_to
 
     adopted(local, tmp_path / "again")
     assert local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
+
+
+def scribble(path):
+    """Change a file in place and put its modification time back, as `cp -p` and `rsync --inplace -t` do."""
+    before = os.stat(path)
+    os.chmod(path, 0o644)
+    with open(path, "r+b") as file:
+        file.write(b"scribble")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_product_is_no_link_unless_the_project_asks_for_that(tmp_path, monkeypatch):
+    monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
+    local = LocalStore(str(tmp_path / "store"), Seal())
+    path = adopted(local, tmp_path)
+
+    assert local.get_blob(DIGEST, str(tmp_path / "one"), len(DATA))
+    scribble(tmp_path / "one")
+    scribble(path)
+    assert local.get_blob(DIGEST, str(tmp_path / "two"), len(DATA))
+
+    assert (tmp_path / "two").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("through", ["product", "another", "blob"])
+def test_a_time_that_was_put_back_hides_no_damage(local, tmp_path, said, through):
+    path = adopted(local, tmp_path)
+    assert local.get_blob(DIGEST, str(tmp_path / "another"), len(DATA))
+    time.sleep(placing._SLACK_NS / 1e9 + 0.02)
+
+    scribble({"product": path, "another": tmp_path / "another", "blob": local.blob_path(DIGEST)}[through])
+
+    with pytest.raises(Mismatch):
+        local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
+    assert not (tmp_path / "target").exists()
+    assert "changed by somebody" in said[0]
 
 
 def test_a_blob_is_read_again_only_when_it_may_have_changed(local, tmp_path, monkeypatch):

@@ -484,7 +484,7 @@ def test_a_machine_whose_own_store_cannot_be_used_says_so_and_goes_on(machines, 
 def test_a_product_that_somebody_wrote_into_is_noticed_and_made_again(machines, tmp_path, monkeypatch):
     """SEC-12: read-only links keep accidents away; whoever writes all the same harms nobody else."""
     monkeypatch.setattr("aptui.sharing.placing.reflink", lambda *_: False)
-    maker = machines("maker")
+    maker = machines("maker", links=True)
     maker.put(*CONTENTS)
     victim = maker.find().staged[0]
     os.chmod(victim, 0o644)
