@@ -176,6 +176,7 @@ def test_what_is_served_can_be_fetched(run: Run, project: Path, tmp_path: Path) 
             assert served.stderr is not None
             address = served.stderr.readline().rsplit(" ", 1)[1].strip()
             shared = ["--set", "shared_cache.mode=client", "--set", f"shared_cache.store={address}"]
+            shared += ["--set", "shared_cache.trust=unsealed"]
             others = ["--set", f"local_store.path={tmp_path / 'elsewhere'}", "--set", f"cache={tmp_path / 'Other'}"]
             assert asked(run, "batch", *shared, *others)["shared"]["remote_hits"] == 2
         finally:
@@ -192,3 +193,46 @@ def test_the_quickest_run_does_not_even_import_sharing(run: Run, project: Path) 
         ).returncode
         == 0
     )
+
+
+def test_init_makes_the_teams_key_once_and_says_what_teammates_need(run: Run, project: Path, tmp_path: Path) -> None:
+    (project / "aptui.yaml").write_text(CONFIG + "shared_cache: {mode: client, store: 'https://cache.example/x'}\n")
+    assert "it has no key; 'aptui cache init' makes one" in run("cache", "stats")[2]
+
+    made = asked(run, "cache", "init")
+    key = Path(made["team_key_file"])
+    code, out, _ = run("cache", "init")
+
+    assert (made["is_new"], code) == (True, 0)
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(key.read_text().strip()) == 64
+    assert "there already" in out
+    assert f"team_key_file: '{key}'" in out
+    assert key.read_text().strip() not in out
+    with (project / "aptui.yaml").open("a") as file:
+        file.write("")
+    (project / "aptui.yaml").write_text(
+        CONFIG + f"shared_cache: {{mode: client, store: 'https://cache.example/x', team_key_file: {key}}}\n"
+    )
+    assert run("cache", "stats")[0] == 0
+
+
+def test_doctor_says_what_is_risky_about_a_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
+    def said(text: str, name: str = "shared cache") -> dict[str, str]:
+        (project / "aptui.yaml").write_text(CONFIG + text)
+        return next(check for check in json.loads(run("doctor", "--json")[1]) if check["name"] == name)
+
+    assert said("")["state"] == "ok"
+    open_one = said("shared_cache: {mode: client, store: 'http://cache.example/x', trust: unsealed}\n")
+    assert open_one["state"] == "warn"
+    assert "makes the products here" in open_one["said"]
+    assert "it is http, not https" in open_one["said"]
+    (tmp_path / "key").write_text("k" * 32)
+    (tmp_path / "key").chmod(0o644)
+    assert (
+        "other users can read the key"
+        in said(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["said"]
+    )
+    (tmp_path / "key").chmod(0o600)
+    assert said(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["state"] == "ok"
+    assert said("local_store: {links: hard}\n", "local store")["state"] == "warn"

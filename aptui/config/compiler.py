@@ -31,6 +31,7 @@ from aptui.config.model import (
     tools_digest,
 )
 from aptui.config.schema import Node
+from aptui.config.sharing import UNSEALED, is_own
 from aptui.core.command_code import TemplateError
 from aptui.core.command_line import looked_at
 from aptui.core.model import (
@@ -158,6 +159,7 @@ class Compiler:
         mode, store = said["mode"].value, said.get("store")
         if mode != "inactive" and store is None:
             self._wrong(f"a shared cache in mode '{mode}' needs a store", said["mode"], "for example store: /mnt/team/aptui")
+        self._check_trust(said)
         patterns = [self._try(self._shared_pattern, node) for node in said.get("patterns", Node([], "")).value]
         return Sharing(
             mode=mode,
@@ -174,6 +176,18 @@ class Compiler:
             local_limit_bytes=yaml.byte_count(local["size_limit"].value),
             links=local["links"].value == "hard",
         )
+
+    def _check_trust(self, said: dict[str, Node]) -> None:
+        """Refuse a shared cache of others whose results nobody vouches for, unless that is written out."""
+        store = said.get("store")
+        if said["mode"].value == "inactive" or store is None or said["trust"].value == UNSEALED:
+            return
+        if not ("team_key_file" in said or "writers" in said or is_own(self._store(store.value))):
+            self._wrong(
+                "whoever can write to this shared cache would make the products here: it has no key",
+                store,
+                "'aptui cache init' makes one; 'trust: unsealed' does without",
+            )
 
     def _members(self, key: str) -> dict[str, Node]:
         return self._plain(key, {})

@@ -480,6 +480,11 @@ _TOP = _record(
             "a list of public keys",
             "ed25519 keys: a result that none of them signed is not used.",
         ),
+        trust={
+            "enum": ["sealed", "unsealed"],
+            "title": "sealed or unsealed",
+            "description": "Whether results need the seal of team_key_file or writers; unsealed believes whoever can write to the store.",
+        },
         patterns=_list(_SHARED, "a list of patterns", "Which sources take part; all unless something is said."),
         builders={
             "type": "object",

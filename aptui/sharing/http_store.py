@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+from aptui.config.sharing import is_loopback
 from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import prefix_of
 from aptui.sharing.keys import is_name
@@ -57,6 +58,11 @@ class HttpStore:
         url = urlsplit(address)
         if url.scheme not in {"http", "https"} or not url.hostname:
             raise UserError(f"'{address}' is no address of a server", hint="http://<host>[:<port>]/<path>")
+        if (token or url.username) and url.scheme == "http" and not is_loopback(url.hostname):
+            raise UserError(
+                f"the token for '{url.hostname}' would travel over http, where everybody on the way reads it",
+                hint="use https://, or do without a token",
+            )
         self._host, self._port = url.hostname, url.port
         self._is_safe, self._context = url.scheme == "https", context
         self._path = f"{url.path.rstrip('/')}/{prefix_of(namespace)}"

@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import os
 import re
+import secrets
 from dataclasses import dataclass
 
 from aptui.shared.errors import UserError
@@ -133,6 +134,26 @@ def read_key(path: str) -> bytes:
     if mode & 0o077:
         raise UserError("other users can read the key", where=path, hint=f"chmod 600 '{path}'")
     return text
+
+
+def make_key(path: str) -> bool:
+    """Make a secret at `path`, for this user alone; return False when something is there already.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise UserError(f"the key cannot be written: {error.strerror}", where=path) from None
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{secrets.token_hex(32)}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return True
 
 
 def _sign(private: bytes, data: bytes) -> tuple[bytes, bytes]:

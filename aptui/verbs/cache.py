@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 INCOMPLETE = 1
 _PORT = 8089
 _DEEDS = {
+    "init": "make the team's key for the shared cache, and say what teammates need",
     "stats": "what is kept, and what it saved, for each builder",
     "gc": "remove what was used longest ago, down to the size limit",
     "verify": "read everything that this machine keeps; remove what is damaged",
@@ -66,6 +67,7 @@ def gc_arguments(parser: ArgumentParser) -> None:
 def cache(arguments: Namespace) -> int:
     """Do what is asked; return the exit code."""
     deeds: dict[str, Callable[[Namespace], int]] = {
+        "init": _init,
         "stats": _stats,
         "gc": gc,
         "verify": _verify,
@@ -182,6 +184,35 @@ def _tell_totals(builders: Mapping[str, Sum], since_ms: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- the shared cache
+
+
+def _init(arguments: Namespace) -> int:
+    """Make a key that seals results, unless there is one."""
+    from aptui.config.model import user_file
+    from aptui.sharing.seal import make_key, read_key
+
+    arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the key that it lacks is made here
+    config = load_config(arguments)
+    path = config.sharing.team_key_file or str(user_file().with_name("team.key"))
+    is_new = make_key(path)
+    read_key(path)
+    if arguments.json:
+        printing.say_json({"team_key_file": path, "is_new": is_new, "store": config.sharing.store})
+        return 0
+    printing.say(f"{'made' if is_new else 'there already'}: {printing.line(path)}", "green")
+    printing.say("in aptui.yaml, for everybody:")
+    store = config.sharing.store or "https://cache.example/aptui"
+    printing.say(f"  shared_cache: {{mode: client, store: '{printing.line(store)}', team_key_file: '{printing.line(path)}'}}")
+    printing.say(
+        "each teammate needs a copy of the key at that place, readable by them alone (chmod 600); send it as you send a password,"
+    )
+    printing.say(
+        "never with the project. What was shared without it is not used any more; who must not write gets 'mode: client' and"
+    )
+    printing.say(
+        "a token that reads, as this key both seals and opens: 'writers' and 'signing_key_file' tell readers from writers."
+    )
+    return 0
 
 
 def _test(arguments: Namespace) -> int:

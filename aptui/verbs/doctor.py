@@ -264,6 +264,34 @@ def _gateway(config: Config) -> Check:
     )
 
 
+def _shared_cache(config: Config) -> Check:
+    """Say who could put a product into the cache besides this machine."""
+    from aptui.config.sharing import risks_of
+
+    sharing = config.sharing
+    is_sealed = bool(sharing.team_key_file or sharing.writers)
+    risks = risks_of(sharing.store, is_used=sharing.is_remote, is_sealed=is_sealed)
+    if sharing.team_key_file and sharing.is_remote:
+        from aptui.sharing.seal import read_key
+
+        try:
+            read_key(sharing.team_key_file)
+        except KnownError as error:
+            return Check("shared cache", "fail", str(error), "'aptui cache init' makes a key")
+    if risks:
+        return Check("shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private")
+    said = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
+    return Check("shared cache", "ok", said)
+
+
+def _links(config: Config) -> Check:
+    """Say whether checkouts hang together by hard links."""
+    if config.sharing.local_store and config.sharing.links:
+        said = "'local_store.links: hard': whoever writes into a product changes it in every checkout"
+        return Check("local store", "warn", said, "take 'links' out, unless disk space matters more")
+    return Check("local store", "ok", config.sharing.local_store or "off")
+
+
 def _database(config: Config) -> Check:
     path = config.cache_dir / DATABASE
     if not path.is_file():
@@ -291,7 +319,7 @@ def _leftovers(config: Config) -> Check:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], Check], ...] = (
-    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _database, _leftovers,
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _shared_cache, _links, _database, _leftovers,
 )  # fmt: skip
 
 

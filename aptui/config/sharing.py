@@ -1,0 +1,68 @@
+"""Whom a shared cache may be believed without a key: a store that only this user can write to, and nobody else unless the project says so."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+UNSEALED = "unsealed"
+_NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "ceph", "gluster", "afs", "lustre", "beegfs", "ncp", "virtiofs", "vboxsf", "drvfs")
+
+
+def is_own(store: str) -> bool:
+    """Whether `store` is a folder of this machine that nobody but this user can write to; a URL never is."""
+    if "://" in store:
+        return False
+    path = store
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    try:
+        state = os.stat(path)
+    except OSError:
+        return False
+    return state.st_uid == os.geteuid() and not state.st_mode & 0o022 and not _is_network(os.path.realpath(path))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nothing that is sent to `host` leaves this machine."""
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]:
+    """Return what is dangerous about a shared cache, a clause each.
+
+    Args:
+        sharing_store: its address.
+        is_used: whether it is read at all.
+        is_sealed: whether a key decides what is believed.
+    """
+    if not is_used:
+        return []
+    url = urlsplit(sharing_store)
+    risks = []
+    if not is_sealed and not is_own(sharing_store):
+        risks.append("whoever can write to it, or sits on the line, makes the products here: it is read without a key")
+    if url.scheme == "http" and not is_loopback(url.hostname or ""):
+        risks.append("everybody on the way reads what is fetched and sent: it is http, not https")
+    return risks
+
+
+def _is_network(path: str) -> bool:
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split(" ") for line in file]
+    except OSError:
+        return False
+    places = {_unescaped(words[1]): words[2] for words in mounts if len(words) > 2}
+    while path not in places and path != "/":
+        path = os.path.dirname(path)
+    return places.get(path, "").startswith(_NETWORK)
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
