@@ -17,13 +17,14 @@ class Cluster:
 
     Args:
         kind: "local" = there is none, "dask".
-        scheduler: `tls://host:port`; `tcp://` on the loopback alone.
+        scheduler: `tls://host:port`; `tcp://` on the loopback alone, and only if `insecure`.
         tls_ca, tls_cert, tls_key: absolute paths (PEM): who is believed, and who we are.
         share: how many of its slots this engine takes at most; 0 = all there are.
         store: where inputs and products travel through, as `shared_cache.store`; "" = that one.
         tags: what this machine has, in lower case: a builder that needs something else goes to the cluster alone.
         needs: (builder, tags that a machine must have to do its jobs).
         at_most: (builder, how many of its jobs the cluster is given at once).
+        insecure: every user of this machine may run programs as us: plain `tcp://` asks nobody who they are.
     """
 
     kind: str = "local"
@@ -36,6 +37,7 @@ class Cluster:
     tags: tuple[str, ...] = ()
     needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     at_most: tuple[tuple[str, int], ...] = ()
+    insecure: bool = False
 
     @property
     def is_used(self) -> bool:
@@ -50,7 +52,7 @@ def compiled(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], fol
         UserError: the scheduler's address cannot be used so.
     """
     listed = list(builders)
-    plain: dict[str, Any] = {key: said[key] for key in ("kind", "scheduler", "share") if key in said}
+    plain: dict[str, Any] = {key: said[key] for key in ("kind", "scheduler", "share", "insecure") if key in said}
     cluster = Cluster(
         **plain,
         tls_ca=_path(said.get("tls_ca"), folder),
@@ -62,15 +64,16 @@ def compiled(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], fol
         at_most=tuple((each["name"], each["at_most"]) for each in listed if each.get("at_most")),
     )
     if cluster.is_used:
-        check_address(cluster.scheduler, has_certificates=bool(cluster.tls_ca and cluster.tls_cert and cluster.tls_key))
+        has_certificates = bool(cluster.tls_ca and cluster.tls_cert and cluster.tls_key)
+        check_address(cluster.scheduler, has_certificates=has_certificates, is_insecure=cluster.insecure)
     return cluster
 
 
-def check_address(address: str, *, has_certificates: bool) -> None:
-    """Refuse a scheduler to whom anybody on the network could speak: Dask runs what it is sent.
+def check_address(address: str, *, has_certificates: bool, is_insecure: bool = False) -> None:
+    """Refuse a scheduler to whom anybody on the network, or on this machine, could speak: Dask runs what it is sent.
 
     Raises:
-        UserError: it is no address, or plain and not of the loopback, or without certificates.
+        UserError: it is no address, or without certificates, or plain and not of the loopback, or that and not said to be wanted.
     """
     from urllib.parse import urlsplit  # only projects with a cluster pay for it
 
@@ -87,6 +90,11 @@ def check_address(address: str, *, has_certificates: bool) -> None:
         raise UserError(
             f"'{address}' is not encrypted: whoever reaches it runs programs here",
             hint="use tls://; tcp:// is for the loopback alone",
+        )
+    if url.scheme == "tcp" and not is_insecure:
+        raise UserError(
+            f"'{address}' asks nobody who they are: every user of this machine could run programs as you",
+            hint="use tls:// with certificates; 'insecure: true' ('aptui worker --insecure') where you are the only user",
         )
 
 

@@ -284,6 +284,18 @@ def _shared_cache(config: Config) -> Check:
     return Check("shared cache", "ok", said)
 
 
+def _cluster(config: Config) -> Check:
+    """Say who else can have programs run here and over there."""
+    if not config.cluster.is_used:
+        return Check("cluster", "ok", "none")
+    if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
+        said = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
+        return Check("cluster", "warn", said, "use tls:// with certificates, and take 'pool.insecure' out")
+    return Check(
+        "cluster", "ok", f"{config.cluster.scheduler}: whoever has a certificate of '{config.cluster.tls_ca}' runs programs"
+    )
+
+
 def _links(config: Config) -> Check:
     """Say whether checkouts hang together by hard links."""
     if config.sharing.local_store and config.sharing.links:
@@ -319,7 +331,7 @@ def _leftovers(config: Config) -> Check:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], Check], ...] = (
-    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _shared_cache, _links, _database, _leftovers,
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _shared_cache, _links, _cluster, _database, _leftovers,
 )  # fmt: skip
 
 

@@ -31,6 +31,9 @@ _MEMORY_SHARE = 0.8
 def worker_arguments(parser: ArgumentParser) -> None:
     """Add what the verb takes."""
     parser.add_argument("--scheduler", required=True, metavar="ADDRESS", help="tls://host:8786; tcp:// on the loopback alone")
+    parser.add_argument(
+        "--insecure", action="store_true", help="speak tcp://, by which every user of this machine can run programs as you"
+    )
     parser.add_argument("--tls-ca", default="", metavar="FILE", help="certificate of the cluster's authority (PEM)")
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate of this machine (PEM)")
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
@@ -47,7 +50,7 @@ def worker_arguments(parser: ArgumentParser) -> None:
 def worker(arguments: Namespace) -> int:
     """Work until told to stop."""
     has_certificates = bool(arguments.tls_ca and arguments.tls_cert and arguments.tls_key)
-    cluster.check_address(arguments.scheduler, has_certificates=has_certificates)
+    cluster.check_address(arguments.scheduler, has_certificates=has_certificates, is_insecure=arguments.insecure)
     try:
         import distributed  # noqa: F401  # only to say in time that it is missing
     except ImportError:

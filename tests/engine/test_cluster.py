@@ -63,7 +63,7 @@ def project_at(root: Path, address: str, *, count: int = 12, **params: object) -
         "scan_folders:\n  - {name: assets, path: assets}\n"
         f"builders:\n  - {{name: slow, uses: slow, params: {{{listed}}}}}\n"
         f"cache: Cache\nlocal_store: {{enabled: false}}\n"
-        f"pool: {{kind: dask, scheduler: '{address}', store: store}}\n",
+        f"pool: {{kind: dask, scheduler: '{address}', insecure: true, store: store}}\n",
     )
     project.write("builders/slow.py", BUILDER)
     project.write("assets/shared/palette.inc", "red green blue")
