@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -107,8 +108,8 @@ def _take_over(left: bytes, belongs: bytes) -> None:
                 f"'{os.fsdecode(left)}' or '{os.fsdecode(belongs)}' is no identity file",
                 hint="look at both, and keep the right one",
             ) from error
-    temporary = left + b".tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
+    temporary = left + b".%s.tmp" % secrets.token_hex(6).encode()
+    with open(temporary, "x", encoding="utf-8") as file:  # "x" follows no link that lies there
         json.dump(document, file, indent=4, ensure_ascii=False)
     os.replace(temporary, left)
 

@@ -266,3 +266,24 @@ def test_only_the_configured_types_get_files(desk: Metadata) -> None:
     assert desk.wants(PathKey("sub/a.txt"))
     assert not desk.wants(PathKey("sub/a.png"))
     assert not Metadata((), {}).wants(PathKey("sub/a.txt"))
+
+
+def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path, monkeypatch):
+    import os
+
+    from aptui.core.model import FileFact, RelPath
+    from aptui.engine.scan import metadata
+
+    canary = tmp_path / "canary"
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets/a.png").write_bytes(b"x")
+    monkeypatch.setattr(metadata.secrets, "token_hex", lambda _count: "known")
+    (tmp_path / "assets/a.png.meta.known.tmp").symlink_to(canary)
+    (tmp_path / f"assets/a.png.meta.{os.getpid()}.tmp").symlink_to(canary)
+    found = metadata.Metadata((".png",), {1: str(tmp_path / "assets")}, creates=True, delay_s=0)
+
+    is_made = found.make(FileFact(1, RelPath("a.png"), 1, 0, 0, 0))
+
+    assert not is_made
+    assert not canary.exists()
+    assert "cannot be written: File exists" in found.said[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -98,9 +99,15 @@ class Metadata:
 
     def _write(self, path: bytes, data: bytes, *, is_new: bool) -> bool:
         """Put a whole file in place; one that somebody else made meanwhile stays, unless it is empty."""
-        temporary = path + b".%d.tmp" % os.getpid()
+        temporary = path + b".%s.tmp" % secrets.token_hex(6).encode()
         try:
-            with open(temporary, "wb") as file:
+            # The folder is one of strangers' files: a link that lies in the place of ours must not lead us elsewhere.
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            self.said.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")
+            return False
+        try:
+            with open(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
