@@ -7,11 +7,13 @@ close it empties the log. The copy has the write-ahead log with it; both are tak
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +25,7 @@ COMPANIONS = ("-wal", "-journal")
 """Files beside a database that are part of it, as long as they are there."""
 _TRIES = 5
 _PREFIX = "aptui-copy-"
+_NEW_S = 60.0
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -41,6 +44,14 @@ class _Copy:
     stamp: _Stamp
     folder: Path
     path: Path
+    claim: int
+    """A locked descriptor of the folder: as long as it is open, somebody lives who needs the copy."""
+
+    def remove(self) -> None:
+        """Delete it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.claim >= 0:
+            os.close(self.claim)
 
 
 _copies: dict[Path, _Copy] = {}
@@ -83,7 +94,7 @@ def private_copy(path: Path) -> Path:
         fresh = _copied(path)
         if known is not None:
             if path in _former:
-                shutil.rmtree(_former[path].folder, ignore_errors=True)
+                _former[path].remove()
             _former[path] = known  # somebody may be about to open it
         _copies[path] = fresh
         return fresh.path
@@ -93,14 +104,36 @@ def forget_copies() -> None:
     """Delete all copies."""
     for copies in (_copies, _former):
         while copies:
-            shutil.rmtree(copies.popitem()[1].folder, ignore_errors=True)
+            copies.popitem()[1].remove()
 
 
 def _forget_copies_of_the_dead() -> None:
+    """Delete copies that nobody holds. Not by process ids: a container that shares the temporary folder has ids of its own."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            found = os.lstat(folder)
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # not claimed yet, perhaps
+                continue
+            claim = _claimed(folder)
+        except OSError:  # somebody holds it, or it is a link, or gone
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(claim)
+
+
+def _claimed(folder: Path) -> int:
+    """Return a locked descriptor of a folder.
+
+    Raises:
+        OSError: somebody else has one, or it is no folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _has_companion(path: Path) -> bool:
@@ -120,7 +153,9 @@ def _judged(uri: str) -> Writer:
 def _copied(path: Path) -> _Copy:
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     copy = folder / path.name
+    claim = -1
     try:
+        claim = _claimed(folder)
         for _ in range(_TRIES):
             before = _stamp(path)
             for suffix in ("", *COMPANIONS):
@@ -129,11 +164,11 @@ def _copied(path: Path) -> _Copy:
                 with suppress(FileNotFoundError):
                     shutil.copyfile(path.with_name(path.name + suffix), part)
             if _stamp(path) == before:
-                return _Copy(before, folder, copy)
+                return _Copy(before, folder, copy, claim)
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        _Copy((), folder, copy, claim).remove()
         raise HostError(f"the database '{path}' cannot be copied to '{folder}': {error.strerror}") from error
-    shutil.rmtree(folder, ignore_errors=True)
+    _Copy((), folder, copy, claim).remove()
     raise HostError(f"the database '{path}' is being written all the time", hint="wait until O3DE's Asset Processor is idle")
 
 
