@@ -236,3 +236,33 @@ def test_doctor_says_what_is_risky_about_a_shared_cache(run: Run, project: Path,
     (tmp_path / "key").chmod(0o600)
     assert said(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["state"] == "ok"
     assert said("local_store: {links: hard}\n", "local store")["state"] == "warn"
+
+
+def test_ready_runs_no_code_that_a_commit_brings_along_unasked(run: Run, project: Path, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"
+    code += "    def create_jobs(self, request): ...\n    def process_job(self, request): ...\n"
+    git(project, "init", "-q")
+    (project / ".gitignore").write_text("Cache/\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "ours")
+    (project / "builders").mkdir()
+    (project / "builders" / "mine.py").write_text(code)
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "theirs")
+    git(project, "checkout", "-q", "HEAD~1")
+
+    code_, _, error = run(
+        "cache", "ready", "master" if "master" in (project / ".git/refs/heads").iterdir().__next__().name else "main"
+    )
+
+    assert code_ == 3
+    assert "brings code along that would run here" in error
+    assert "--trust-code" in error
+    assert not canary.exists()
+    branch = next((project / ".git/refs/heads").iterdir()).name
+    assert run("cache", "ready", branch, "--trust-code")[0] == 1
+    assert canary.exists()
+    canary.unlink()
+    git(project, "checkout", "-q", branch)
+    assert run("cache", "ready", "HEAD")[0] == 1  # what this checkout runs anyway

@@ -31,7 +31,7 @@ _DEEDS = {
     "verify": "read everything that this machine keeps; remove what is damaged",
     "test": "reach the shared cache, read from it, and as a server write to it",
     "prefetch": "fetch what the shared cache has for this project as it is now; run no builder",
-    "ready": "say whether the results of everything in a commit are there",
+    "ready": "say whether the results of everything in a commit are there; runs the analyses of its builders (see --trust-code)",
     "serve": "offer this machine's results to others over HTTP",
 }
 
@@ -43,6 +43,7 @@ def cache_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("commit", metavar="COMMIT", nargs="?", default="", help="ready: a commit, branch or tag of the repository")
     parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: exactly these platforms")
+    parser.add_argument("--trust-code", action="store_true", help="ready: let builders that the commit brings along run here")
     gc_arguments(parser)
     _serve_arguments(parser.add_argument_group("serve"))
 
@@ -238,7 +239,10 @@ def _prefetch(arguments: Namespace) -> int:
 def _ready(arguments: Namespace) -> int:
     from aptui.verbs.readiness import look_up_commit
 
-    return _told(arguments, look_up_commit(load_config(arguments), arguments.commit, arguments.platforms), arguments.commit)
+    config = load_config(arguments)
+    return _told(
+        arguments, look_up_commit(config, arguments.commit, arguments.platforms, trusts_code=arguments.trust_code), arguments.commit
+    )
 
 
 def _told(arguments: Namespace, found: Any, what: str) -> int:

@@ -70,11 +70,17 @@ def _note_trouble(notice: object, troubles: dict[str, None]) -> None:
         troubles[notice.text] = None
 
 
-def look_up_commit(config: Config, commit: str, platforms: str | None = None) -> Readiness:
+def look_up_commit(config: Config, commit: str, platforms: str | None = None, *, trusts_code: bool = False) -> Readiness:
     """Look up everything that a commit of the project's repository is made of.
 
+    Args:
+        config: of the project as it is here.
+        commit: its name.
+        platforms: exactly these.
+        trusts_code: the commit's own builders may run here: which jobs there are, they alone know.
+
     Raises:
-        UserError: there is no repository, or no such commit.
+        UserError: there is no repository, no such commit, or code in it that is not the project's own and not trusted.
     """
     top = Path(_git(config.project_dir, "rev-parse", "--show-toplevel").strip())
     _git(config.project_dir, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
@@ -83,9 +89,41 @@ def look_up_commit(config: Config, commit: str, platforms: str | None = None) ->
         checkout = folder / config.project_dir.name if inside == "." else folder / "checkout"
         checkout.mkdir()
         _extract(top, commit, checkout)
+        if not trusts_code:
+            _refuse_new_code(config, checkout / inside, commit)
         wanted = [name.strip() for name in platforms.split(",") if name.strip()] if platforms else None
         there = configuration.load(checkout / inside, platforms=wanted, workers=config.workers)
         return look_up(replace(there, sharing=config.sharing))
+
+
+def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
+    """Refuse to run builders that a commit brings along: a branch is written by whoever may push it, and analyses run its code.
+
+    Raises:
+        UserError: there are some, and they differ from those of the project here.
+    """
+    name = os.path.join("builders", "")
+    new = [
+        path.relative_to(there)
+        for path in sorted((there / "builders").rglob("*"))
+        if _differs(path, config.project_dir / path.relative_to(there))
+    ]
+    if config.foreign:
+        name, new = "scripts", new or [Path("project.json")]
+    if new:
+        raise UserError(
+            f"'{commit}' brings code along that would run here: {name} of it is not that of this checkout ('{new[0]}')",
+            hint="look at it, then add --trust-code; in CI, only for branches whose authors may run programs there",
+        )
+
+
+def _differs(one: Path, other: Path) -> bool:
+    """Whether `one`, which is there, is not the same file as `other`; a link never is."""
+    if one.is_dir() and not one.is_symlink():
+        return False
+    if one.is_symlink() or other.is_symlink() or not one.is_file() or not other.is_file():
+        return True
+    return one.read_bytes() != other.read_bytes()
 
 
 def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> Readiness:
