@@ -252,15 +252,13 @@ def test_ready_runs_no_code_that_a_commit_brings_along_unasked(run: Run, project
     git(project, "commit", "-qm", "theirs")
     git(project, "checkout", "-q", "HEAD~1")
 
-    code_, _, error = run(
-        "cache", "ready", "master" if "master" in (project / ".git/refs/heads").iterdir().__next__().name else "main"
-    )
+    branch = next((project / ".git/refs/heads").iterdir()).name
+    code_, _, error = run("cache", "ready", branch)
 
     assert code_ == 3
     assert "brings code along that would run here" in error
     assert "--trust-code" in error
     assert not canary.exists()
-    branch = next((project / ".git/refs/heads").iterdir()).name
     assert run("cache", "ready", branch, "--trust-code")[0] == 1
     assert canary.exists()
     canary.unlink()

@@ -16,6 +16,7 @@ from . import (
     chained,
     children,
     hostile,
+    hostile_content,
     hosts,
     kills,
     live,
@@ -61,6 +62,8 @@ DRILLS: dict[str, Drill] = {
     "b3": lambda folder, chosen: hostile.crash_loop(folder, mutant=chosen.mutant),
     "a1": lambda folder, chosen: wire_fuzz.attacked(folder, chosen.seed, max(1, chosen.count // 50), mutant=chosen.mutant),
     "serve-hostile": lambda folder, chosen: serve_hostile.attacked(folder, chosen.seed, chosen.count / 5, mutant=chosen.mutant),
+    "hostile-assets": lambda folder, chosen: hostile_content.assets(folder, chosen.seed, mutant=chosen.mutant),
+    "names": lambda folder, chosen: hostile_content.names(folder, chosen.count * 40, chosen.seed, mutant=chosen.mutant),
     # Shared results.
     "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
     # The watcher alone.
@@ -92,7 +95,7 @@ DRILLS: dict[str, Drill] = {
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
 NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live"}
-_ROOMS = (children, hostile, serve_hostile, serving, sharing, watching, wire_fuzz)
+_ROOMS = (children, hostile, hostile_content, serve_hostile, serving, sharing, watching, wire_fuzz)
 MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 
