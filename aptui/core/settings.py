@@ -243,7 +243,7 @@ class Settings:
             (("params",), section["params"]),
             *((("platforms", key), each) for key, each in section["platforms"].items()),
         ):
-            self._check_trust(file, builder, place, params)
+            _check_trust(file, builder, place, params)
         if section["params"] and _is_copy(builder):
             raise UserError(f"'{name}' copies: it has no parameters", where=file.where(name, "params"), hint="it can be skipped")
         if builder is not None and builder.params_schema:
@@ -259,23 +259,24 @@ def _check_params(file: _Folder, name: str, section: Mapping[str, Mapping[str, J
         for mistake in mistakes(schema, params) if isinstance(params, dict) else ():
             raise UserError(mistake.what, where=file.where(*path, mistake.name), hint=mistake.hint)
 
-    def _check_trust(self, file: _Folder, builder: Builder | None, place: tuple[str, ...], params: Json) -> None:
-        """Refuse what only the project's own configuration may say: folders of assets come from strangers."""
-        if builder is None or not isinstance(params, Mapping):
-            return
-        for name in params:
-            if name in builder.trusted_params:
-                raise UserError(
-                    f"'{name}' of builder '{builder.name}' may be set in the project's aptui.yaml alone",
-                    where=file.where(builder.name, *place, name),
-                    hint="it names a program, a command or a place outside the project",
-                )
-            if builder.kind is BuilderKind.COMMAND and _is_option(params[name]):
-                raise UserError(
-                    f"'{name}' of builder '{builder.name}' begins with '-': its command would take it for an option",
-                    where=file.where(builder.name, *place, name),
-                    hint="set it in the project's aptui.yaml",
-                )
+
+def _check_trust(file: _Folder, builder: Builder | None, place: tuple[str, ...], params: Json) -> None:
+    """Refuse what only the project's own configuration may say: folders of assets come from strangers."""
+    if builder is None or not isinstance(params, Mapping):
+        return
+    for name in params:
+        if name in builder.trusted_params:
+            raise UserError(
+                f"'{name}' of builder '{builder.name}' may be set in the project's aptui.yaml alone",
+                where=file.where(builder.name, *place, name),
+                hint="it names a program, a command or a place outside the project",
+            )
+        if builder.kind is BuilderKind.COMMAND and _is_option(params[name]):
+            raise UserError(
+                f"'{name}' of builder '{builder.name}' begins with '-': its command would take it for an option",
+                where=file.where(builder.name, *place, name),
+                hint="set it in the project's aptui.yaml",
+            )
 
 
 def _is_option(value: Json) -> bool:
