@@ -9,12 +9,13 @@ protocol are read leniently too, or nobody could say that the protocols differ.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from aptui.link import bounds
 from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ T = TypeVar("T")
 
 LINE_LIMIT_BYTES = 1 << 20
 """Longest request, its line feed left out (SEC-10)."""
-_LAST_NUMBER = (1 << 63) - 1
-"""Largest number on the wire: what SQLite holds."""
+_LAST_NUMBER = bounds.LAST_NUMBER
+_BOUNDS = bounds.Bounds(text=16_384, items=LINE_LIMIT_BYTES)
+"""Paths have 4,096 bytes at most (limits.h), each a few characters in text form; lists end with the line."""
 _ENVELOPE = frozenset({"id", "verb"})
 _NAMES = {record: name for name, record in VERBS.items()}
 _encoder = msgspec.json.Encoder()
@@ -143,17 +145,9 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
 
 
 def _refuse_huge(name: str, verb: Verb, number: int) -> None:
-    for field in fields(verb):
-        if _is_huge(getattr(verb, field.name)):
-            raise Nonsense(f"verb '{name}': '{field.name}': a number beyond 64 bits", number=number)
-
-
-def _is_huge(value: object) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_is_huge, value))
-    if is_dataclass(value):
-        return any(_is_huge(getattr(value, field.name)) for field in fields(value))
-    return isinstance(value, int) and abs(value) > _LAST_NUMBER
+    what = bounds.beyond(verb, _BOUNDS)
+    if what:
+        raise Nonsense(f"verb '{name}': {what}", number=number)
 
 
 def _short(text: str) -> str:

@@ -14,15 +14,18 @@ import contextlib
 import os
 import selectors
 import socket
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from aptui.core.floods import FloodGate, more_like_this
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.link import codec, places
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, Answerer, Hello, Ping, Shutdown, Status, Verb
-from aptui.shared.errors import BusyError, HostError, KnownError
+from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
 from aptui.shared.health import Connection
 from aptui.shared.sanitize import sanitize
 
@@ -155,6 +158,7 @@ class Server:
         self._gone: list[int] = []
         """Clients of which the answerer does not know yet that they left; it is told when nothing else is in hand."""
         self._count = 0
+        self._reports = FloodGate()
 
     # --------------------------------------------------------------------------------------------------------- open, close
 
@@ -385,6 +389,17 @@ class Server:
             self._answerer.take(request)
         except KnownError as error:
             request.refuse(error.what, error.hint, error.exit_code)
+        except Exception as error:  # noqa: BLE001  # what a client asks never ends the engine: only its own work may be in trouble
+            self._report(error)
+            request.refuse(f"internal error: {type(error).__name__}: {error}", "please report this", InternalError.exit_code)
+
+    def _report(self, error: Exception) -> None:
+        """Print where a bug of ours is, as often as helps to find it."""
+        now = self._clock()
+        for kind, count in self._reports.spans_over(now):
+            print(f"{kind}: {more_like_this(count)}", file=sys.stderr)
+        if self._reports.admit(type(error).__name__, now):
+            traceback.print_exception(error)
 
     # --------------------------------------------------------------------------------------------------------- what they hear
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import sqlite3
 import stat
 import sys
 import tracemalloc
@@ -96,6 +97,28 @@ def test_what_the_desk_raises_is_a_refusal(room: Room) -> None:
 
     assert guest.hear() == {"id": 2, "refusal": {"what": "no scan now", "hint": "later", "code": 3}}
     assert isinstance(room.desk.taken[-1].verb, Rescan)
+
+
+def test_a_bug_or_the_database_that_a_request_meets_is_a_refusal_of_that_request(
+    room: Room, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guest = room.guest()
+    take = room.desk.take
+
+    def fail(request) -> None:
+        if isinstance(request.verb, Rescan):
+            raise sqlite3.OperationalError("LIKE or GLOB pattern too complex")
+        take(request)
+
+    monkeypatch.setattr(room.desk, "take", fail)
+    for number in range(2, 40):
+        guest.say(id=number, verb="rescan")
+        refusal = guest.hear()["refusal"]
+    guest.say(id=50, verb="ping")
+
+    assert guest.hear()["id"] == 50
+    assert (refusal["code"], "too complex" in refusal["what"]) == (2, True)
+    assert 0 < capsys.readouterr().err.count("Traceback") <= 10
 
 
 def test_an_answer_that_cannot_be_written_is_a_refusal(room: Room) -> None:

@@ -312,6 +312,28 @@ def test_sec_11_deeds_take_their_scope_and_stand_in_the_audit_log(there: Garden)
     assert '"outcome": "done"' in lines[-1]
 
 
+def test_a_request_of_any_size_leaves_the_engine_at_work(there: Garden) -> None:
+    """SEC-10: what is too large is refused at the border, and a star in a term is a star."""
+    client = there.client(Scope.READ, Scope.ESCALATE)
+    epoch = there.project.live.engine.epoch
+    unknown = "{00000000-0000-0000-0000-00000000abcd}"
+    for request in (
+        requests.Escalate(asset=unknown, term="*" + "a" * 60_000),
+        requests.AssetStatus(term="*" + "a" * 60_000),
+        requests.JobLog(job_id=1 << 63),
+        requests.CheckMove("*" * 2_000, "b"),
+    ):
+        with pytest.raises(Refused, match=r"more than|beyond"):
+            client.ask(request)
+    client.ask(requests.Escalate(asset=unknown, term="*" + "a" * 900))
+    client.ask(requests.Escalate(term="*"))
+
+    client.ask(requests.Ping())
+
+    assert client.ask(requests.ProcessorStatus()).state != "in trouble"
+    assert there.project.live.engine.epoch == epoch
+
+
 def test_whoever_may_not_escalate_hurries_nothing(there: Garden) -> None:
     client = there.client(Scope.READ)
 

@@ -25,7 +25,7 @@ from aptui.core.model import (
     SourceEdge,
     SourceUuid,
 )
-from aptui.shared.errors import HostError
+from aptui.shared.errors import HostError, UserError
 from aptui.store.db import archive as archive_module
 from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.schema import RUN_KEY_STATE, DamagedError
@@ -524,3 +524,14 @@ def test_single_values_and_cache_folders_come_back(store: Store) -> None:
 def test_an_archive_never_writes(store: Store) -> None:
     with pytest.raises(Exception, match="readonly"):
         store.archive()._database.execute("DELETE FROM Sources")
+
+
+def test_a_pattern_of_sources_takes_stars_for_stars_alone_and_has_an_end(store: Store) -> None:
+    store.put(put_source=[source_row(1, "a/b.png"), source_row(2, "a/[b].png")])
+
+    archive = store.archive()
+
+    assert archive.keys_like("a/[b]*") == ["a/[b].png"]
+    assert sorted(archive.keys_like("?/*.png")) == ["a/[b].png", "a/b.png"]
+    with pytest.raises(UserError, match="1024"):
+        archive.keys_like("*" + "a" * 60_000)

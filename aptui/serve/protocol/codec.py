@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from aptui.link import bounds
 from aptui.link.codec import mended
 from aptui.serve.protocol import notices, requests
 
@@ -113,6 +114,8 @@ _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 _ENVELOPE = frozenset({"id", "request"})
 _LAST_ID = (1 << 32) - 1
 """Largest id of a request: four bytes name it before the bytes of a file."""
+_BOUNDS = bounds.Bounds(text=4_096, items=10_000)
+"""What one field of a request may hold; no path of a file system is longer."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -152,7 +155,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     """Return the id of a request, its name and its record.
 
     Raises:
-        Mistake: it is no JSON, no request of ours, or a field is unknown, missing or of another type; the text names it.
+        Mistake: it is no JSON, no request of ours, or a field is unknown, missing, of another type or too large; the text names it.
     """
     given = _decoded(frame, dict[str, msgspec.Raw], 0)
     number = _number(given)
@@ -165,7 +168,10 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     known = {each.name for each in fields(exchange.request)}
     for word in given.keys() - known - _ENVELOPE:
         raise Mistake(f"'{name}' has no field '{_short(word)}'", _nearest(word, known), number=number)
-    return number, name, _decoded(frame, exchange.request, number)
+    request = _decoded(frame, exchange.request, number)
+    if what := bounds.beyond(request, _BOUNDS):
+        raise Mistake(f"'{name}': {what}", number=number)
+    return number, name, request
 
 
 def _number(given: dict[str, msgspec.Raw]) -> int:

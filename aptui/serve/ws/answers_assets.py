@@ -75,7 +75,8 @@ def _wish(room: Room, request: requests.AssetStatus | requests.WaitReady | reque
         raise Mistake(f"nothing is made for the platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
     uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
     match = getattr(request, "match", Match.DEFAULT)
-    return _Wish(request.platform, uuid, sub_id, normalize(request.term).lower().strip("/"), match is Match.EXACT)
+    term = "" if uuid else normalize(request.term).lower().strip("/")
+    return _Wish(request.platform, uuid, sub_id, term, match is Match.EXACT)
 
 
 async def _look(room: Room, wish: _Wish) -> _Found:
@@ -160,8 +161,8 @@ async def _hurry(session: Session, found: _Found, wish: _Wish, urgency: int) -> 
     if not (room.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
     keys = {source.lower() for source in found.sources if found.owed}
-    if wish.term and not (found.sources or found.products):
-        keys.add(wish.term)
+    if wish.term and "*" not in wish.term and not (found.sources or found.products):
+        keys.add(wish.term)  # a term is literal, and to the engine a star is a pattern
     if keys or found.owed:
         if not room.guard.may_escalate(session.identity):
             what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from aptui.core import fingerprint, identity, outside, rows
+from aptui.core.globs import PATTERN_LIMIT
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -33,7 +34,7 @@ from aptui.core.model import (
 from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import merge_folder
 from aptui.core.settings import SETTINGS_STATE
-from aptui.shared.errors import InternalError
+from aptui.shared.errors import InternalError, UserError
 from aptui.store.db.packing import unpack_files
 from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
 
@@ -202,8 +203,15 @@ class DatabaseArchive:
             JOIN aptui_sources o ON o.source_id = j.SourcePK"""
         return dict(self._ask_all(sql, job_ids))
 
-    def keys_like(self, glob: str) -> list[PathKey]:
-        """Return the keys of the sources that a glob (lower case; `*` also stands for `/`) matches."""
+    def keys_like(self, pattern: str) -> list[PathKey]:
+        """Return the keys of the sources that a pattern (lower case; `*` is any text, also across `/`, `?` one character) matches.
+
+        Raises:
+            UserError: it is longer than `core.globs.PATTERN_LIMIT`.
+        """
+        if len(pattern) > PATTERN_LIMIT:
+            raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", hint="name the sources by a shorter one")
+        glob = pattern.replace("[", "[[]")  # SQLite's own GLOB never goes back to a star before the last: its time is linear
         return [
             PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))
         ]

@@ -1,0 +1,69 @@
+"""How large what a client says may be, field by field: checked where it comes in, so that nothing behind the border has to (SEC-10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from aptui.core.globs import PATTERN_LIMIT
+
+LAST_NUMBER = (1 << 63) - 1
+"""Largest number: what SQLite holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The largest that is taken.
+
+    Args:
+        text: characters of a text; `items`: of a list.
+        patterns: texts with `*` or `?` in one list; each has at most `core.globs.PATTERN_LIMIT` characters.
+    """
+
+    text: int
+    items: int
+    patterns: int = 64
+
+
+def beyond(record: Any, bounds: Bounds) -> str:
+    """Return what of a record is too large, with the name of its field; "" = nothing."""
+    for field in fields(record):
+        what = _too_much(getattr(record, field.name), bounds)
+        if what:
+            return f"'{field.name}': {what}"
+    return ""
+
+
+def _too_much(value: object, bounds: Bounds) -> str:
+    match value:
+        case bool() | None:
+            return ""
+        case int():
+            return "a number beyond 64 bits" if abs(value) > LAST_NUMBER else ""
+        case str():
+            return _too_long(value, bounds)
+        case tuple() | list():
+            return _too_many(value, bounds)
+        case dict():
+            return _too_many([*value, *value.values()], bounds)
+    if not is_dataclass(value):
+        return ""
+    return next((what for field in fields(value) if (what := _too_much(getattr(value, field.name), bounds))), "")
+
+
+def _too_long(text: str, bounds: Bounds) -> str:
+    if _is_pattern(text) and len(text) > PATTERN_LIMIT:
+        return f"a pattern of more than {PATTERN_LIMIT} characters"
+    return f"a text of more than {bounds.text} characters" if len(text) > bounds.text else ""
+
+
+def _too_many(values: list[object] | tuple[object, ...], bounds: Bounds) -> str:
+    if len(values) > bounds.items:
+        return f"more than {bounds.items} items"
+    if sum(isinstance(each, str) and _is_pattern(each) for each in values) > bounds.patterns:
+        return f"more than {bounds.patterns} patterns"
+    return next((what for each in values if (what := _too_much(each, bounds))), "")
+
+
+def _is_pattern(text: str) -> bool:
+    return "*" in text or "?" in text
