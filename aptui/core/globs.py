@@ -1,6 +1,107 @@
-"""Wildcards that strangers may write: their length, and (below) matching in time that grows with pattern and text alone."""
+"""Wildcards that strangers may write: their length, and matching in time that grows with pattern and text alone.
+
+A pattern is cut at its stars; each piece between them has a fixed length, so that it is found by trying places, never by going back. What
+each star takes is found from the end of the text: the last piece stands where it must, each one before it as far right as it can.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 PATTERN_LIMIT = 1_024
 """Longest pattern that is taken from outside, in characters."""
+_FLAGS = re.IGNORECASE | re.DOTALL
+
+
+class _Piece:
+    """Text of a fixed length; `?` is any character but a slash."""
+
+    def __init__(self, text: str) -> None:
+        self.length = len(text)
+        self._regex = re.compile(re.escape(text).replace(r"\?", "[^/]"), _FLAGS)
+
+    def is_at(self, text: str, at: int) -> bool:
+        """Whether it stands there."""
+        return at >= 0 and self._regex.match(text, at) is not None
+
+    def first(self, text: str, start: int) -> int:
+        """Return the first place from `start` on, -1 = none."""
+        found = self._regex.search(text, start)
+        return found.start() if found else -1
+
+    def last(self, text: str, start: int, end: int) -> int:
+        """Return the last place from `start` on where it ends before `end`, -1 = none."""
+        return next((at for at in range(end - self.length, start - 1, -1) if self.is_at(text, at)), -1)
+
+
+class Glob:
+    """A pattern for a whole text, in any case: `*` is any text, slashes and all, `?` one character that is no slash."""
+
+    def __init__(self, pattern: str) -> None:
+        self._first, *self._rest = map(_Piece, pattern.split("*"))
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is meant: each piece takes the first place that is left, the last one the end."""
+        at, end = self._first.length, len(text)
+        if not self._first.is_at(text, 0):
+            return False
+        if not self._rest:
+            return at == end
+        for piece in self._rest[:-1]:
+            found = piece.first(text, at)
+            if found < 0:
+                return False
+            at = found + piece.length
+        place = end - self._rest[-1].length
+        return place >= at and self._rest[-1].is_at(text, place)
+
+    def taken(self, text: str) -> tuple[str, ...] | None:
+        """Return what each star takes, the first as much as it can, then the next; None = another text."""
+        at, ends = self._first.length, len(text)
+        if not self._first.is_at(text, 0):
+            return None
+        if not self._rest:
+            return () if at == ends else None
+        places: list[tuple[int, int]] = []
+        end = ends
+        for piece in reversed(self._rest):
+            place = piece.last(text, at, end) if places else end - piece.length
+            if place < at or not piece.is_at(text, place):
+                return None
+            places.append((place, piece.length))
+            end = place
+        parts = []
+        for place, length in reversed(places):
+            parts.append(text[at:place])
+            at = place + length
+        return tuple(parts)
+
+
+class LevelGlob:
+    """A pattern for a whole path, in any case, of which the last `*` alone crosses slashes."""
+
+    def __init__(self, pattern: str) -> None:
+        head, star, last = pattern.rpartition("*")
+        self._levels = [Glob(level) for level in (f"{head}*" if star else last).split("/")]
+        self._last = _Piece(last) if star else None
+
+    def taken(self, path: str) -> tuple[str, ...] | None:
+        """Return what each star takes, None = another path."""
+        if self._last is None:
+            return self._of_levels(path.split("/"))
+        place = len(path) - self._last.length
+        if not self._last.is_at(path, place):
+            return None
+        parts = path[:place].split("/")
+        above = len(self._levels) - 1
+        if len(parts) <= above:
+            return None
+        taken = self._of_levels(parts[: above + 1])
+        return (*taken[:-1], "/".join((taken[-1], *parts[above + 1 :]))) if taken else None
+
+    def _of_levels(self, parts: Sequence[str]) -> tuple[str, ...] | None:
+        if len(parts) != len(self._levels):
+            return None
+        taken = [level.taken(part) for level, part in zip(self._levels, parts, strict=True)]
+        return tuple(part for each in taken if each is not None for part in each) if None not in taken else None

@@ -10,25 +10,36 @@ from aptui.core.model import Pattern, PatternKind
 
 _FLAGS = re.IGNORECASE
 _SPECIAL = re.compile(r"[*?]")
+_GAPS = re.compile(r"((?:(?<=/)|^)\*\*+/|\*+)")
+"""What may be of any length: folders (`**/` at the beginning of a level), or any text."""
 _OWN_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 
 
 def wildcard_regex(pattern: str) -> str:
     """Translate a wildcard pattern for `re.fullmatch`: `*` is any text, also across `/`; `?` one character; all else is itself.
 
-    `**/` is any folders, or none. All stars but the last commit to their first match, as in `fnmatch`, so that many stars do not
-    take exponential time.
+    `**/` is any folders, or none. All wildcards but the last commit to their first match, as in `fnmatch`, so that many of them do not
+    take exponential time: what follows each has a fixed length, and where it may begin later only gets less.
     """
-    body = "(?:.*/)?".join(_stars(part) for part in re.split(r"(?:(?<=/)|^)\*\*+/", pattern))
-    return f"(?s:{body})"
+    first, *rest = _GAPS.split(pattern)
+    gaps, pieces = rest[::2], list(map(_literal, rest[1::2]))
+    if not gaps:
+        return f"(?s:{_literal(first)})"
+    middle = "".join(f"(?>{_gap(gap)}{piece})" for gap, piece in zip(gaps[:-1], pieces[:-1], strict=True))
+    last = "(?:.*/)?" if _is_folders(gaps[-1]) else ".*"
+    return f"(?s:{_literal(first)}{middle}{last}{pieces[-1]})"
 
 
-def _stars(pattern: str) -> str:
-    first, *rest = (re.escape(part).replace(r"\?", ".") for part in re.split(r"\*+", pattern))
-    if not rest:
-        return first
-    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
-    return f"{first}{middle}.*{rest[-1]}"
+def _literal(piece: str) -> str:
+    return re.escape(piece).replace(r"\?", ".")
+
+
+def _gap(gap: str) -> str:
+    return "(?:.*?/)??" if _is_folders(gap) else ".*?"
+
+
+def _is_folders(gap: str) -> bool:
+    return gap.endswith("/")
 
 
 def wildcard(pattern: str) -> re.Pattern[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -328,6 +329,18 @@ def test_rules_that_cannot_be_read_are_told_and_followed_by_nobody(room: Room) -
     rules = read_rules([str(room.root / "assets"), str(room.root / "nowhere")])
 
     assert (rules.shipped, rules.excluded, len(rules.complaints)) == ([], [], 2)
+
+
+@pytest.mark.parametrize(("regex", "form"), [("(a|aa)*(a|aa)*b", 2), ("*?" * 60 + "!", 1)])
+def test_rules_among_assets_cannot_be_made_to_take_long(room: Room, regex: str, form: int) -> None:
+    (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=regex, form=form, tag="shader"))
+    began = time.process_time()
+
+    rules = read_rules([str(room.root / "assets")])
+
+    assert rules.complaints == []
+    assert rules.tags_of("a" * 400, is_product=True) == ()
+    assert time.process_time() - began < 5
 
 
 # ------------------------------------------------------------------------------------------------------------- other files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -110,6 +111,28 @@ def test_orders_that_come_together_are_done_one_after_the_other(project: LivePro
     assert first.answered is not None
     assert "there is no 'other.txt'" in second.refused
     assert project.live.health.holds == ()
+
+
+def test_what_waits_has_a_limit_and_goes_with_its_client(project: LiveProject) -> None:
+    waiting = [begun(project, Relocate("other.txt", is_delete=True)) for _ in range(34)]
+    assert [each.refused != "" for each in waiting] == [False] * 32 + [True] * 2
+    project.desk.left(waiting[0].client)
+
+    project.until(lambda: waiting[0].is_over)
+    last = begun(project, Relocate("other.txt", is_delete=True))
+    project.until(lambda: last.is_over)
+
+    assert [each.is_over for each in waiting[1:32]] == [False] * 31
+
+
+def test_a_pattern_cannot_be_made_to_take_long(project: LiveProject) -> None:
+    project.write("assets/" + "a" * 100 + ".txt", "x")
+    began = time.process_time()
+
+    assert "nothing matches" in project.ask(Relocate("*?" * 60 + "!", is_delete=True)).refused
+    assert "1024" in project.ask(Relocate("*?" * 600, is_delete=True)).refused
+
+    assert time.process_time() - began < 5
 
 
 def test_a_mistake_is_refused_and_the_hold_ends(project: LiveProject) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
+from aptui.core.globs import PATTERN_LIMIT
 from aptui.core.patterns import wildcard
 
 _SIZE_MAX = 16 << 20
@@ -107,4 +108,26 @@ def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]
 def _matcher(pattern: str, form: int) -> Callable[[str], object]:
     if form == _EXACT:
         return lambda path: path == pattern.lower()
-    return (wildcard(pattern) if form == _WILDCARD else re.compile(pattern, re.IGNORECASE)).fullmatch
+    if form == _WILDCARD:
+        return wildcard(pattern).fullmatch
+    return _linear(pattern)
+
+
+def _linear(regex: str) -> Callable[[str], object]:
+    """Return what matches a whole path with a regex that lies among the assets: by an engine that cannot be made to take long.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from polars.exceptions import ComputeError
+
+    from aptui.store.jobs.texts import contains, engine
+
+    series, whole = engine(), rf"(?is)\A(?:{regex})\z"
+    if len(regex) > PATTERN_LIMIT:
+        raise ValueError(f"a regex of more than {PATTERN_LIMIT} characters")
+    try:
+        contains(series([""]), whole)
+    except ComputeError as error:
+        raise ValueError(f"'{regex}' is no regex that is understood here: {str(error).splitlines()[-1]}") from None
+    return lambda path: bool(contains(series([path]), whole)[0])

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from aptui.core.globs import PATTERN_LIMIT, Glob, LevelGlob
 from aptui.core.model import ScanFolder
 from aptui.core.paths import parent
 from aptui.shared.errors import UserError
 from aptui.shared.relocation import Relocate
 
 _INVALID = frozenset('<|>?"')
-_FLAGS = re.IGNORECASE | re.DOTALL
 _FOLDERS = "Cannot operate on directories.  Please specify a file or use a wildcard to select all files within a directory."
 
 
@@ -123,6 +123,12 @@ def find(source: str, tree: Tree) -> Found:
         raise _outside(source)
     if _named_exactly(source, tree) or not is_wildcard(source):
         return _find_plain(source, tree)
+    if len(source) > PATTERN_LIMIT:
+        raise RelocationError(
+            f"a pattern of more than {PATTERN_LIMIT} characters",
+            "Wildcard search did not match any files.",
+            hint="name the files by a shorter one",
+        )
     if "**" in source:
         raise RelocationError(
             f"'{source}' has two wildcards in a row",
@@ -216,7 +222,7 @@ def _nothing(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -
     """Say why nothing was found; a wildcard that stopped at a folder is worth a word."""
     if source.count("*") > 1:
         for folder, pattern in tried:
-            matches = _regex(pattern, crosses=True).fullmatch
+            matches = Glob(pattern).matches
             if any(matches(rel) for rel in _below(folder, "", tree)):
                 return _across(pattern)
     return RelocationError(f"nothing matches '{source}'", "Wildcard search did not match any files.")
@@ -233,19 +239,17 @@ def _across(pattern: str) -> RelocationError:
 
 def _matching(pattern: str, folder: ScanFolder, tree: Tree) -> Iterator[str]:
     """Yield the files of a scan folder that match: level by level, and everything below where a `*` ends the pattern."""
-    *levels, last = (re.compile(_part(level), _FLAGS) for level in pattern.split("/"))
+    *levels, last = map(Glob, pattern.split("/"))
     is_deep = pattern.endswith("*")
     places = [""]
     for level in levels:
-        places = [
-            f"{place}{name}/" for place in places for name in tree.names(folder, place.rstrip("/"))[0] if level.fullmatch(name)
-        ]
+        places = [f"{place}{name}/" for place in places for name in tree.names(folder, place.rstrip("/"))[0] if level.matches(name)]
     for place in places:
         folders, files = tree.names(folder, place.rstrip("/"))
-        yield from (f"{place}{name}" for name in files if last.fullmatch(name))
+        yield from (f"{place}{name}" for name in files if last.matches(name))
         if is_deep and folder.recursive:
             for name in folders:
-                if last.fullmatch(name):
+                if last.matches(name):
                     yield from _below(folder, f"{place}{name}", tree)
 
 
@@ -258,20 +262,6 @@ def _below(folder: ScanFolder, rel: str, tree: Tree) -> Iterator[str]:
         yield from (f"{prefix}{name}" for name in files)
         if folder.recursive:
             todo.extend(f"{prefix}{name}" for name in reversed(folders))
-
-
-def _part(level: str) -> str:
-    return re.escape(level).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-
-
-def _regex(pattern: str, *, crosses: bool = False) -> re.Pattern[str]:
-    """Return the regex whose groups are what each `*` takes; only the last one crosses folders, unless all do."""
-    pieces = [re.escape(piece).replace(r"\?", "[^/]") for piece in pattern.split("*")]
-    text = pieces[0]
-    for at, piece in enumerate(pieces[1:], 1):
-        is_last = at == len(pieces) - 1
-        text += ("(.*)" if crosses or is_last else "([^/]*)") + piece
-    return re.compile(text, _FLAGS)
 
 
 # ------------------------------------------------------------------------------------------------------------- destination
@@ -292,10 +282,10 @@ class Destination:
         """
         if not self.pattern:
             return self.text
-        found = _regex(self.pattern).fullmatch(rel)
+        found = LevelGlob(self.pattern).taken(rel)
         if found is None:
             raise _across(self.pattern)
-        taken = iter(found.groups())
+        taken = iter(found)
         return "".join(next(taken) if piece == "*" else piece for piece in re.split(r"(\*)", self.text))
 
 

@@ -77,6 +77,7 @@ class Desk:
         """A client is gone: its holds end, and what it waited for."""
         self._live.watching.release(client)
         self._missing.left(client)
+        self._relocating.left(client)
         self._serving.left(client)
         self._peering.left(client)
         self._settling = [item for item in self._settling if item.request.client != client]

@@ -24,6 +24,7 @@ HOLDER = -1
 """Who holds changes back while files move: no client has this number."""
 _LISTED = 1_000
 """Files, dependants, … of an answer: what waits for a client has its limit."""
+_WAITING_LIMIT = 32
 _LOOK_S = 0.02
 _SCAN_LIMIT_S = 30.0
 """A scan that takes longer, or waits itself while the queue is paused, is no reason to let anybody wait."""
@@ -41,11 +42,22 @@ class Relocating:
         live.turns.append(self.poll)
 
     def take(self, request: Request, order: Relocate) -> None:
-        """Take an order; it is answered when it is done."""
+        """Take an order; it is answered when it is done.
+
+        Raises:
+            BusyError: too many wait.
+        """
+        if len(self._waiting) >= _WAITING_LIMIT:
+            raise BusyError(f"{_WAITING_LIMIT} moves and deletions wait already", hint="try again in a moment")
         self._waiting.append((request, order))
         if len(self._waiting) == 1:
             self._begin(order)
         self._live.wake()
+
+    def left(self, client: int) -> None:
+        """A client is gone: what it asked for and nobody has begun is not done."""
+        first, rest = (list(self._waiting)[:1], list(self._waiting)[1:])
+        self._waiting = deque([*first, *(each for each in rest if each[0].client != client)])
 
     def _begin(self, order: Relocate) -> None:
         self._give_up_at = time.monotonic() + _SCAN_LIMIT_S

@@ -1,0 +1,68 @@
+"""Python's `re` goes back and tries again: a pattern that a stranger writes can keep it for hours. Only places on a list build one from data."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import aptui
+
+_CALLS = frozenset({"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
+PROVEN = {
+    "aptui.core.globs": "pieces of a fixed length",
+    "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
+    "aptui.core.state.graph": "regexes of the project's own configuration",
+    "aptui.engine.relocate.plan": "regexes of the project's own configuration",
+    "aptui.engine.cache.shared_rules": "regexes of the project's own configuration",
+    "aptui.engine.relocate.references": "alternatives of escaped words",
+    "aptui.worker.command_job": "the project's own configuration, in a worker with a time limit",
+    "aptui.worker.references": "the project's own configuration, in a worker with a time limit",
+    "aptui.config.schema": "the project's own configuration, when it is read",
+    "aptui.verbs.affected": "the project's own configuration, asked by its user",
+    "aptui.verbs.explanation": "the project's own configuration, asked by its user",
+    "aptui.verbs.unwanted": "the project's own configuration, asked by its user",
+    "aptui.o3de.scripts.overrides": "patterns of the project's own builders",
+    "aptui.builders.params": "a rule of a builder about its parameters",
+}
+"""{module: why its patterns take no time, or are no stranger's}."""
+
+
+def test_patterns_are_made_of_data_in_proven_places_alone() -> None:
+    root = Path(aptui.__file__).parent
+    found = {_module(file, root): lines for file in root.rglob("*.py") if (lines := _made_of_data(ast.parse(file.read_text())))}
+
+    assert {name: lines for name, lines in found.items() if name not in PROVEN} == {}
+    assert PROVEN.keys() - found.keys() == set()
+
+
+def test_the_lint_finds_a_pattern_that_is_made_of_data() -> None:
+    assert _made_of_data(ast.parse("import re\ndef f(given):\n    return re.compile(given)")) == [3]
+    assert _made_of_data(ast.parse("import re\n_A = 'a'\n_B = re.compile(_A + 'b')\ndef f(x):\n    return re.sub(_A, '', x)")) == []
+
+
+def _module(file: Path, root: Path) -> str:
+    return ".".join(("aptui", *file.relative_to(root).with_suffix("").parts))
+
+
+def _made_of_data(tree: ast.Module) -> list[int]:
+    """Return the lines in which a pattern depends on anything but constants of the module."""
+    known = {name.id for node in tree.body for name in _assigned(node)}
+    return [call.lineno for call in ast.walk(tree) if isinstance(call, ast.Call) and _is_regex(call) and not _is_fixed(call, known)]
+
+
+def _assigned(node: ast.stmt) -> list[ast.Name]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+
+
+def _is_regex(call: ast.Call) -> bool:
+    function = call.func
+    is_attribute = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+    return is_attribute and function.value.id == "re" and function.attr in _CALLS
+
+
+def _is_fixed(call: ast.Call, known: set[str]) -> bool:
+    pattern = call.args[0]
+    if isinstance(pattern, ast.Name) and pattern.id.isupper():
+        return True  # a constant, of this module or another
+    return all(name.id in known for name in ast.walk(pattern) if isinstance(name, ast.Name))
