@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import json
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -29,6 +31,7 @@ from aptui.serve.protocol import codec
 from aptui.serve.ws.news import Teller
 from aptui.serve.ws.sessions import Sessions
 from aptui.shared.errors import BusyError, UserError
+from aptui.sharing.accepting import Acceptor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
-_BACKLOG, _ACCEPTS = 512, 64
-"""Connections that wait in the kernel, and those taken in at once: each costs tens of KiB before the oldest stranger makes room for it."""
 _COLLECTED = (700, 5, 5)
 """Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent last."""
 _NICE = 10
@@ -99,10 +100,16 @@ def build_app(room: Room) -> web.Application:
 
 
 async def _tell_protocol(request: web.Request) -> web.Response:
+    guard.require(request)
+    return web.Response(body=_protocol(), content_type="application/json")
+
+
+@cache
+def _protocol() -> bytes:
+    """Return the published document; it takes long to make, and whoever may read may ask for it as often as they like."""
     from aptui.serve.protocol.asyncapi import document
 
-    guard.require(request)
-    return web.json_response(document())
+    return json.dumps(document()).encode()
 
 
 class Gateway:
@@ -119,6 +126,7 @@ class Gateway:
         self._token_file = token_file or tokens.path()
         self._runner: Runner | None = None
         self._doors: Doors | None = None
+        self._acceptor: Acceptor | None = None
         self.room: Room | None = None
 
     async def open(self) -> Place:
@@ -145,8 +153,12 @@ class Gateway:
                 shutdown_timeout=2.0,
             )
             await self._runner.setup()
-            await web.SockSite(self._runner, listening, ssl_context=context, backlog=_ACCEPTS).start()
-            listening.listen(_BACKLOG)  # asyncio has one number for both
+            assert self._runner.server is not None
+            doors = self._doors
+            self._acceptor = Acceptor(
+                listening, self._runner.server, context=context, make_room=doors.make_room, refuses=room.guard.refusal
+            )
+            self._acceptor.start()
             room.engine.start()
             room.teller.start()
         except BaseException:
@@ -162,6 +174,8 @@ class Gateway:
         room, self.room = self.room, None
         if room is None:
             return
+        if self._acceptor is not None:
+            await self._acceptor.close()
         await room.teller.close()
         await room.sessions.close()
         if self._runner is not None:

@@ -17,6 +17,7 @@ import hmac
 import ipaddress
 import os
 import re
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -27,6 +28,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from aptui.shared.errors import HostError, UserError
 from aptui.sharing import leases, placing
+from aptui.sharing.accepting import HANDSHAKE_LIMIT_S, Acceptor
 from aptui.sharing.folder_store import FolderStore
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.sharing.sockets import Gate, Runner, Socket
@@ -112,31 +114,35 @@ async def _serve(app: web.Application, serving: Serving, started: Callable[[str]
     await runner.setup()
     lease = leases.Lease(serving.root)
     try:
-        listener = await _listener(runner, serving)
+        acceptor = _acceptor(runner, serving, gate)
         try:
-            port = listener.sockets[0].getsockname()[1]
+            port = acceptor.start()
             started(f"{'https' if serving.certificate else 'http'}://{serving.host}:{port}")
             while stop is None or not stop():
                 await asyncio.sleep(0.05 if stop else 3600)
         finally:
-            listener.close()
+            await acceptor.close()
     finally:
         gate.close()
         lease.close()
         await runner.cleanup()
 
 
-async def _listener(runner: Runner, serving: Serving) -> asyncio.Server:
-    """Listen; who does not get through with TLS in time is not let in."""
+def _acceptor(runner: Runner, serving: Serving, gate: Gate) -> Acceptor:
+    """Return what takes connections in; who does not get through with TLS in time is not let in.
+
+    Raises:
+        HostError: the address cannot be had.
+    """
     assert runner.server is not None
     context = _tls(serving)
-    limit_s = serving.patience_s if context is not None else None
     try:
-        return await asyncio.get_running_loop().create_server(
-            runner.server, serving.host, serving.port, ssl=context, ssl_handshake_timeout=limit_s
-        )
+        family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET
+        listening = socket.create_server((serving.host, serving.port), family=family)
     except OSError as error:
         raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
+    limit_s = min(HANDSHAKE_LIMIT_S, serving.patience_s)
+    return Acceptor(listening, runner.server, context=context, make_room=gate.make_room, handshake_s=limit_s)
 
 
 def _check(serving: Serving) -> None:

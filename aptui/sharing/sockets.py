@@ -22,16 +22,17 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 
 class Socket(RequestHandler):
     """One connection; `began_s` is when it began to say what it wants, None where it has said all of it, or nothing yet."""
 
-    __slots__ = ("_gate", "began_s")
+    __slots__ = ("_gate", "began_s", "came_s")
 
     def __init__(self, *values: Any, gate: Gate, **more: Any) -> None:
         super().__init__(*values, **more)
         self._gate = gate
         self.began_s: float | None = None
+        self.came_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection in, if there is room."""
-        self.began_s = asyncio.get_running_loop().time()
+        self.began_s = self.came_s = asyncio.get_running_loop().time()
         super().connection_made(transport)
         if not self._gate.admits(self) and isinstance(transport, asyncio.Transport):
             transport.write(_BUSY)
@@ -89,6 +90,22 @@ class Gate:
             oldest.drop()
         self._all[new] = None
         self._look_later()
+        return True
+
+    def make_room(self, age_s: float) -> bool:
+        """Return whether one more may come in; the oldest that is not being answered goes for it if it has had so many seconds.
+
+        Where all are being answered, one more comes in to be told so.
+        """
+        if len(self._all) < self._limit:
+            return True
+        oldest = next((each for each in self._all if not each.is_at_work), None)
+        if oldest is None:
+            return True
+        if asyncio.get_running_loop().time() - oldest.came_s < age_s:
+            return False
+        self.left(oldest)
+        oldest.drop()
         return True
 
     def left(self, gone: Socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import http.client
 import json
@@ -25,6 +26,7 @@ from aptui.serve.access import tokens
 from aptui.serve.access.guard import Rate
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.sharing.accepting import PENDING_LIMIT
 
 from .live_served import CERTIFICATE, KEY, until
 from .served import Served, served
@@ -358,6 +360,54 @@ def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytes
     finally:
         for each in crowd:
             each.close()
+
+
+def test_sec_10_silent_sockets_before_tls_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-10: a socket counts from `accept` on, not from the end of its handshake."""
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    with served(project, tmp_path / "tokens.json") as there, contextlib.ExitStack() as stack:
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+        before = len(os.listdir("/proc/self/fd"))
+        crowd = [stack.enter_context(socket.create_connection(("127.0.0.1", there.port), 10)) for _ in range(300)]
+        connection = http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=8)
+        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert len(os.listdir("/proc/self/fd")) - before - len(crowd) <= PENDING_LIMIT + 8
+
+        for wire in crowd:
+            with contextlib.suppress(ConnectionError):
+                assert wire.recv(1) == b""
+
+
+def test_more_clients_at_once_than_there_are_places_for_strangers_are_all_answered(there: Served) -> None:
+    said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n".encode()
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
+        writer.write(said)
+        answer = await reader.read(12)
+        writer.close()
+        return answer
+
+    async def crowd() -> list[bytes]:
+        return await asyncio.gather(*(ask() for _ in range(300)))
+
+    answers = asyncio.run(asyncio.wait_for(crowd(), 30))
+
+    assert set(answers) <= {b"HTTP/1.1 200", b"HTTP/1.1 503"}
+    assert answers.count(b"HTTP/1.1 200") > 128
+
+
+def test_a_stranger_that_makes_room_hears_why(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(there.room.doors, "_strangers_limit", 1)
+    with socket.create_connection(("127.0.0.1", there.port), 10) as first, socket.create_connection(("127.0.0.1", there.port), 10):
+        assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
 def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:

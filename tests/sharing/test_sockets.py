@@ -5,6 +5,7 @@ import http.client
 import os
 import select
 import socket
+import ssl
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("aiohttp")
 
 from aptui.sharing import server as servers
 from aptui.sharing.folder_store import FolderStore
+from tests.serve.live_served import CERTIFICATE, KEY
 from tests.sharing.conftest import serving
 from tests.sharing.room import digest_of, files_of, until
 
@@ -132,3 +134,19 @@ def test_where_all_are_being_answered_the_next_one_is_told_to_come_back(tmp_path
         for one in slow:
             one.close()
         until(lambda: status(address) == 404)
+
+
+def test_silent_sockets_before_tls_keep_nobody_out(tmp_path, connect):
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    files = {"certificate": str(tmp_path / "c.pem"), "private_key": str(tmp_path / "k.pem")}
+    with serving(tmp_path / "store", **files) as address:
+        silent = [connect(address) for _ in range(200)]
+        url = urlsplit(address)
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+        connection = http.client.HTTPSConnection(url.hostname, url.port, context=trusting, timeout=8)
+        connection.request("GET", f"/cas/{DIGEST}")
+
+        assert connection.getresponse().status == 404
+        assert all(heard(one) == b"" for one in silent)
+        connection.close()

@@ -21,6 +21,12 @@ _TURNED_AWAY = (
     b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
 )
 """Said to those who may not come in, before anything of theirs is read."""
+_FULL_WORDS = b"too many are connected: try again in a moment\n"
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_FULL_WORDS), _FULL_WORDS)
+)
+"""Said to who has to make room."""
 
 
 class Door(RequestHandler):
@@ -50,6 +56,13 @@ class Door(RequestHandler):
         if transport.can_write_eof():
             transport.write_eof()
         self._going = asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+
+    def make_room(self) -> None:
+        """End it, saying why: it has said nothing whole, and others wait."""
+        transport = self.transport
+        if self._going is None and isinstance(transport, asyncio.Transport):
+            transport.write(_FULL)
+            transport.abort()  # what is written is with the kernel; waiting for a good-bye would keep the descriptor
 
     def data_received(self, data: bytes) -> None:
         """Take what comes, but nothing of who was turned away."""
@@ -109,10 +122,24 @@ class Doors:
         self.all.add(door)
         self.strangers[door] = None
         while len(self.strangers) > self._strangers_limit or (len(self.all) > self._limit and self.strangers):
-            oldest = next(iter(self.strangers))
-            self.drop(oldest)
-            oldest.drop()
+            self._send_away(next(iter(self.strangers)))
         self._look_later()
+
+    def make_room(self, age_s: float) -> bool:
+        """Return whether there is room for one more stranger; the oldest goes for it if it has had so many seconds."""
+        if len(self.strangers) < self._strangers_limit and len(self.all) < self._limit:
+            return True
+        now = asyncio.get_running_loop().time()
+        oldest = next((door for door in self.strangers if not door.is_at_work), None)
+        if oldest is None or now - (oldest.quiet_since or now) < age_s:
+            # Where all places are taken by those who may be here, one more comes in to be told so.
+            return not self.strangers and len(self.all) < self._limit + self._strangers_limit
+        self._send_away(oldest)
+        return True
+
+    def _send_away(self, door: Door) -> None:
+        self.drop(door)
+        door.make_room()
 
     def drop(self, door: Door) -> None:
         """Forget a socket."""

@@ -28,6 +28,7 @@ from aptui.serve.access.guard import Audit, Guard
 from aptui.serve.access.limits import STRANGERS_LIMIT, Doors
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import HostError
+from aptui.sharing.accepting import Acceptor
 
 if TYPE_CHECKING:
     from textual_serve.server import Server
@@ -169,6 +170,7 @@ class Stage:
         self._command, self._audit, self._port = command, audit, port
         self._runner: gateway.Runner | None = None
         self._doors = Doors(2 * SCREENS_LIMIT + STRANGERS_LIMIT)
+        self._acceptor: Acceptor | None = None
         self._web: Web | None = None
 
     async def open(self) -> str:
@@ -189,15 +191,20 @@ class Stage:
                 self._web.application(), self._doors, access_log=None, handler_cancellation=True, shutdown_timeout=2.0
             )
             await self._runner.setup()
-            await web.SockSite(self._runner, listening).start()
+            assert self._runner.server is not None
+            place = listening.getsockname()
+            self._acceptor = Acceptor(listening, self._runner.server, make_room=self._doors.make_room)
+            self._acceptor.start()
         except BaseException:
             listening.close()
             await self.close()
             raise
-        return f"http://127.0.0.1:{listening.getsockname()[1]}/#token={token}"
+        return f"http://127.0.0.1:{place[1]}/#token={token}"
 
     async def close(self) -> None:
         """End every screen and listen no more."""
+        if self._acceptor is not None:
+            await self._acceptor.close()
         if self._web is not None:
             self._web.hang_up()
         if self._runner is not None:

@@ -389,8 +389,9 @@ class Sessions:
                 await session.serve()
         finally:
             self._opening -= 1
-            if request.transport is not None and request.transport.get_write_buffer_size():
-                request.transport.abort()  # whoever does not read would keep it open for ever
+            transport = request.transport
+            if transport is not None and not transport.is_closing() and transport.get_write_buffer_size():
+                transport.abort()  # whoever does not read would keep it open for ever
         return socket
 
     @contextlib.contextmanager
