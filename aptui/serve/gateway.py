@@ -23,13 +23,13 @@ from aptui.link import places
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.access.guard import Audit, Guard
-from aptui.serve.access.limits import STRANGERS_LIMIT, Doors, Server
+from aptui.serve.access.limits import STRANGERS_LIMIT, Door, Doors, Server
 from aptui.serve.context import ROOM, Room
 from aptui.serve.database import FILE, Database
 from aptui.serve.engine import EngineLink
 from aptui.serve.protocol import codec
 from aptui.serve.ws.news import Teller
-from aptui.serve.ws.sessions import Sessions
+from aptui.serve.ws.sessions import REVOKED, Sessions
 from aptui.shared.errors import BusyError, UserError
 from aptui.sharing.accepting import Acceptor
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
+_REVOKED_LOOK_S = 1.0
 _COLLECTED = (700, 5, 5)
 """Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent last."""
 _NICE = 10
@@ -127,6 +128,7 @@ class Gateway:
         self._runner: Runner | None = None
         self._doors: Doors | None = None
         self._acceptor: Acceptor | None = None
+        self._revoking: asyncio.Task[None] | None = None
         self.room: Room | None = None
 
     async def open(self) -> Place:
@@ -159,6 +161,7 @@ class Gateway:
                 listening, self._runner.server, context=context, make_room=doors.make_room, refuses=room.guard.refusal
             )
             self._acceptor.start()
+            self._revoking = asyncio.get_running_loop().create_task(_end_revoked(room, doors))
             room.engine.start()
             room.teller.start()
         except BaseException:
@@ -176,6 +179,9 @@ class Gateway:
             return
         if self._acceptor is not None:
             await self._acceptor.close()
+        if self._revoking is not None:
+            self._revoking.cancel()
+            await asyncio.gather(self._revoking, return_exceptions=True)
         await room.teller.close()
         await room.sessions.close()
         if self._runner is not None:
@@ -184,6 +190,21 @@ class Gateway:
             self._doors.close()
         await asyncio.to_thread(room.engine.close)
         await asyncio.to_thread(room.database.close)
+
+
+async def _end_revoked(room: Room, doors: Doors) -> None:
+    """Each second, end what revoked tokens have open: WebSockets are told why, everything else, streams and relays too, is cut off."""
+    told: set[Door] = set()
+    while True:
+        await asyncio.sleep(_REVOKED_LOOK_S)
+        unknown = doors.unknown(room.guard.is_known)
+        for door in told.intersection(unknown):
+            door.drop()
+        told = set(unknown)
+        revoked = [session for session in room.sessions if not room.guard.is_known(session.identity)]
+        await asyncio.gather(
+            *(asyncio.wait_for(session.close(1008, REVOKED), _REVOKED_LOOK_S) for session in revoked), return_exceptions=True
+        )
 
 
 # ----------------------------------------------------------------------------------------------------------- what is refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,3 +158,18 @@ def test_a_real_client_lists_and_gets_and_cannot_put(place: Served, tmp_path: Pa
     assert b"a & <b>.txt" in client.stdout
     assert (tmp_path / "got").read_bytes() == b"hello world"
     assert client.stdout.count(b"405 Method Not Allowed") == 3
+
+
+def test_a_body_may_come_in_pieces(place: Served) -> None:
+    body = b'<D:propfind xmlns:D="DAV:"><D:allprop/></D:propfind>'
+    head = (
+        f"PROPFIND /dav/ HTTP/1.1\r\nHost: 127.0.0.1:{place.port}\r\nAuthorization: Bearer {place.token}\r\nDepth: 0\r\n"
+        f"Content-Type: application/xml\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    ).encode()
+    with socket.create_connection(("127.0.0.1", place.port), 10) as wire:
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in (head, body[:20], body[20:]):
+            wire.sendall(piece)
+            place.get("/v1/protocol")  # so long the piece before has had to arrive
+
+        assert wire.recv(12) == b"HTTP/1.1 207"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from disk_project import Project
+
+from aptui.serve.access import tokens
+from aptui.serve.protocol.codec import Scope
 
 from .served import Served, served
 
@@ -79,3 +85,47 @@ def test_a_follower_hears_more_until_the_gateway_ends(tmp_path: Path, place: Ser
 def test_without_a_database_one_asks_later(place: Served) -> None:
     place.project.delete("Cache")
     assert place.get("/v1/changes").status == 503
+
+
+@pytest.fixture
+def follow(place: Served) -> Iterator[Callable[[str], http.client.HTTPResponse]]:
+    """Follows the feed with an `Authorization`, each time on a connection of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def followed(bearer: str) -> http.client.HTTPResponse:
+            connection = stack.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", place.port, timeout=30)))
+            connection.request("GET", "/v1/changes?since=0&follow=1", headers={"Authorization": bearer})
+            return stack.enter_context(contextlib.closing(connection.getresponse()))
+
+        yield followed
+
+
+Follow = Callable[[str], http.client.HTTPResponse]
+
+
+def test_sec_10_followers_of_one_token_keep_nobody_out_and_leave_nothing_open(place: Served, follow: Follow) -> None:
+    """SEC-10: streams are limited by token, and some places are the owner's."""
+    assert follow(f"Bearer {place.token}").status == 200  # what is opened once for all is open
+    before = len(os.listdir("/proc/self/fd"))
+    bearers = [place.with_scopes(Scope.READ) for _ in range(5)]
+
+    statuses = [follow(bearer).status for bearer in bearers for _ in range(20)]
+    held = len(os.listdir("/proc/self/fd")) - before
+
+    assert (statuses.count(200), set(statuses)) == (47, {200, 503})
+    assert follow(f"Bearer {place.token}").status == 200
+    assert place.get("/v1/changes?since=0").status == 200
+    assert held <= 2 * len(statuses) + 8, "a socket at each end, and nothing more"
+
+
+def test_a_revoked_token_hears_no_more_of_what_it_follows(place: Served, follow: Follow) -> None:
+    bearer = place.with_scopes(Scope.READ)
+    reply = follow(bearer)
+    assert len([reply.readline() for _ in range(6)]) == 6
+
+    tokens.revoke(place.token_file, place.name_of(bearer))
+    began = time.monotonic()
+
+    with contextlib.suppress(ConnectionError, http.client.HTTPException):
+        assert reply.read() == b""
+    assert time.monotonic() - began < 5

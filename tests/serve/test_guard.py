@@ -410,6 +410,37 @@ def test_a_stranger_that_makes_room_hears_why(there: Served, monkeypatch: pytest
         assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
+def test_sec_10_one_token_has_its_share_of_sockets_and_the_owner_some_of_their_own(
+    there: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(there.room.doors, "_limit", 40)
+    with contextlib.ExitStack() as stack:
+
+        def ask(bearer: str) -> int:
+            connection = stack.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)))
+            connection.request("GET", DOOR, headers={"Authorization": bearer})
+            return connection.getresponse().status
+
+        reader, another = there.with_scopes(Scope.READ), there.with_scopes(Scope.READ, Scope.ESCALATE)
+
+        assert [ask(reader) for _ in range(10)] == [200] * 8 + [503] * 2
+        assert ask(another) == 503
+        assert ask(bearer(there)) == 200
+
+
+def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.serve.access.limits.UNREAD_LIMIT_S", 0.5)
+    with socket.create_connection(("127.0.0.1", there.port), 10) as deaf:
+        said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\n\r\n".encode()
+        until(lambda: there.room.doors.all)
+        deaf.settimeout(0.2)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while True:
+                deaf.sendall(said)
+
+        until(lambda: not there.room.doors.all)
+
+
 def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:
     """SEC-10: 64 connections by default, configurable."""
     assert Serve().clients_limit == 64

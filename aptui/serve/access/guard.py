@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
-from aptui.serve.access.tokens import Tokens
+from aptui.serve.access.tokens import LOCAL, Tokens
 from aptui.serve.context import ROOM
 from aptui.serve.protocol.codec import Scope
 
@@ -44,12 +44,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks: the name of the token, what it may do, and where it calls from; a device that we dialled has no token."""
+    """Who asks: the name of the token, what it may do, and where it calls from; a device that we dialled has no token (`digest` "")."""
 
     name: str
     scopes: frozenset[Scope]
     address: str
-    has_token: bool = True
+    digest: str = ""
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether it is the user who runs the gateway: some room is kept for them."""
+        return self.name == LOCAL
 
     def may(self, scope: Scope) -> bool:
         """Whether it has that scope."""
@@ -184,7 +189,11 @@ class Guard:
     def identify(self, token: str, address: str) -> Identity | None:
         """Return who has this token."""
         found = self.tokens.owner_of(token) if token else None
-        return Identity(found.name, found.scopes, address) if found is not None else None
+        return Identity(found.name, found.scopes, address, found.digest) if found is not None else None
+
+    def is_known(self, identity: Identity) -> bool:
+        """Whether its token has not been revoked."""
+        return not identity.digest or self.tokens.knows(identity.digest, identity.scopes)
 
     def may_escalate(self, identity: Identity) -> bool:
         """Whether this client may hurry one thing more just now."""
@@ -197,13 +206,24 @@ def require(request: web.Request, scope: Scope = Scope.READ) -> Identity:
     """Return who asks, if they may; the first line of every handler.
 
     Raises:
-        web.HTTPException: 401 or 403.
+        web.HTTPException: 401, 403, or 503 where this token has too many connections.
     """
     identity = request.config_dict[ROOM].guard.require(request, scope)
-    admitted = getattr(request.protocol, "admitted", None)
-    if admitted is not None:
-        admitted()
+    admit(request, identity)
     return identity
+
+
+def admit(request: web.Request, identity: Identity) -> None:
+    """Count the connection of a request as that of somebody with a token.
+
+    Raises:
+        web.HTTPException: 503, they have too many.
+    """
+    admitted = getattr(request.protocol, "admitted", None)
+    if admitted is not None and not admitted(identity):
+        raise web.HTTPServiceUnavailable(
+            text=f"'{identity.name}' has too many connections open\n", headers={hdrs.RETRY_AFTER: "1", hdrs.CONNECTION: "close"}
+        )
 
 
 @web.middleware

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
+from aptui.serve.access.tokens import LOCAL
+
+if TYPE_CHECKING:
+    from aptui.serve.access.guard import Identity
+
 HEADER_LIMIT_S = 30.0
 """How long a socket may take to say a whole request, from its first moment or from the end of the last one."""
 STRANGERS_LIMIT = 128
 """Sockets that nobody with a token has used yet; one more, and the oldest of them is dropped."""
+OWNERS_RESERVE = 32
+"""Sockets that are left to the user who runs the gateway, whatever other tokens do."""
+_SHARE = 0.5
+"""Of all sockets, those that one token may use."""
+UNREAD_LIMIT_S = 120.0
+"""How long who does not read what is sent to them stays: the kernel ends it (tcp(7), TCP_USER_TIMEOUT), however it is sent."""
 _LOOK_S = 1.0
 LINGER_S = 2.0
 """How long who is turned away may take to go; a socket that is closed while something arrives takes back what was said last."""
@@ -32,7 +46,7 @@ _FULL = (
 class Door(RequestHandler):
     """One socket."""
 
-    __slots__ = ("_doors", "_going", "quiet_since")
+    __slots__ = ("_doors", "_going", "identity", "quiet_since")
 
     def __init__(self, *values: Any, doors: Doors, **more: Any) -> None:
         super().__init__(*values, **more)
@@ -40,10 +54,15 @@ class Door(RequestHandler):
         self._going: asyncio.TimerHandle | None = None
         """When it is closed that was turned away."""
         self.quiet_since: float | None = None
+        self.identity: Identity | None = None
+        """Who uses it, as far as that is known."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a socket in, if there is room."""
         super().connection_made(transport)
+        with contextlib.suppress(OSError):  # it is gone already
+            wire = transport.get_extra_info("socket")
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_LIMIT_S * 1000))
         self._doors.add(self)
         peer = transport.get_extra_info("peername")
         why = self._doors.refuses(str(peer[0]) if peer else "")
@@ -76,10 +95,10 @@ class Door(RequestHandler):
             self._going.cancel()
         super().connection_lost(exc)
 
-    def admitted(self) -> None:
-        """Somebody with a token uses it: a whole request has come."""
+    def admitted(self, identity: Identity) -> bool:
+        """Somebody with a token uses it: a whole request has come. Return whether they may have one socket more."""
         self.quiet_since = None
-        self._doors.strangers.pop(self, None)
+        return self._doors.admit(self, identity)
 
     def log_exception(self, *args: Any, **more: Any) -> None:
         """Say what went wrong here; what a client sends, or its going, is no news: whoever sends noise would fill the disk with it."""
@@ -124,6 +143,27 @@ class Doors:
         while len(self.strangers) > self._strangers_limit or (len(self.all) > self._limit and self.strangers):
             self._send_away(next(iter(self.strangers)))
         self._look_later()
+
+    def admit(self, door: Door, identity: Identity) -> bool:
+        """Let somebody with a token use a socket; return whether they have not too many.
+
+        One token has a share of all, and all tokens together leave some to the user who runs the gateway.
+        """
+        if door.identity is None:
+            others = Counter(other.identity.name for other in self.all if other.identity is not None)
+            owners = others.pop(LOCAL, 0)
+            is_much = others[identity.name] >= self._limit * _SHARE or others.total() >= self._limit - OWNERS_RESERVE
+            if owners >= self._limit if identity.is_owner else is_much:
+                return False
+        door.identity = identity
+        self.strangers.pop(door, None)
+        return True
+
+    def unknown(self, is_known: Callable[[Identity], bool]) -> list[Door]:
+        """Return the sockets of those who are not known any more."""
+        found: dict[Identity, bool] = {}
+        mine = [(door, door.identity) for door in self.all if door.identity is not None]
+        return [door for door, identity in mine if not found.setdefault(identity, is_known(identity))]
 
     def make_room(self, age_s: float) -> bool:
         """Return whether there is room for one more stranger; the oldest goes for it if it has had so many seconds."""

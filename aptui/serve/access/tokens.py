@@ -71,9 +71,9 @@ class Tokens:
                 found = each
         return found
 
-    def holds(self, name: str, scopes: Collection[Scope]) -> bool:
-        """Whether there is still a token of that name with all those scopes."""
-        return any(each.name == name and each.scopes >= set(scopes) for each in (*self._own, *self.kept()))
+    def knows(self, digest: str, scopes: Collection[Scope]) -> bool:
+        """Whether that very token is still there, with all those scopes; another one of its name is another."""
+        return any(each.digest == digest and each.scopes >= set(scopes) for each in (*self._own, *self.kept()))
 
     def kept(self) -> tuple[Token, ...]:
         """Return the tokens in the file; one that others may read counts as none."""

@@ -94,9 +94,7 @@ def _require(request: web.Request) -> None:
         raise _unauthorized("the password is a token: 'aptui token add NAME' makes one\n")
     if not identity.may(Scope.READ):
         raise web.HTTPForbidden(text=f"'{identity.name}' may not: its token lacks the scope '{Scope.READ}'\n")
-    admitted = getattr(request.protocol, "admitted", None)
-    if admitted is not None:
-        admitted()
+    guard.admit(request, identity)
 
 
 def _password(text: str) -> str:
@@ -152,9 +150,11 @@ async def _wanted(request: web.Request) -> _Wanted:
     Raises:
         web.HTTPException: it is no such body.
     """
-    body = await request.content.read(_BODY_BYTES + 1)
-    if len(body) > _BODY_BYTES:
-        raise web.HTTPRequestEntityTooLarge(_BODY_BYTES, len(body))
+    body = bytearray()  # it may come in any number of pieces
+    while piece := await request.content.read(_BODY_BYTES + 1 - len(body)):
+        body += piece
+        if len(body) > _BODY_BYTES:
+            raise web.HTTPRequestEntityTooLarge(_BODY_BYTES, len(body))
     if not body.strip():
         return _Wanted()
     if b"<!" in body:  # entities and the like: nobody needs them here

@@ -4,46 +4,80 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from aptui.serve.access.guard import require
-from aptui.serve.context import room_of
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.store.queries.change_tail import ChangeTail, Record
 from aptui.store.queries.current import CurrentDatabase, Moment
 
+if TYPE_CHECKING:
+    from aptui.serve.access.guard import Identity
+
 LOOK_S = 0.05
 """How often somebody looks for all followers whether anything was written."""
 
 
+FOLLOWERS_PER_TOKEN, FOLLOWERS_LIMIT = 16, 64
+"""Followers of one token, and of all; a quarter of the places is left to the user who runs the gateway."""
+
+
 class Pulse:
-    """Wakes followers when anything was written; nobody looks while there are none."""
+    """Wakes followers when anything was written; nobody looks while there are none. All of them read by one thread with one reader."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._database = CurrentDatabase(path)
+        self._pages = CurrentDatabase(path)
+        self._thread = ThreadPoolExecutor(1, "feed")
+        self._busy: Counter[str] = Counter()
         self._moment: Moment | None = None
         self._beat = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
-        self._followers = 0
         self.count = 0
         """How often something was written."""
         self.is_over = False
 
+    def tail(self, since: int | None) -> ChangeTail:
+        """Return a place in the feed; `page` reads it."""
+        return ChangeTail(self._path, since, self._pages)
+
+    async def page(self, tail: ChangeTail) -> list[Record]:
+        """Return the next records.
+
+        Raises:
+            KnownError: as `ChangeTail.page`.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, tail.page)
+
     @asynccontextmanager
-    async def followed(self) -> AsyncIterator[None]:
-        """Keep looking meanwhile."""
-        self._followers += 1
+    async def followed(self, identity: Identity) -> AsyncIterator[None]:
+        """Keep looking meanwhile.
+
+        Raises:
+            web.HTTPException: too many follow already.
+        """
+        limit = FOLLOWERS_LIMIT if identity.is_owner else FOLLOWERS_LIMIT * 3 // 4
+        if self._busy.total() >= limit or self._busy[identity.name] >= FOLLOWERS_PER_TOKEN:
+            raise web.HTTPServiceUnavailable(
+                text=f"'{identity.name}' follows too often, or too many follow\n", headers={"Retry-After": "5"}
+            )
+        self._busy[identity.name] += 1
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look())
         try:
             yield
         finally:
-            self._followers -= 1
+            self._busy[identity.name] -= 1
+            self._busy += Counter()  # forgets names of none
 
     async def beyond(self, count: int) -> None:
         """Wait until `count` is passed, or all is over."""
@@ -51,7 +85,7 @@ class Pulse:
             await self._beat.wait()
 
     async def _look(self) -> None:
-        while self._followers and not self.is_over:
+        while self._busy and not self.is_over:
             moment: Moment | None
             try:
                 moment = self._database.moment()
@@ -75,6 +109,8 @@ class Pulse:
         if self._looking is not None:
             await self._looking
         self._database.close()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._pages.close)
+        self._thread.shutdown()
 
 
 PULSE = web.AppKey("pulse", Pulse)
@@ -91,25 +127,28 @@ def add_routes(app: web.Application) -> None:
 
 async def changes(request: web.Request) -> web.StreamResponse:
     """Tell what changed since `since`; without it, list everything first; with `follow=1`, go on."""
-    require(request, Scope.READ)
-    tail = ChangeTail(room_of(request).database.path, _since(request))
-    try:
-        page = await asyncio.to_thread(tail.page)
+    identity, pulse = require(request, Scope.READ), request.config_dict[PULSE]
+    tail = pulse.tail(_since(request))
+    is_followed = request.query.get("follow", "0") in ("", "1")
+    async with pulse.followed(identity) if is_followed else nullcontext():
+        try:
+            page = await pulse.page(tail)
+        except KnownError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error.what}\n", headers={"Retry-After": "1"}) from None
         response = web.StreamResponse(headers={"Cache-Control": "no-store"})
         response.content_type = "application/x-ndjson"
         await response.prepare(request)
-        await _tell(response, page)
-        if request.query.get("follow", "0") in ("", "1"):
-            await _follow(request.config_dict[PULSE], tail, response)
-        else:
+        try:
+            await _tell(response, page)
             while page:
-                page = await asyncio.to_thread(tail.page)
+                page = await pulse.page(tail)
                 await _tell(response, page)
-        await response.write_eof()
-    except KnownError as error:
-        raise web.HTTPServiceUnavailable(text=f"{error.what}\n", headers={"Retry-After": "1"}) from None
-    finally:
-        tail.close()
+            if is_followed:
+                await _follow(pulse, tail, response)
+            await response.write_eof()
+        except KnownError:
+            if request.transport is not None:
+                request.transport.abort()  # half a feed must not look like a whole one
     return response
 
 
@@ -123,12 +162,11 @@ def _since(request: web.Request) -> int | None:
 
 
 async def _follow(pulse: Pulse, tail: ChangeTail, response: web.StreamResponse) -> None:
-    async with pulse.followed():
-        while not pulse.is_over:
-            count = pulse.count
-            while page := await asyncio.to_thread(tail.page):
-                await _tell(response, page)
-            await pulse.beyond(count)
+    while not pulse.is_over:
+        count = pulse.count
+        while page := await pulse.page(tail):
+            await _tell(response, page)
+        await pulse.beyond(count)
 
 
 async def _tell(response: web.StreamResponse, page: list[Record]) -> None:

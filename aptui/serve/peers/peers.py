@@ -150,7 +150,7 @@ class Peers:
 
     async def _serve(self, dialler: Dialler, socket: Socket) -> None:
         """Be the server of a device that answered."""
-        identity = Identity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address, has_token=False)
+        identity = Identity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
         with self.room.sessions.taken_in(self.room, socket, identity) as session:
             self._sessions[dialler.dial.id] = session
             try:

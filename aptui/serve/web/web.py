@@ -112,7 +112,7 @@ class Web:
 
     async def _give_ticket(self, request: web.Request) -> web.Response:
         self._rules.require(request, Scope.SHUTDOWN)
-        _admit(request)
+        guard.admit(request, _IDENTITY)
         if len(self._screens) >= SCREENS_LIMIT:
             raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already; close one\n")
         return web.json_response({"ticket": self._tickets.give()}, headers={"Cache-Control": "no-store"})
@@ -122,8 +122,8 @@ class Web:
             raise web.HTTPForbidden(text="this ticket opens nothing\n")
         if len(self._screens) >= SCREENS_LIMIT:
             raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already\n")
-        _admit(request)
         identity = guard.Identity(_IDENTITY.name, _IDENTITY.scopes, guard.address_of(request))
+        guard.admit(request, identity)
         self._rules.audit.write(identity, "screen", "opened")
         self._screens[id(request)] = request
         try:
@@ -146,12 +146,6 @@ def _checking(rules: Guard) -> Middleware:
         return await handler(request)
 
     return check
-
-
-def _admit(request: web.Request) -> None:
-    admitted = getattr(request.protocol, "admitted", None)
-    if admitted is not None:
-        admitted()
 
 
 # --------------------------------------------------------------------------------------------------------------------- life

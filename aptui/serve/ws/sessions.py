@@ -62,6 +62,9 @@ def frame_of(epoch: int, seq: int, told: Sequence[object]) -> Frame:
     return Frame(epoch, seq, tuple(told), Message(codec.encode_notices(epoch, seq, told).encode()))
 
 
+REVOKED = "your token was revoked"
+
+
 class Session:
     """One client.
 
@@ -270,9 +273,9 @@ class Session:
         except Mistake as mistake:
             await self.send(codec.encode_refusal(mistake.number, mistake.what, mistake.hint, mistake.code))
             return
-        if self.identity.has_token and not self.room.guard.tokens.holds(self.identity.name, self.identity.scopes):
-            await self.send(codec.encode_refusal(number, "your token was revoked", code=1))
-            await self.close(1008, "your token was revoked")
+        if not self.room.guard.is_known(self.identity):
+            await self.send(codec.encode_refusal(number, REVOKED, code=1))
+            await self.close(1008, REVOKED)
             return
         self.last_request, self.last_s = name, monotonic()
         await self._slots.acquire()

@@ -31,10 +31,11 @@ class ChangeTail:
     Args:
         path: of the database.
         since: the number of the last entry that is known; None = begin with a listing.
+        database: a reader that several tails share in one thread; `close` leaves it open.
     """
 
-    def __init__(self, path: Path, since: int | None) -> None:
-        self._database = CurrentDatabase(path)
+    def __init__(self, path: Path, since: int | None, database: CurrentDatabase | None = None) -> None:
+        self._database, self._is_shared = database or CurrentDatabase(path), database is not None
         self.since = since or 0
         """The number to go on from."""
         self._listing: tuple[ChangeKind, int] | None = _START if since is None else None
@@ -42,7 +43,8 @@ class ChangeTail:
 
     def close(self) -> None:
         """Let go of the database."""
-        self._database.close()
+        if not self._is_shared:
+            self._database.close()
 
     def is_news(self) -> bool:
         """Whether anything at all was written since the last page; cheap enough to be asked many times a second."""
