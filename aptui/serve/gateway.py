@@ -32,6 +32,7 @@ from aptui.serve.ws.news import Teller
 from aptui.serve.ws.sessions import REVOKED, Sessions
 from aptui.shared.errors import BusyError, UserError
 from aptui.sharing.accepting import Acceptor
+from aptui.sharing.reports import Reports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,7 +162,7 @@ class Gateway:
                 listening, self._runner.server, context=context, make_room=doors.make_room, refuses=room.guard.refusal
             )
             self._acceptor.start()
-            self._revoking = asyncio.get_running_loop().create_task(_end_revoked(room, doors))
+            self._revoking = asyncio.get_running_loop().create_task(_keep_watch(room, doors))
             room.engine.start()
             room.teller.start()
         except BaseException:
@@ -192,11 +193,15 @@ class Gateway:
         await asyncio.to_thread(room.database.close)
 
 
-async def _end_revoked(room: Room, doors: Doors) -> None:
-    """Each second, end what revoked tokens have open: WebSockets are told why, everything else, streams and relays too, is cut off."""
+async def _keep_watch(room: Room, doors: Doors) -> None:
+    """Each second, end what revoked tokens have open: WebSockets are told why, everything else, streams and relays too, is cut off.
+
+    It is noted as well what the audit log held back.
+    """
     told: set[Door] = set()
     while True:
         await asyncio.sleep(_REVOKED_LOOK_S)
+        await asyncio.to_thread(room.guard.audit.tell_held_back)
         unknown = doors.unknown(room.guard.is_known)
         for door in told.intersection(unknown):
             door.drop()
@@ -297,6 +302,7 @@ def run(config: Config, *, say: Callable[[str], object], ends_with_input: bool =
 
 async def _run(config: Config, say: Callable[[str], object], *, ends_with_input: bool) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(Reports().handle)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, over.set)
     if ends_with_input:

@@ -110,6 +110,7 @@ def serve(
 
 async def _serve(app: web.Application, serving: Serving, started: Callable[[str], None], stop: Callable[[], bool] | None) -> None:
     gate = Gate(serving.most_connections, serving.patience_s)
+    asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
     runner = Runner(app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S)
     await runner.setup()
     lease = leases.Lease(serving.root)
@@ -336,7 +337,8 @@ def _token(request: web.Request) -> str:
 
 
 def _is_same(token: str, known: str) -> bool:
-    return hmac.compare_digest(token.encode(), known.encode())
+    # A header may hold bytes that are no text.
+    return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), known.encode("utf-8", "surrogateescape"))
 
 
 def _used(path: str) -> int | None:

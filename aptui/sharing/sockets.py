@@ -13,7 +13,10 @@ import struct
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
+
+from aptui.sharing.reports import Reports
 
 _LOOK_S = 1.0
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
@@ -49,6 +52,13 @@ class Socket(RequestHandler):
             self.began_s = asyncio.get_running_loop().time()
         super().data_received(data)
 
+    def log_exception(self, *args: Any, **more: Any) -> None:
+        """Say what went wrong here, as often as helps; what a client sends, or its going, is no news."""
+        error = more.get("exc_info")
+        is_news = not isinstance(error, (HttpProcessingError, ConnectionError))
+        if is_news and self._gate.reports.admits(type(error).__name__):
+            super().log_exception(*args, **more)
+
     @property
     def is_at_work(self) -> bool:
         """Whether a request is being answered."""
@@ -78,6 +88,7 @@ class Gate:
     def __init__(self, limit: int, patience_s: float) -> None:
         self._limit, self._patience_s = limit, patience_s
         self._all: dict[Socket, None] = {}
+        self.reports = Reports()
         self._timer: asyncio.TimerHandle | None = None
 
     def admits(self, new: Socket) -> bool:

@@ -27,6 +27,7 @@ from aptui.serve.access.guard import Rate
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.sharing.accepting import PENDING_LIMIT
+from aptui.sharing.reports import Reports
 
 from .live_served import CERTIFICATE, KEY, until
 from .served import Served, served
@@ -508,6 +509,38 @@ def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) 
     assert (entry["identity"], entry["address"], entry["request"], entry["outcome"]) == ("phone", "10.0.0.9", "reprocess", "done")
     assert entry["arguments"] == {"sources": ["a\nb"]}
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-11: refusals are counted, what was said is cut, and the log is rolled."""
+    from aptui.serve.access.guard import Audit, Identity
+
+    now, log = [0.0], tmp_path / "audit.log"
+    audit = Audit(log, lambda: now[0])
+    identity = Identity("phone", frozenset({Scope.READ}), "10.0.0.9")
+    for _ in range(1_214):
+        audit.write(identity, "reprocess", "refused: not allowed", arguments={"sources": ["x" * 1_000_000]})
+    assert log.stat().st_size < 20_000
+    now[0] = 61.0
+    audit.tell_held_back()
+    assert json.loads(log.read_text().splitlines()[-1])["outcome"] == "refused: 1,204 more like this"
+
+    monkeypatch.setattr("aptui.serve.access.guard.AUDIT_LIMIT_BYTES", 30_000)
+    for _ in range(100):
+        audit.write(identity, "reprocess", "done", arguments={"sources": ["x" * 900]})
+    assert log.stat().st_size < 32_000 > log.with_name("audit.log.1").stat().st_size
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_errors_that_others_cause_are_told_ten_times_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    reports = Reports(lambda: now[0])
+
+    assert [reports.admits("OverflowError") for _ in range(30)].count(True) == 10
+    assert reports.admits("ValueError")
+    now[0] = 60.0
+    assert reports.admits("ValueError")
+    assert capsys.readouterr().err == "OverflowError: 20 more like this\n"
 
 
 def test_closing_a_gateway_that_never_opened_is_harmless(tmp_path: Path) -> None:

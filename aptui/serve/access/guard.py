@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
+from aptui.core.floods import FloodGate, more_like_this
 from aptui.serve.access.tokens import LOCAL, Tokens
 from aptui.serve.context import ROOM
 from aptui.serve.protocol.codec import Scope
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 ESCALATIONS_PER_S = 100
 """What one client may ask to be hurried (SEC-10)."""
+AUDIT_LIMIT_BYTES = 4 << 20
+_DETAIL_BYTES = 1 << 10
+"""Of what a client said, so much is noted."""
 SUBPROTOCOL = "aptui.v1"
 TOKEN_SUBPROTOCOL = "aptui.token."
 """Before the token, among the WebSocket subprotocols: a page in a browser can set no header."""
@@ -65,33 +69,53 @@ _IDENTITY = web.RequestKey("identity", Identity)
 
 
 class Audit:
-    """The log of what clients had done that changes anything: JSON Lines, each written whole (SEC-11)."""
+    """The log of what clients had done that changes anything: JSON Lines, each written whole (SEC-11).
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    What was done is noted each time; of what was refused, ten a minute and identity, and then how many more. Where it grows too long, it
+    becomes `<name>.1`, in place of the one before.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._clock = path, clock
+        self._refused = FloodGate()
         self._is_broken = False
 
     def write(self, identity: Identity, what: str, outcome: str, **details: object) -> None:
         """Note that somebody asked for something and what came of it; a disk that refuses costs the note, and one complaint."""
-        entry = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "identity": identity.name,
-            "address": identity.address,
-            "request": what,
-            "outcome": outcome,
-            **details,
-        }
+        if outcome.startswith("refused") and not self._refused.admit(identity.name, self._clock()):
+            return
+        self._append({
+            "identity": identity.name, "address": identity.address, "request": what, "outcome": outcome[:_DETAIL_BYTES],
+            **{name: _shortened(value) for name, value in details.items()},
+        })  # fmt: skip
+
+    def tell_held_back(self) -> None:
+        """Note how much was not noted in the minutes that are over; called now and then."""
+        for name, count in self._refused.spans_over(self._clock()):
+            self._append({"identity": name, "outcome": f"refused: {more_like_this(count)}", "count": count})
+
+    def _append(self, entry: dict[str, object]) -> None:
+        line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **entry}, default=str).encode() + b"\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                os.write(file, json.dumps(entry, default=str).encode() + b"\n")
+                os.write(file, line)
+                is_long = os.fstat(file).st_size > AUDIT_LIMIT_BYTES
             finally:
                 os.close(file)
+            if is_long:
+                os.replace(self._path, self._path.with_name(f"{self._path.name}.1"))
         except OSError as error:
             if not self._is_broken:
                 print(f"the audit log '{self._path}' cannot be written: {error.strerror}", file=sys.stderr, flush=True)
             self._is_broken = True
+
+
+def _shortened(value: object) -> object:
+    """Return a detail as it is, or the beginning of its text where it is long."""
+    text = json.dumps(value, default=str)
+    return value if len(text) <= _DETAIL_BYTES else f"{text[:_DETAIL_BYTES]}… ({len(text):,} characters)"
 
 
 class Rate:

@@ -14,6 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from aptui.serve.access.tokens import LOCAL
+from aptui.sharing.reports import Reports
 
 if TYPE_CHECKING:
     from aptui.serve.access.guard import Identity
@@ -105,7 +106,7 @@ class Door(RequestHandler):
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
             error.__traceback__ = None  # whose frame holds what was sent, and the error
-        elif not isinstance(error, ConnectionError):
+        elif not isinstance(error, ConnectionError) and self._doors.reports.admits(type(error).__name__):
             super().log_exception(*args, **more)
 
     @property
@@ -133,6 +134,7 @@ class Doors:
         self.strangers: dict[Door, None] = {}
         self.refuses: Callable[[str], str] = lambda _address: ""
         """Asked with each caller's address; returns why it may not come in, "" = it may."""
+        self.reports = Reports()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, door: Door) -> None:
