@@ -162,6 +162,29 @@ def peer_credentials(channel: socket.socket) -> Credentials:
     return Credentials(pid, uid)
 
 
+_TCP = Path("/proc/net/tcp")
+
+
+def loopback_uid(channel: socket.socket, table: Path = _TCP) -> int | None:
+    """Return the user of the other end of an IPv4 connection within this machine (proc(5), `net/tcp`); None = nobody holds it any more."""
+    wanted = [_endpoint(*channel.getpeername()), _endpoint(*channel.getsockname())]
+    try:
+        lines = table.read_text("ascii").splitlines()[1:]
+    except OSError:
+        return None
+    for line in lines:
+        fields = line.split()
+        if fields[1:3] == wanted and fields[9] != "0":  # a connection that is over has no inode, and seems to be root's
+            return int(fields[7])
+    return None
+
+
+def _endpoint(address: str, port: int) -> str:
+    """Return an address and a port as the kernel lists them."""
+    (number,) = struct.unpack("=I", socket.inet_aton(address))
+    return f"{number:08X}:{port:04X}"
+
+
 # ---------------------------------------------------------------------------------------------------------------- registry
 
 

@@ -1,17 +1,23 @@
 """The control channel (spec/surface.md §3.7) and the port that nobody is served at: sockets on 127.0.0.1; what idle means is not known here.
 
 Commands are raw text without an end, one a message. What TCP joins or splits is told apart by the words themselves: none begins another.
+
+A port of the loopback is open to every user of the machine and to every page in a browser. So only the user who runs the program (and root) is
+answered, by the kernel's word for who holds the other end, and whoever begins as HTTP or TLS does is hung up on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import selectors
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from aptui.link import places
 from aptui.shared.errors import HostError
 
 HOST = "127.0.0.1"
@@ -23,6 +29,9 @@ _READ_BYTES = 4096
 _BETWEEN = b" \t\r\n\0"
 """What may stand between commands: nothing of the reference sends it, people with a terminal do."""
 _LAST_PORT = 65535
+_PEERS_LIMIT = 16
+_WAITERS_LIMIT = 8
+"""Answers that one peer may wait for."""
 
 
 class Processor(Protocol):
@@ -65,37 +74,89 @@ class _Peer:
     channel: socket.socket
     data: bytes = b""
     is_gone: bool = False
+    waiting_count: int = 0
+
+
+def is_foreign(data: bytes) -> bool:
+    """Whether data begin as no command does, but HTTP (with a capital), TLS, or anything else that is no word in lower case."""
+    given = data.lstrip(_BETWEEN)
+    return bool(given) and not (given[:1].isalpha() and given[:1].islower())
+
+
+class _Listener:
+    """A listening socket on a selector; where no descriptors are left, whoever knocks is let go of at once."""
+
+    def __init__(self, selector: selectors.BaseSelector, channel: socket.socket, take: Callable[[socket.socket], None]) -> None:
+        self._selector, self._channel, self._take = selector, channel, take
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        """Given up for a moment to accept and close: a queue that nobody empties would wake the loop for ever."""
+        selector.register(channel, selectors.EVENT_READ, self._accept)
+
+    @property
+    def port(self) -> int:
+        return int(self._channel.getsockname()[1])
+
+    def close(self) -> None:
+        self._selector.unregister(self._channel)
+        self._channel.close()
+        if self._spare >= 0:
+            os.close(self._spare)
+
+    def _accept(self, _mask: int) -> None:
+        try:
+            self._take(self._channel.accept()[0])
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE) and self._spare >= 0:
+                os.close(self._spare)
+                with contextlib.suppress(OSError):
+                    self._channel.accept()[0].close()
+                self._spare = -1
+        if self._spare < 0:
+            with contextlib.suppress(OSError):
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class ControlChannel:
-    """Answers commands; it lives on somebody else's selector, whose data are called with the event mask."""
+    """Answers commands; it lives on somebody else's selector, whose data are called with the event mask.
 
-    def __init__(self, selector: selectors.BaseSelector, processor: Processor) -> None:
-        self._selector, self._processor = selector, processor
-        self._listener = listener(0)
+    Args:
+        user_of: tells whose the other end of a connection is; None = nobody's any more.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        processor: Processor,
+        user_of: Callable[[socket.socket], int | None] = places.loopback_uid,
+    ) -> None:
+        self._selector, self._processor, self._user_of = selector, processor, user_of
         self._peers: set[_Peer] = set()
-        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._listener = _Listener(selector, listener(0), self._take)
 
     @property
     def port(self) -> int:
         """Where it is."""
-        return int(self._listener.getsockname()[1])
+        return self._listener.port
 
     def close(self) -> None:
         """Close every connection."""
         for peer in list(self._peers):
             self._leave(peer)
-        self._selector.unregister(self._listener)
         self._listener.close()
 
-    def _accept(self, _mask: int) -> None:
-        with contextlib.suppress(OSError):
-            channel, _address = self._listener.accept()
-            channel.setblocking(False)
-            channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            peer = _Peer(channel)
-            self._peers.add(peer)
-            self._selector.register(channel, selectors.EVENT_READ, lambda _mask: self._read(peer))
+    def _take(self, channel: socket.socket) -> None:
+        try:
+            is_ours = len(self._peers) < _PEERS_LIMIT and self._user_of(channel) in (os.geteuid(), 0)
+        except OSError:
+            is_ours = False  # gone again
+        if not is_ours:
+            channel.close()
+            return
+        channel.setblocking(False)
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = _Peer(channel)
+        self._peers.add(peer)
+        self._selector.register(channel, selectors.EVENT_READ, lambda _mask: self._read(peer))
 
     def _read(self, peer: _Peer) -> None:
         try:
@@ -104,12 +165,13 @@ class ControlChannel:
             return
         except OSError:
             data = b""
-        if not data:
+        if not data or is_foreign(peer.data + data):
             self._leave(peer)
             return
         commands, peer.data = commands_in(peer.data + data)
         for command in commands:
-            self._answer(peer, command)
+            if not peer.is_gone:
+                self._answer(peer, command)
 
     def _answer(self, peer: _Peer, command: str) -> None:
         processor = self._processor
@@ -119,13 +181,25 @@ class ControlChannel:
             case "isidle":
                 self._send(peer, "true" if processor.is_idle() else "false")
             case "waitforidle":
-                processor.when_idle(lambda: self._send(peer, "idle"))
+                self._wait(peer, processor.when_idle)
             case "signalidle":
-                processor.at_next_idle(lambda: self._send(peer, "idle"))
+                self._wait(peer, processor.at_next_idle)
             case "windowid":
                 self._send(peer, _NO_WINDOW_ID)
             case _:
                 processor.quit()
+
+    def _wait(self, peer: _Peer, ask: Callable[[Callable[[], None]], None]) -> None:
+        if peer.waiting_count >= _WAITERS_LIMIT:
+            self._leave(peer)
+            return
+
+        def tell() -> None:
+            peer.waiting_count -= 1
+            self._send(peer, "idle")
+
+        peer.waiting_count += 1
+        ask(tell)
 
     def _send(self, peer: _Peer, text: str) -> None:
         """Answer with a few bytes; whoever leaves no room for those does not read at all."""
@@ -153,27 +227,23 @@ class ClosedDoor:
     """
 
     def __init__(self, selector: selectors.BaseSelector, first_port: int, tell: Callable[[], None] = lambda: None) -> None:
-        self._selector = selector
         self._tell: Callable[[], None] | None = tell
-        self._listener = _free_listener(first_port)
-        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._listener = _Listener(selector, _free_listener(first_port), self._turn_away)
 
     @property
     def port(self) -> int:
         """Where it is."""
-        return int(self._listener.getsockname()[1])
+        return self._listener.port
 
     def close(self) -> None:
         """Listen no more."""
-        self._selector.unregister(self._listener)
         self._listener.close()
 
-    def _accept(self, _mask: int) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.accept()[0].close()
-            if self._tell is not None:
-                self._tell()
-            self._tell = None
+    def _turn_away(self, channel: socket.socket) -> None:
+        channel.close()
+        if self._tell is not None:
+            self._tell()
+        self._tell = None
 
 
 def listener(port: int) -> socket.socket:

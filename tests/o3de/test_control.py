@@ -1,12 +1,16 @@
 """The control channel (spec/surface.md §3.7), over real sockets of this machine."""
 
+import os
+import resource
 import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from aptui.link import places
 from aptui.o3de_programs.control import COMMANDS, HOST, ClosedDoor, ControlChannel, commands_in, listener
 from aptui.shared.errors import HostError
 
@@ -79,6 +83,24 @@ class Room:
             for key, mask in self.selector.select(0.02):
                 key.data(mask)
 
+    def turn(self) -> None:
+        for key, mask in self.selector.select(0.01):
+            key.data(mask)
+
+    def is_hung_up_on(self, client: socket.socket) -> bool:
+        client.setblocking(False)
+
+        def is_over() -> bool:
+            try:
+                return client.recv(100) == b""
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                return True
+
+        self.until(is_over)
+        return True
+
     def answer(self, client: socket.socket) -> str:
         client.setblocking(False)
         heard: list[bytes] = []
@@ -148,6 +170,69 @@ def test_a_command_may_come_in_pieces(room: Room) -> None:
     client.sendall(b"ng")
 
     assert room.answer(client) == "pong"
+
+
+@pytest.mark.parametrize(
+    "said", [b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"P"]
+)
+def test_a_page_in_a_browser_is_hung_up_on(room: Room, said: bytes) -> None:
+    client = room.connect()
+
+    client.sendall(said)
+
+    assert room.is_hung_up_on(client)
+    assert not room.processor.is_over
+
+
+def test_only_the_user_who_runs_it_is_answered(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room.channel, "_user_of", lambda _channel: 65534)
+    stranger = room.connect()
+    assert room.is_hung_up_on(stranger)
+    monkeypatch.undo()
+    client = room.connect()
+    client.sendall(b"ping")
+
+    assert room.answer(client) == "pong"
+
+
+def test_the_kernel_says_whose_a_connection_is(tmp_path: Path) -> None:
+    with listener(0) as server, socket.create_connection(server.getsockname()) as client:
+        channel = server.accept()[0]
+        with channel:
+            assert places.loopback_uid(channel) == os.geteuid()
+            client.close()
+            assert places.loopback_uid(channel) in (None, os.geteuid())
+            assert places.loopback_uid(channel, tmp_path / "nothing") is None
+
+
+def test_clients_and_what_they_wait_for_have_limits(room: Room) -> None:
+    crowd = [room.connect() for _ in range(17)]
+    assert room.is_hung_up_on(crowd[-1])
+    crowd[0].sendall(b"waitforidle" * 9)
+
+    assert room.is_hung_up_on(crowd[0])
+    assert len(room.processor.waiting) == 8
+    for tell in room.processor.waiting:
+        tell()
+
+
+def test_no_descriptors_left_does_not_keep_the_loop_awake(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [room.connect() for _ in range(3)]
+    room.turn()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    crowd = [socket.create_connection((HOST, room.channel.port)) for _ in range(5)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+    try:
+        turns = 0
+        while room.selector.select(0) and turns < 100:
+            room.turn()
+            turns += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in (*crowd, *clients):
+            each.close()
+
+    assert turns < 20
 
 
 def test_quit_has_no_answer(room: Room) -> None:
