@@ -92,6 +92,20 @@ def test_a_second_owner_is_told_the_first_ones_process(cache: Cache) -> None:
         other.take()
 
 
+@pytest.mark.parametrize("is_old", [False, True])
+def test_nobody_else_can_open_what_is_ours_alone(tmp_path: Path, is_old: bool) -> None:
+    own = tmp_path / "cache" / ".aptui"
+    if is_old:
+        own.mkdir(parents=True)
+        own.chmod(0o755)
+        (own / "lock").touch(0o644)
+    cache = Cache(tmp_path / "cache", ["linux"])
+    cache.take()
+
+    assert [path.stat().st_mode & 0o077 for path in (own, own / "lock")] == [0, 0]
+    cache.close()
+
+
 def test_a_closed_cache_may_be_taken_again(cache: Cache) -> None:
     cache.close()
     other = Cache(cache.root, ["linux"])

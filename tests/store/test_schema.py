@@ -147,6 +147,20 @@ def test_errors_of_sqlite_say_what_people_know(tmp_path: Path, name: str, said: 
     assert said in str(schema.host_error(tmp_path, error))
 
 
+def test_nobody_else_can_open_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    schema.prepare(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("INSERT INTO aptui_state VALUES ('a', '1')")
+        assert [name.stat().st_mode & 0o077 for name in tmp_path.iterdir()] == [0, 0, 0]
+        for name in tmp_path.iterdir():
+            name.chmod(0o644)
+
+        schema.prepare(path)
+
+        assert [name.stat().st_mode & 0o077 for name in tmp_path.iterdir()] == [0, 0, 0]
+
+
 @given(st.integers(0, 2**64 - 1))
 def test_unsigned_numbers_survive_sqlite(value: int) -> None:
     assert -(2**63) <= schema.signed(value) < 2**63

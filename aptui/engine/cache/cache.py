@@ -37,6 +37,14 @@ RESERVE_BYTES = 128 * 1024 * 1024
 """Below this much free space nothing is started (spec/engine.md §13)."""
 
 
+def _close_to_others(path: Path) -> None:
+    """Take other users' access to a file or folder of ours away; what is somebody else's stays as it is."""
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        if not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+
+
 class ProductIndex(Protocol):
     """What the cache asks of the database about products."""
 
@@ -94,7 +102,10 @@ class Cache:
         try:
             for folder in (self.staging, self._trash):
                 folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # Whoever can open a file can lock it, and keep us from starting: other users see nothing of what is ours alone.
+            _close_to_others(self.own)
+            self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            _close_to_others(self.own / "lock")
         except OSError as error:
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its permissions") from error
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,6 +59,7 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
         path.parent.mkdir(parents=True, exist_ok=True)
         obstacle = _obstacle(path)
         if obstacle is None:
+            _close_to_others(path)
             return ""
         note = _set_aside(path, obstacle) if obstacle else ""
         before_creation()
@@ -196,9 +199,20 @@ def _renamed(path: Path) -> Path:
     return aside
 
 
+def _close_to_others(path: Path) -> None:
+    """Take other users' access to the database away: whoever can open it can lock it, and keep what is committed back."""
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with contextlib.suppress(OSError):
+            found = os.stat(name, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+                os.chmod(name, stat.S_IMODE(found.st_mode) & 0o700)
+
+
 def _create(path: Path) -> None:
     from aptui.store.db.tables import creation_sql
 
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its other files the mode of this one
+    _close_to_others(path)
     with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("BEGIN IMMEDIATE")
