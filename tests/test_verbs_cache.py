@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aptui.cli import main
+from aptui.shared.errors import UserError
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
@@ -264,3 +265,16 @@ def test_ready_runs_no_code_that_a_commit_brings_along_unasked(run: Run, project
     canary.unlink()
     git(project, "checkout", "-q", branch)
     assert run("cache", "ready", "HEAD")[0] == 1  # what this checkout runs anyway
+
+
+def test_tokens_that_others_can_read_are_not_taken(tmp_path: Path) -> None:
+    from aptui.verbs.cache import _tokens
+
+    file = tmp_path / "tokens"
+    file.write_text("secret team\n")
+    file.chmod(0o644)
+    with pytest.raises(UserError, match="other users can read these tokens"):
+        _tokens(str(file))
+    file.chmod(0o600)
+
+    assert _tokens(str(file)) == {"secret": "team"}

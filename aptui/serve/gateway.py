@@ -151,6 +151,7 @@ class Gateway:
                 build_app(room),
                 self._doors,
                 access_log=None,
+                auto_decompress=False,  # what is forwarded stays as it came, and nobody has us unpack a bomb
                 keepalive_timeout=_KEEPALIVE_S,
                 handler_cancellation=True,
                 shutdown_timeout=2.0,

@@ -52,7 +52,7 @@ class Serving:
     Args:
         root: the store's folder.
         host: an address of this machine; any but the loopback needs tokens, and TLS unless `is_plain` (a proxy in front speaks it).
-        read_tokens: who may read; nobody named = everybody who can connect.
+        read_tokens: who may read; nobody named = everybody on this machine, and from elsewhere who may write.
         write_tokens: {token: the namespace that it may write}; nobody named = nobody writes.
         is_writable: everybody who can connect may write to the trusted namespace; on the loopback alone.
         max_blob_bytes: longer uploads are refused.
@@ -282,7 +282,9 @@ class _Offer:
 
     def _may_read(self, token: str) -> bool:
         tokens = self._serving.read_tokens
-        return not tokens or any(_is_same(token, known) for known in (*tokens, *self._serving.write_tokens))
+        return (not tokens and self._serving.is_loopback) or any(
+            _is_same(token, known) for known in (*tokens, *self._serving.write_tokens)
+        )
 
     def _may_write(self, token: str, namespace: str) -> bool:
         if self._serving.is_writable and self._serving.is_loopback and namespace == TRUSTED:

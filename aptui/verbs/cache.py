@@ -52,7 +52,11 @@ def _serve_arguments(parser: _ArgumentGroup) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen; this machine alone unless said otherwise")
     parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} unless said otherwise; 0 is any")
     parser.add_argument("--writable", action="store_true", help="on this machine alone: let everybody write")
-    parser.add_argument("--read-token-file", metavar="FILE", help="who may read, a token to a line; everybody unless said")
+    parser.add_argument(
+        "--read-token-file",
+        metavar="FILE",
+        help="who may read, a token to a line; unless said, everybody on this machine, and elsewhere who may write",
+    )
     parser.add_argument("--write-token-file", metavar="FILE", help="who may write: a token to a line, a namespace behind it")
     parser.add_argument("--certificate", metavar="FILE", help="speak TLS with it")
     parser.add_argument("--key", metavar="FILE", help="its private key")
@@ -291,6 +295,8 @@ def _tokens(file: str | None) -> dict[str, str]:
         return {}
     try:
         with open(file, encoding="utf-8") as stream:
+            if os.fstat(stream.fileno()).st_mode & 0o077:
+                raise UserError("other users can read these tokens", where=file, hint=f"chmod 600 '{file}'")
             lines = [words for text in stream if (words := text.split()) and not text.startswith("#")]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}") from None

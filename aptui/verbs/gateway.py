@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
 
 _TOKEN_VARIABLE = "APTUI_TOKEN"
+_TOKEN_LIMIT = 4_096
+_TOKEN_HELP = (
+    f"a token itself is seen by everybody in the list of processes: set ${_TOKEN_VARIABLE}; none is needed for your own gateway"
+)
 _SCOPES = "read,escalate"
 
 
@@ -141,7 +145,8 @@ def client_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("deed", metavar="WHAT", help=_DEEDS)
     parser.add_argument("words", nargs="*", metavar="WORD", help="what it is about")
     parser.add_argument("--url", default="", help="of a gateway; this project's own unless said")
-    parser.add_argument("--token", default="", help=f"instead of ${_TOKEN_VARIABLE}; not needed for your own gateway")
+    parser.add_argument("--token", default="", help=f"'-' = a line of standard input; {_TOKEN_HELP}")
+    parser.add_argument("--token-file", default="", metavar="FILE", help="that holds the token, for its owner alone")
     parser.add_argument("--ca", default="", metavar="FILE", help="certificate (PEM) that the gateway's must come from")
     parser.add_argument("--platform", default="", help="this platform alone")
     parser.add_argument("--notices", default="", metavar="A,B", help="watch: these notifications alone")
@@ -162,12 +167,12 @@ def client(arguments: Namespace) -> int:
 def _connected(arguments: Namespace, *, wants_catalog: bool) -> Client:
     from aptui.client import Client, local
 
-    url, own = arguments.url, arguments.token or os.environ.get(_TOKEN_VARIABLE, "")
+    url, own = arguments.url, _token(arguments)
     if not url:
         url, found = local(load_config(arguments).cache_dir)
         own = own or found
     if not own:
-        raise UserError("a token is missing", hint=f"'--token', or ${_TOKEN_VARIABLE}")
+        raise UserError("a token is missing", hint=f"'--token-file', or ${_TOKEN_VARIABLE}")
     names = tuple(filter(None, arguments.notices.split(","))) if arguments.deed == "watch" else ()
     return Client.connect(
         url,
@@ -178,6 +183,29 @@ def _connected(arguments: Namespace, *, wants_catalog: bool) -> Client:
         wants_catalog=wants_catalog,
         notices=names,
     )
+
+
+def _token(arguments: Namespace) -> str:
+    """Return the token that is given, "" = none.
+
+    Raises:
+        UserError: the file cannot be read, or others can.
+    """
+    if arguments.token == "-":
+        return sys.stdin.readline(_TOKEN_LIMIT).strip()
+    if arguments.token:
+        printing.complain(f"'--token' shows the token to other users of this machine; '--token-file' and ${_TOKEN_VARIABLE} do not")
+        return str(arguments.token)
+    file = arguments.token_file
+    if not file:
+        return os.environ.get(_TOKEN_VARIABLE, "")
+    try:
+        with open(file, encoding="utf-8") as stream:
+            if os.fstat(stream.fileno()).st_mode & 0o077:
+                raise UserError("other users can read this token", where=file, hint=f"chmod 600 '{file}'")
+            return stream.read(_TOKEN_LIMIT).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _trusting(file: str) -> Any:

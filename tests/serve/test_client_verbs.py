@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -83,12 +84,34 @@ def test_mistakes_are_told_before_anything_is_asked(client, words: tuple[str, ..
     assert capsys.readouterr().err.startswith("aptui: ")
 
 
+def test_a_token_comes_from_a_file_or_standard_input_and_on_the_command_line_with_a_warning(
+    there: Garden, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("APTUI_TOKEN", raising=False)
+    file = tmp_path / "token"
+    file.write_text(f"{there.served.token}\n")
+    file.chmod(0o600)
+    ping = ["client", "ping", "--url", there.url]
+
+    assert main.main([*ping, "--token-file", str(file)]) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(file.read_text()))
+    assert main.main([*ping, "--token", "-"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main.main([*ping, "--token", there.served.token]) == 0
+    assert "other users of this machine" in capsys.readouterr().err
+
+
 def test_nobody_is_there_and_no_token_is_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("APTUI_TOKEN", raising=False)
     assert main.main(["client", "ping", "--url", "http://127.0.0.1:1", "--token", "x"]) == 2
     assert "no gateway answers" in capsys.readouterr().err
+    file = tmp_path / "token"
+    file.write_text("x\n")
+    file.chmod(0o644)
+    assert main.main(["client", "ping", "--url", "http://127.0.0.1:1", "--token-file", str(file)]) == 3
+    assert "other users can read this token" in capsys.readouterr().err
     assert main.main(["client", "ping", "--url", "http://127.0.0.1:1"]) == 3
     assert "a token is missing" in capsys.readouterr().err
 

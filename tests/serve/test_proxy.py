@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from aiohttp import WSMsgType, web
+from disk_project import Project
 
+from aptui.client import Client
 from aptui.serve.access import guard
 from aptui.serve.access.guard import Identity
 from aptui.serve.context import ROOM
@@ -19,6 +24,8 @@ from aptui.serve.peers import proxy
 from aptui.serve.peers.proxy import PROXY, Limits, targets
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import UserError
+
+from .served import served
 
 READER = Identity("device", frozenset({Scope.READ}), "127.0.0.1")
 LIMITS = Limits(connect_s=2.0, quiet_s=0.3, request_bytes=10_000, response_bytes=200_000, at_once=2, in_all=3)
@@ -89,7 +96,7 @@ async def room(limits: Limits = LIMITS, is_connected: bool = True):
         )
         app = web.Application()
         tokens = SimpleNamespace(
-            owner_of=lambda token: SimpleNamespace(name=READER.name, scopes=READER.scopes) if token == "right" else None
+            owner_of=lambda token: SimpleNamespace(name=READER.name, scopes=READER.scopes, digest="") if token == "right" else None
         )
         rules = guard.Guard(SimpleNamespace(origins=(), hosts=(), address="127.0.0.1", port=0), tokens, None)
         sessions = [SimpleNamespace(identity=READER)] if is_connected else []
@@ -434,3 +441,38 @@ def test_a_service_that_takes_nothing_is_given_up():
 def test_what_cannot_be_forwarded_to_is_refused(url):
     with pytest.raises(UserError, match=r"serve\.proxies"):
         targets([("x", url)])
+
+
+def test_a_packed_body_goes_through_a_gateway_as_it_came(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    packed, heard = gzip.compress(b"x" * 10_000), []
+
+    class Upstream(BaseHTTPRequestHandler):
+        def do_POST(self):
+            heard.append((self.headers["Content-Encoding"], self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_words):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Upstream) as upstream:
+        thread = threading.Thread(target=upstream.serve_forever)
+        thread.start()
+        settings = f"""
+platforms: {{linux: {{}}}}
+scan_folders: [{{name: game, path: assets}}]
+builders: [{{name: data, copy: ["*.txt"]}}]
+serve: {{port: 0, proxies: {{tool: "http://127.0.0.1:{upstream.server_port}"}}}}
+"""
+        project = Project(tmp_path / "project", settings)
+        with (
+            served(project, tmp_path / "tokens.json") as place,
+            Client.connect(f"http://127.0.0.1:{place.port}", token=place.token),
+        ):
+            reply = place.ask("POST", "/v1/proxy/tool/x", packed, Content_Encoding="gzip", Content_Type="application/octet-stream")
+        upstream.shutdown()
+        thread.join()
+
+    assert (reply.status, heard) == (200, [("gzip", packed)])
