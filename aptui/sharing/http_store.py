@@ -13,6 +13,7 @@ import io
 import os
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,11 @@ _STALL_S = 5.0
 _IDLE_CONNECTIONS = 8
 _SENT_AT_ONCE = 64 * 1024
 _Buffer = TypeVar("_Buffer", bytearray, memoryview)
+
+
+_SMALL_RECORD_BYTES = 256 << 10
+"""Records have some hundred bytes, or a hundred for each product."""
+_one_large = threading.Lock()
 
 
 class HttpStore:
@@ -77,9 +83,20 @@ class HttpStore:
         with self._answer("GET", "ac", key) as answer:
             if answer.status == 404:
                 return None
-            data = answer.read(MAX_RECORD_BYTES + 1)
+            data = answer.read(_SMALL_RECORD_BYTES)
+            if len(data) == _SMALL_RECORD_BYTES:
+                data += self._rest(answer)
             _expect_whole(answer, len(data))
             return data
+
+    def _rest(self, answer: http.client.HTTPResponse) -> bytes:
+        """Read the rest of a large record, one for all lookups at a time: a server that never ends must not fill our memory forty times."""
+        if not _one_large.acquire(timeout=self._limit_s):
+            raise StoreError("other large records take too long", where=self.address)
+        try:
+            return answer.read(MAX_RECORD_BYTES + 1 - _SMALL_RECORD_BYTES)
+        finally:
+            _one_large.release()
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record; where a server ignores `If-None-Match`, asking first leaves a small window."""

@@ -1,9 +1,11 @@
+import contextlib
 import os
 import socket
 import ssl
 import subprocess
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -11,7 +13,7 @@ from aptui.shared.errors import UserError
 from aptui.sharing.http_store import HttpStore
 from aptui.sharing.keys import base_key
 from aptui.sharing.record import opened, sealed
-from aptui.sharing.seal import Seal
+from aptui.sharing.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Full, Mismatch, Refused, StoreError
 from tests.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, has, record
 
@@ -197,3 +199,36 @@ def test_who_packs_what_was_to_come_plain_is_not_believed(server, store):
 
     with pytest.raises(Mismatch, match="packs"):
         store.get_record(KEY)
+
+
+def test_large_records_of_many_lookups_at_once_are_read_one_after_the_other():
+    """A server that never ends would fill the memory once for each of them."""
+    body = bytes(8 << 20)
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
+
+        def answer(wire):
+            with wire, contextlib.suppress(OSError):
+                wire.recv(65536)
+                wire.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (100 * len(body)))
+                for _ in range(100):
+                    wire.sendall(body)
+
+        def serve():
+            for _ in range(8):
+                threading.Thread(target=answer, args=(listening.accept()[0],)).start()
+
+        def look_up():
+            store = HttpStore(f"http://127.0.0.1:{listening.getsockname()[1]}", limit_s=30)
+            with contextlib.closing(store), contextlib.suppress(StoreError):
+                store.get_record("ab" * 32)
+
+        threads = [threading.Thread(target=each) for each in (serve, *[look_up] * 8)]
+        tracemalloc.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert peak < len(body) + 4 * MAX_RECORD_BYTES
