@@ -91,17 +91,19 @@ def build_app(room: Room) -> web.Application:
     app[ROOM], room.app = room, app
     app.on_response_prepare.append(guard.mark_response)
     app.router.add_get(codec.PATH, room.sessions.connect)
-    app.router.add_get("/v1/protocol", _tell_protocol)
+    app.router.add_get("/v1/protocol", tell_protocol)
     from aptui.serve.http import dav, feed, files
     from aptui.serve.peers import peers, proxy
+    from aptui.serve.protocol import http_document
     from aptui.serve.web import demo  # they know this module themselves
 
-    for module in (files, dav, feed, peers, proxy, demo):
+    for module in (files, dav, feed, peers, proxy, demo, http_document):
         module.add_routes(app)
     return app
 
 
-async def _tell_protocol(request: web.Request) -> web.Response:
+async def tell_protocol(request: web.Request) -> web.Response:
+    """Answer with what is said on the WebSocket, as AsyncAPI."""
     guard.require(request)
     return web.Response(body=_protocol(), content_type="application/json")
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+from pathlib import Path
 
 import pytest
+from disk_project import Project
 
 from aptui.config import model
-from aptui.serve.protocol import codec, notices, requests
+from aptui.serve import gateway
+from aptui.serve.protocol import codec, http_document, notices, requests
 from aptui.serve.protocol.asyncapi import FILE, document
 from aptui.serve.protocol.codec import NOTICES, REQUESTS, Mistake
 from aptui.serve.protocol.model import Asset, Match
+
+from .served import served
 
 
 def test_the_published_document_is_that_of_the_records() -> None:
@@ -93,3 +98,31 @@ def test_nonsense_is_a_mistake_that_carries_the_id_where_one_can_be_read(frame: 
 
 def test_half_a_surrogate_pair_does_not_silence_anybody() -> None:
     assert "a?" in codec.encode_refusal(1, "a\ud800")
+
+
+def test_the_addresses_over_http_are_all_in_the_published_document(tmp_path: Path) -> None:
+    made = http_document.document()
+    assert json.loads((model.data_dir() / "config" / http_document.FILE).read_text()) == made
+
+    room = gateway.build_room(model.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
+    routes = {resource.canonical for resource in gateway.build_app(room).router.resources()}
+
+    assert {address.route for address in http_document.addresses()} == routes
+    assert all(operation["summary"] for path in made["paths"].values() for operation in path.values())
+
+
+def test_who_asks_for_nothing_is_told_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with served(Project(tmp_path / "p", PLAIN), tmp_path / "tokens.json") as place:
+        reply = place.get("/", Authorization="")
+        assert reply.status == 200
+        assert json.loads(reply.body)["addresses"].keys() == http_document.document()["paths"].keys()
+        assert place.get("/v1/openapi", Authorization="").status == 401
+        assert json.loads(place.get("/v1/openapi").body)["openapi"] == "3.1.0"
+
+
+PLAIN = """
+platforms: {linux: {}}
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""

@@ -15,6 +15,7 @@ import json
 import os
 import stat
 from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
 from urllib.parse import quote, unquote_to_bytes
 
 from aiohttp import web
@@ -64,6 +65,7 @@ async def _close(app: web.Application) -> None:
 def _told(handler: Handler) -> Handler:
     """Return a handler whose troubles are answers."""
 
+    @wraps(handler)
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)

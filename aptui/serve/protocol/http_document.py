@@ -1,0 +1,199 @@
+"""The HTTP side of the gateway as an OpenAPI 3.1 document: what each address is for, and what the doc strings of its handlers say.
+
+`config/aptui-serve.openapi.json` is this, for other languages; `GET /` names the addresses. A test compares the list with the routes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from aiohttp import web
+
+from aptui.serve import gateway
+from aptui.serve.access import guard
+from aptui.serve.http import dav, feed, files
+from aptui.serve.peers import outbound, proxy
+from aptui.serve.protocol import asyncapi, codec
+from aptui.serve.protocol.codec import Scope
+from aptui.serve.ws.sessions import Sessions
+
+_Json = dict[str, Any]
+FILE = "aptui-serve.openapi.json"
+_TEXT: _Json = {"type": "string"}
+_FLAG: _Json = {"type": "string", "enum": ["0", "1"]}
+_NUMBER: _Json = {"type": "integer"}
+_LIST: dict[str, tuple[_Json, str]] = {"list": (_FLAG, "1: what lies in the folder, as JSON.")}
+_WAIT: dict[str, tuple[_Json, str]] = {
+    "wait": (_FLAG, "1: have it processed first, and answer when that is done."),
+    "timeout": ({"type": "number"}, "How many seconds to wait at most; then the answer is 503."),
+}
+_PLATFORM: dict[str, tuple[_Json, str]] = {"platform": (_TEXT, "The platform where it is made for more than one; else the first.")}
+_ERRORS = {
+    "401": "A token is needed, on this machine too: `aptui token add NAME` makes one.",
+    "403": "The token lacks the scope, or calls from this address or page are not allowed.",
+    "404": "There is nothing of that name.",
+    "503": "Busy, starting, or too much at once: `Retry-After` says when to ask again.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What can be asked at an address.
+
+    Args:
+        route: the route as aiohttp knows it, and `path` its form for people, with `{parameters}`.
+        handler: whose doc string says what it does.
+        methods: of HTTP; those OpenAPI does not know stand in the description.
+        answers: {status: description} beside the errors that all have.
+        query: {name: (schema, description)}.
+        kind: the type of what is answered.
+    """
+
+    route: str
+    path: str
+    handler: Callable[..., object]
+    methods: tuple[str, ...] = ("get",)
+    scope: Scope | None = Scope.READ
+    answers: tuple[tuple[str, str], ...] = (("200", "It."),)
+    query: tuple[tuple[str, tuple[_Json, str]], ...] = ()
+    kind: str = "application/octet-stream"
+    more: str = ""
+
+
+_FILE = (
+    ("200", "The product; `ETag` is its SHA-256."),
+    ("206", "The part that `Range` asked for."),
+    ("304", "It is still what `If-None-Match` names."),
+)
+
+
+@cache
+def addresses() -> tuple[Address, ...]:
+    """Return every address, in the order of interest."""
+    listed, waited = tuple(_LIST.items()), tuple(_WAIT.items())
+    of_platform = tuple(_PLATFORM.items())
+    return (
+        Address("/", "/", tell_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
+        Address("/v1/products{rest}", "/v1/products/{platform}/{path}", files.product, answers=_FILE, query=(*waited, *listed)),
+        Address("/v1/assets/{id}", "/v1/assets/{id}", files.asset, answers=_FILE, query=(*of_platform, *waited)),
+        Address(
+            "/v1/tree{rest}", "/v1/tree/{platform}/{path}", files.tree, kind="application/json",
+            query=(("list", ({"type": "string", "enum": ["plain"]}, "plain: a path a line.")),), answers=(("200", "The tree."),),
+        ),
+        Address("/v1/files/@products@{rest}", "/v1/files/@products@/{path}", files.aliased_product, answers=_FILE,
+                query=(*of_platform, *waited, *listed)),
+        Address("/v1/files/@log@{rest}", "/v1/files/@log@/{path}", files.log, scope=Scope.CONTROL, kind="text/plain",
+                answers=(("200", "The log, or the names in a folder."),)),
+        Address(
+            "/v1/changes", "/v1/changes", feed.changes, kind="application/x-ndjson", answers=(("200", "A record a line."),),
+            query=(("since", (_NUMBER, "The `seq` of the last change that is known; without it everything is listed first.")),
+                   ("follow", (_FLAG, "1: go on with what changes."))),
+        ),
+        Address("/v1/connect", codec.PATH, Sessions.connect, answers=(("101", "A WebSocket."),), kind="",
+                more=f"What is said on it: `{asyncapi.FILE}`, also at `/v1/protocol`."),
+        Address("/v1/protocol", "/v1/protocol", gateway.tell_protocol, kind="application/json", answers=(("200", "The document."),)),
+        Address("/v1/openapi", "/v1/openapi", tell_document, kind="application/json", answers=(("200", "The document."),)),
+        Address("/dav{rest}", "/dav/{path}", dav.answer, ("get", "options"), answers=(("200", "The file, or the names in a folder."),),
+                more="WebDAV, class 1, read only: `PROPFIND` as well. The password of Basic authentication is a token."),
+        Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, ("get", "post", "put", "delete"),
+                answers=(("default", "What the service answers."),), more="`tcp://` services: a WebSocket of binary frames."),
+        Address("/v1/proxy/{name}/{rest}", "/v1/proxy/{name}/{path}", proxy.Proxy.handle, ("get", "post", "put", "delete"),
+                answers=(("default", "What the service answers."),)),
+    )  # fmt: skip
+
+
+def document() -> _Json:
+    """Return the document."""
+    paths: _Json = {}
+    for address in addresses():
+        paths.setdefault(address.path, {}).update({method: _operation(address, method) for method in address.methods})
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "aptui gateway",
+            "version": str(codec.VERSION),
+            "description": "Products, folders, changes and services over HTTP. A token is needed everywhere, on this machine too.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "http://127.0.0.1:45650"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "webhooks": {"device": {"get": {
+            "summary": "The gateway dials a device that people listed.",
+            "description": f"At `{outbound.PATH}` of the device: a WebSocket, on which the gateway is the server all the same.",
+            "responses": {"101": {"description": "A WebSocket."}},
+        }}},
+        "components": {"securitySchemes": {"token": {
+            "type": "http", "scheme": "bearer", "description": f"Or the cookie `{guard.COOKIE}`; `aptui token add NAME` makes one.",
+        }}},
+    }  # fmt: skip
+
+
+def _operation(address: Address, method: str) -> _Json:
+    text = " ".join((inspect.getdoc(address.handler) or "").split("\n\n")[0].split())
+    content: _Json = {"content": {address.kind: {}}} if address.kind else {}
+    answers: _Json = {
+        status: {"description": said, **(content if status.startswith("2") else {})} for status, said in address.answers
+    }
+    errors: _Json = {status: {"description": said} for status, said in _ERRORS.items()} if address.scope else {}
+    made: _Json = {
+        "summary": text,
+        "description": address.more or text,
+        "parameters": [*_of_path(address.path), *(_of_query(name, *said) for name, said in address.query)],
+        "responses": answers | errors,
+    }
+    return (
+        made | ({"x-scope": address.scope.value} if address.scope else {"security": []}) | {"operationId": _name(address, method)}
+    )
+
+
+def _name(address: Address, method: str) -> str:
+    return "_".join(
+        [method, *(word for word in address.path.replace("@", "").replace("{", "").replace("}", "").split("/") if word)]
+    )
+
+
+def _of_path(path: str) -> list[_Json]:
+    words = [word[1:-1] for word in path.split("/") if word.startswith("{")]
+    return [{"name": word, "in": "path", "required": True, "schema": _TEXT} for word in words]
+
+
+def _of_query(name: str, schema: _Json, said: str) -> _Json:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": said}
+
+
+# ------------------------------------------------------------------------------------------------------------------ answers
+
+
+def add_routes(app: web.Application) -> None:
+    """Add what this module answers."""
+    app.router.add_get("/", tell_addresses)
+    app.router.add_get("/v1/openapi", tell_document)
+
+
+async def tell_addresses(_request: web.Request) -> web.Response:
+    """Name the addresses that can be asked; the only one that needs no token."""
+    return web.Response(body=_addresses(), content_type="application/json")
+
+
+async def tell_document(request: web.Request) -> web.Response:
+    """Answer with this list as OpenAPI."""
+    guard.require(request)
+    return web.Response(body=_document(), content_type="application/json")
+
+
+@cache
+def _addresses() -> bytes:
+    named = {address.path: (inspect.getdoc(address.handler) or "").partition("\n")[0] for address in addresses()}
+    said = {"gateway": "aptui", "token": "Authorization: Bearer TOKEN ('aptui token add NAME' makes one)", "addresses": named}
+    return json.dumps(said, indent=2).encode() + b"\n"
+
+
+@cache
+def _document() -> bytes:
+    return json.dumps(document()).encode()
