@@ -147,9 +147,12 @@ def _operation(address: Address, method: str) -> _Json:
         "parameters": [*_of_path(address.path), *(_of_query(name, *said) for name, said in address.query)],
         "responses": answers | errors,
     }
-    return (
-        made | ({"x-scope": address.scope.value} if address.scope else {"security": []}) | {"operationId": _name(address, method)}
-    )
+    made["operationId"] = _name(address, method)
+    if address.scope is None:
+        made["security"] = []
+    else:
+        made["x-scope"] = address.scope.value
+    return made
 
 
 def _name(address: Address, method: str) -> str:
