@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -21,13 +22,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from aptui.client import Client, local
+from aptui.client import Client, Refused, local
+from aptui.core import floods
 from aptui.link import places, port
 from aptui.link.client import Client as EngineClient
-from aptui.serve.access import limits
-from aptui.serve.protocol import codec
+from aptui.serve import gateway
+from aptui.serve.access import guard, limits, tokens
+from aptui.serve.http import feed
+from aptui.serve.protocol import codec, requests
+from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.requests import Ping
 from aptui.shared.errors import KnownError
+from aptui.sharing import accepting
+from tests.serve.live_served import CERTIFICATE, KEY
 
 from .kills import Report, Say
 
@@ -39,6 +46,7 @@ ANSWER_LIMIT_S = 5.0
 """Generous: the machine may have other things to do."""
 HALF_OPEN = 1_000
 _SILENT = 20
+_SILENT_TLS = 400
 _SOURCES = 300
 _PATIENCE_S = 60.0
 _SETTINGS = """platforms: {linux: {}}
@@ -63,7 +71,37 @@ def _open_doors() -> None:
     limits.Doors.__init__.__defaults__ = (1e9, 1 << 30)
 
 
-MUTANTS: dict[str, Callable[[], None]] = {"": lambda: None, "endless-frames": _endless_frames, "open-doors": _open_doors}
+def _open_handshakes() -> None:
+    """Break the contract: whoever never agrees on TLS may stay, and is not counted."""
+    accepting.Acceptor.__init__.__kwdefaults__.update(limit=1 << 30, handshake_s=600.0)
+
+
+def _endless_followers() -> None:
+    """Break the contract: one token may follow as often as it likes."""
+    feed.FOLLOWERS_PER_TOKEN = feed.FOLLOWERS_LIMIT = 1 << 30
+
+
+def _deaf_to_revocation() -> None:
+    """Break the contract: what a revoked token has open stays open."""
+    gateway._REVOKED_LOOK_S = 1e9
+
+
+def _chatty() -> None:
+    """Break the contract: every refusal is written, whole."""
+    floods.FloodGate.admit = lambda *_: True
+    guard._DETAIL_BYTES = 1 << 30
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "": lambda: None,
+    "endless-frames": _endless_frames,
+    "open-doors": _open_doors,
+    "open-handshakes": _open_handshakes,
+    "endless-followers": _endless_followers,
+    "deaf-to-revocation": _deaf_to_revocation,
+    "chatty": _chatty,
+    "careless": lambda: [each() for each in (_endless_followers, _deaf_to_revocation, _chatty)] and None,
+}
 
 
 # -------------------------------------------------------------------------------------------------------------------- victim
@@ -72,12 +110,19 @@ MUTANTS: dict[str, Callable[[], None]] = {"": lambda: None, "endless-frames": _e
 class Victim:
     """An engine, its gateway, and the client who must not notice anything."""
 
-    def __init__(self, folder: Path, mutant: str = "") -> None:
+    def __init__(self, folder: Path, mutant: str = "", *, is_safe: bool = False) -> None:
         (folder / "assets").mkdir()
-        (folder / "aptui.yaml").write_text(_SETTINGS)
+        settings, self.tls = _SETTINGS, None
+        if is_safe:
+            (folder / "c.pem").write_text(CERTIFICATE)
+            (folder / "k.pem").write_text(KEY)
+            settings = settings.replace("clients_limit: 64", "clients_limit: 64, tls_cert: c.pem, tls_key: k.pem")
+            self.tls = ssl.create_default_context(cafile=str(folder / "c.pem"))
+        (folder / "aptui.yaml").write_text(settings)
         for number in range(_SOURCES):
             (folder / "assets" / f"{number}.txt").write_bytes(random.Random(number).randbytes(2_000))
         self.folder = folder
+        self.names: dict[str, str] = {}
         command = [sys.executable, "-m", "tests.drills.serve_hostile", mutant or "none", "--project", str(folder)]
         self.log = folder / "gateway.log"
         with self.log.open("wb") as log:
@@ -86,7 +131,7 @@ class Victim:
         while True:
             try:
                 self.url, self.token = local(folder / "Cache")
-                self.client = Client.connect(self.url, token=self.token, client="good", notices=("counts",))
+                self.client = self.connect()
                 break
             except KnownError:
                 assert time.monotonic() < deadline, "the gateway does not come"
@@ -94,6 +139,17 @@ class Victim:
                 time.sleep(0.05)
         self.engine = EngineClient.connect(places.socket_path(folder / "Cache"))
         self.rest()
+
+    def connect(self, token: str = "") -> Client:
+        """Return a well-behaved client, the owner unless another token is given."""
+        return Client.connect(self.url, token=token or self.token, tls=self.tls, client="good", notices=("counts",))
+
+    def token_for(self, *scopes: Scope) -> str:
+        """Return a new token of the user who is attacked, and remember its name in `names`."""
+        name = f"drill {time.monotonic_ns()}"
+        token = tokens.add(tokens.path(), name, scopes)
+        self.names[token] = name
+        return token
 
     def rest(self) -> None:
         """Wait until nothing is owed."""
@@ -196,7 +252,7 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
         victim.client.ask(Ping(), _PATIENCE_S)
         time.sleep(0.5)
         held = victim.descriptors() - before
-        with Client.connect(victim.url, token=victim.token, client="late"):
+        with victim.connect():
             pass
     if held > limits.STRANGERS_LIMIT + 8:
         yield f"{held} sockets of strangers are held"
@@ -214,8 +270,109 @@ def noise(victim: Victim, dice: random.Random, seconds: float) -> Iterator[str]:
     yield from ()
 
 
+def half_tls(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
+    """Sockets that never begin their handshake, while the owner connects anew."""
+    before = victim.descriptors()
+    with contextlib.ExitStack() as stack:
+        over = threading.Event()
+
+        def crowd() -> None:
+            for _number in range(_SILENT_TLS):
+                if over.is_set():
+                    return
+                with contextlib.suppress(OSError):
+                    stack.enter_context(socket.create_connection(victim.address, 2.0))
+
+        thread = threading.Thread(target=crowd)
+        thread.start()
+        time.sleep(1.0)
+        began = time.monotonic()
+        with victim.connect():
+            took_s = time.monotonic() - began
+        held = victim.descriptors() - before
+        over.set()
+        thread.join()
+    if held > accepting.PENDING_LIMIT + 16:
+        yield f"{held} sockets before their handshake are held"
+    if took_s > 2 * ANSWER_LIMIT_S:
+        yield f"the owner got in after {took_s:.1f} s"
+
+
+def followers(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
+    """Sixty streams of one token that may read."""
+    token = victim.token_for(Scope.READ)
+    with _closing([_asking(victim, "/v1/changes?follow=1", token) for _ in range(60)]) as wires:
+        taken = sum(_head(wire).startswith(b"HTTP/1.1 200") for wire in wires)
+        with victim.connect():
+            pass
+    if taken > feed.FOLLOWERS_PER_TOKEN:
+        yield f"{taken} streams of one token were taken"
+
+
+def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
+    """A stream and a WebSocket whose token is revoked while they are silent."""
+    token = victim.token_for(Scope.READ)
+    with _asking(victim, "/v1/changes?since=0&follow=1", token) as wire, victim.connect(token) as client:
+        _head(wire)
+        tokens.revoke(tokens.path(), victim.names[token])
+        began = time.monotonic()
+        wire.settimeout(6.0)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            while wire.recv(1 << 16):
+                pass
+        with contextlib.suppress(KnownError):
+            while client.next_notice(6.0) is not None:
+                pass
+        took_s = time.monotonic() - began
+    if took_s > ANSWER_LIMIT_S:
+        yield f"a revoked token listened for {took_s:.1f} s"
+
+
+def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
+    """Requests of each scope that are refused, too large, too deep, or written to take long; the engine never notices."""
+    epoch = victim.engine.ask(port.Status(), _PATIENCE_S)["epoch"]
+    audit = next(victim.folder.rglob("gateway-audit.log"), None)
+    before = audit.stat().st_size if audit else 0
+    deep = "[" * 200_000
+    with victim.connect(victim.token_for(Scope.READ, Scope.ESCALATE)) as client:
+        for _lap in range(40):
+            for request in (
+                requests.Reprocess(("x" * 4_000,) * 200),
+                requests.Escalate(asset="{00000000-0000-0000-0000-00000000abcd}", term="*" + "a" * 60_000),
+                requests.CheckMove("*?" * 60 + "!", "a"),
+                requests.CheckDelete("*" * 3_000),
+                requests.JobLog(job_id=1 << 63),
+                requests.AssetStatus(term=deep),
+            ):
+                with contextlib.suppress(Refused):
+                    client.ask(request, _PATIENCE_S)
+    audit = next(victim.folder.rglob("gateway-audit.log"), None)
+    grown = audit.stat().st_size - before if audit else 0
+    if grown > LOG_LIMIT_BYTES:
+        yield f"the audit log grew by {grown >> 10} KiB"
+    if victim.engine.ask(port.Status(), _PATIENCE_S)["epoch"] != epoch:
+        yield "the engine broke down and began again"
+
+
+def _asking(victim: Victim, path: str, token: str) -> socket.socket:
+    """Return a socket on which something was asked."""
+    wire = socket.create_connection(victim.address, _PATIENCE_S)
+    host = f"{victim.address[0]}:{victim.address[1]}"
+    wire.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    return wire
+
+
+def _head(wire: socket.socket) -> bytes:
+    try:
+        return wire.recv(4_096)
+    except OSError:
+        return b""
+
+
 Attack = Callable[[Victim, random.Random, float], Iterator[str]]
-ATTACKS: tuple[Attack, ...] = (never_reads, lengths, half_open, noise)
+ATTACKS: tuple[Attack, ...] = (never_reads, lengths, half_open, noise, followers, revocation, floods_of_requests)
+SAFE_ATTACKS: tuple[Attack, ...] = (half_tls,)
+"""Those on a gateway that speaks TLS."""
 
 
 @contextlib.contextmanager
@@ -230,11 +387,18 @@ def _closing(wires: list[socket.socket]) -> Iterator[list[socket.socket]]:
 
 
 def attacked(
-    folder: Path, seed: int, seconds: float = 10.0, *, mutant: str = "", say: Say = print, attacks: tuple[Attack, ...] = ATTACKS
+    folder: Path,
+    seed: int,
+    seconds: float = 10.0,
+    *,
+    mutant: str = "",
+    say: Say = print,
+    attacks: tuple[Attack, ...] = ATTACKS,
+    is_safe: bool = False,
 ) -> Report:
     """G1: every attack against one gateway, `seconds` of noise."""
     report, dice = Report("G1"), random.Random(seed)
-    victim = Victim(folder, mutant)
+    victim = Victim(folder, mutant, is_safe=is_safe)
     try:
         for attack in attacks:
             report.faults += 1
