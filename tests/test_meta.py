@@ -89,6 +89,18 @@ def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
     assert places[0].startswith("core/machine.py:")
 
 
+def test_no_statement_binds_by_number() -> None:
+    """Python 3.12.0 to 3.12.3 take `?1` for a name and warn when its value comes in a sequence: it is `?` or `:name`."""
+    numbered = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in (ROOT / "store").rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\?\d", line)
+    ]
+
+    assert numbered == []
+
+
 def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
     code = (
         "import sys, aptui.cli.main, aptui.batch.run, aptui.engine.loop.engine, aptui.engine.pool.pool, aptui.store.db.writer, aptui.sdk\n"

@@ -192,10 +192,10 @@ class DatabaseArchive:
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
         """Return the keys of the stored sources that answer to this UUID: first the one that has it."""
         sql = """SELECT o.path_key FROM (
-                SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = ?1
-                UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = ?1) f
+                SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = :uuid
+                UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = :uuid) f
             JOIN aptui_sources o ON o.source_id = f.SourceID ORDER BY f.is_legacy, f.created_ms, o.path_key"""
-        return [PathKey(key) for (key,) in self._database.execute(sql, (uuid,))]
+        return [PathKey(key) for (key,) in self._database.execute(sql, {"uuid": uuid})]
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
         """Return {job id: key of its source}."""
@@ -400,13 +400,14 @@ class DatabaseArchive:
     def products_in(self, folder: str) -> dict[str, bytes]:
         """Return {product name: SHA-256} of the products directly in a cache folder."""
         sql = """SELECT p.ProductName, o.digest FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID
-            WHERE p.ProductName > ?1 || '/' AND p.ProductName < ?1 || '0' AND instr(substr(p.ProductName, length(?1) + 2), '/') = 0"""
-        return dict(self._database.execute(sql, (folder,)).fetchall())
+            WHERE p.ProductName > :folder || '/' AND p.ProductName < :folder || '0'
+            AND instr(substr(p.ProductName, length(:folder) + 2), '/') = 0"""
+        return dict(self._database.execute(sql, {"folder": folder}).fetchall())
 
     def products_below(self, folder: str) -> list[str]:
         """Return the names of the products anywhere below a cache folder."""
-        sql = "SELECT ProductName FROM Products WHERE ProductName > ?1 || '/' AND ProductName < ?1 || '0'"
-        return [name for (name,) in self._database.execute(sql, (folder,))]
+        sql = "SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'"
+        return [name for (name,) in self._database.execute(sql, {"folder": folder})]
 
     def scan_folder_ids(self) -> dict[str, int]:
         """Return {name in lower case: ScanFolderID}."""

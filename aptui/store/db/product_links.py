@@ -63,16 +63,16 @@ _Known = dict[tuple[int, str, str], list[str]]
 
 def canonical(database: sqlite3.Connection, uuid: bytes) -> bytes:
     """Return the UUID that a source with the UUID `uuid` is known by now; one that nobody has or had stays as it is."""
-    row = database.execute(_CANONICAL, (uuid,)).fetchone()
+    row = database.execute(_CANONICAL, {"uuid": uuid}).fetchone()
     return row[0] if row else uuid
 
 
 # ---------------------------------------------------------------------------------------------------------------------- SQL
 
 _CANONICAL = """
-SELECT ?1 FROM Sources WHERE SourceGuid = ?1
+SELECT :uuid FROM Sources WHERE SourceGuid = :uuid
 UNION ALL SELECT * FROM (SELECT s.SourceGuid FROM aptui_legacy l JOIN Sources s ON s.SourceID = l.source_id
-    WHERE l.uuid = ?1 ORDER BY s.ScanFolderPK, l.created_ms)
+    WHERE l.uuid = :uuid ORDER BY s.ScanFolderPK, l.created_ms)
 LIMIT 1"""
 _SCRATCH = """
 CREATE TEMP TABLE touched_ids(guid BLOB, sub_id INTEGER, platform TEXT, PRIMARY KEY(guid, sub_id, platform)) WITHOUT ROWID;
@@ -113,9 +113,9 @@ _FIND_TARGETS = f"""INSERT INTO link_targets SELECT {_TARGET} FROM touched_ids t
 _BY_PLACE = "INDEXED BY aptui_product_links_path ON l.prefix IS NULL AND l.is_exclusion = 0"
 _FOUND_BY_PLACE = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, t.guid, t.sub_id, t.platform, t.path, t.source, 0
     FROM link_targets t CROSS JOIN aptui_product_links l {_BY_PLACE}
-    AND l.path = CASE ?1 WHEN {int(LinkKind.SOURCE_FILE)} THEN t.source ELSE t.path END AND l.kind = ?1 AND l.platform = t.platform"""
+    AND l.path = CASE :kind WHEN {int(LinkKind.SOURCE_FILE)} THEN t.source ELSE t.path END AND l.kind = :kind AND l.platform = t.platform"""
 _BY_PREFIX = """FROM aptui_product_links l INDEXED BY aptui_product_links_prefix
-    WHERE l.prefix IS NOT NULL AND l.is_exclusion = 0 AND l.prefix = ?1 AND l.kind = ?2 AND l.platform = ?3"""
+    WHERE l.prefix IS NOT NULL AND l.is_exclusion = 0 AND l.prefix = :prefix AND l.kind = :kind AND l.platform = :platform"""
 # A pattern that ten thousand products declare is read once: each step jumps to the next one in the index.
 _PATTERNS = f"""WITH RECURSIVE patterns(path) AS (
     SELECT (SELECT l.path {_BY_PREFIX} ORDER BY l.path LIMIT 1)
@@ -123,21 +123,21 @@ _PATTERNS = f"""WITH RECURSIVE patterns(path) AS (
         WHERE patterns.path IS NOT NULL)
     SELECT path FROM patterns WHERE path IS NOT NULL"""
 _IS_NAMED = f"""SELECT EXISTS (SELECT 1 FROM ProductDependencies d
-        WHERE d.DependencySourceGuid = ?1 AND d.DependencySubID = ?2 AND d.UnresolvedPath = '')
+        WHERE d.DependencySourceGuid = :guid AND d.DependencySubID = :sub_id AND d.UnresolvedPath = '')
     OR EXISTS (SELECT 1 FROM aptui_product_links l INDEXED BY aptui_product_links_path WHERE l.prefix IS NULL AND l.is_exclusion = 0
-        AND l.path = ?4 AND l.kind = {int(LinkKind.PRODUCT_FILE)} AND l.platform = ?3)
+        AND l.path = :path AND l.kind = {int(LinkKind.PRODUCT_FILE)} AND l.platform = :platform)
     OR EXISTS (SELECT 1 FROM aptui_product_links l INDEXED BY aptui_product_links_path WHERE l.prefix IS NULL AND l.is_exclusion = 0
-        AND l.path = ?5 AND l.kind = {int(LinkKind.SOURCE_FILE)} AND l.platform = ?3)"""
-_FOUND_BY_PATTERN = (
-    f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, ?5, ?6, ?3, ?7, ?8, 1 {_BY_PREFIX} AND l.path = ?4"""
-)
+        AND l.path = :source AND l.kind = {int(LinkKind.SOURCE_FILE)} AND l.platform = :platform)"""
+_FOUND_BY_PATTERN = f"""INSERT INTO found_links
+    SELECT l.product_id, l.at, l.flags, :guid, :sub_id, :platform, :path, :source, 1 {_BY_PREFIX} AND l.path = :pattern"""
 
 _FRESH = "FROM fresh_owners f CROSS JOIN aptui_product_links l ON l.product_id = f.product_id"
 _FRESH_ASSETS = f"SELECT l.product_id, l.source_guid, l.sub_id, l.platform, l.flags {_FRESH} WHERE l.kind = {int(LinkKind.ASSET)} ORDER BY 1, l.at"
 _ASSETS_OF = f"""SELECT product_id, source_guid, sub_id, platform, flags FROM aptui_product_links
 WHERE product_id = ? AND kind = {int(LinkKind.ASSET)} ORDER BY at"""
-_UUIDS_OF_SOURCES = """SELECT s.SourceGuid FROM json_each(?1) k JOIN Sources s ON s.SourceID = k.value
-UNION SELECT l.uuid FROM json_each(?1) k JOIN aptui_legacy l ON l.source_id = k.value"""
+_UUIDS_OF_SOURCES = """WITH k(value) AS (SELECT value FROM json_each(?))
+SELECT s.SourceGuid FROM k JOIN Sources s ON s.SourceID = k.value
+UNION SELECT l.uuid FROM k JOIN aptui_legacy l ON l.source_id = k.value"""
 _FRESH_BY_NAME = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, s.SourceGuid, p.SubID, j.Platform, l.path, o.path_key, 0
     {_FRESH} CROSS JOIN Products p ON p.ProductName = l.platform || '/' || l.path CROSS JOIN Jobs j ON j.JobID = p.JobPK {_TARGET_JOIN}
     WHERE l.kind = {int(LinkKind.PRODUCT_FILE)} AND l.prefix IS NULL AND l.is_exclusion = 0 AND {_NO_INTERMEDIATE}"""
@@ -321,7 +321,7 @@ class ProductLinks:
 
     def _is_named(self, target: Target, known: _Known) -> bool:
         """Whether any link or row names a product: for most, nothing more is to be done."""
-        (is_named,) = self._database.execute(_IS_NAMED, target).fetchone()
+        (is_named,) = self._database.execute(_IS_NAMED, target._asdict()).fetchone()
         return bool(is_named) or any(self._patterns_for(target, known))
 
     def _find_for_touched(self, known: _Known) -> None:
@@ -333,11 +333,13 @@ class ProductLinks:
         self._database.execute(_FORGET_RESOLVED)
         self._database.execute(_FIND_TARGETS)
         for kind in (LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE):
-            self._database.execute(_FOUND_BY_PLACE, (int(kind),))
+            self._database.execute(_FOUND_BY_PLACE, {"kind": int(kind)})
         for target in map(Target._make, self._database.execute("SELECT * FROM link_targets").fetchall()):
             for pattern in self._patterns_for(target, known):
-                values = (pattern.prefix, pattern.kind, pattern.platform, pattern.path, *_found(target))
-                self._database.execute(_FOUND_BY_PATTERN, values)
+                where = {"prefix": pattern.prefix, "kind": pattern.kind, "platform": pattern.platform, "pattern": pattern.path}
+                guid, sub_id, path, source = _found(target)
+                found = {"guid": guid, "sub_id": sub_id, "path": path, "source": source}
+                self._database.execute(_FOUND_BY_PATTERN, where | found)
 
     def _patterns_for(self, target: Target, known: _Known) -> Iterator[_Pattern]:
         for kind in (LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE):
@@ -345,7 +347,7 @@ class ProductLinks:
             for prefix in _prefixes(text):
                 group = int(kind), target.platform, prefix
                 if group not in known:
-                    rows = self._database.execute(_PATTERNS, (prefix, int(kind), target.platform))
+                    rows = self._database.execute(_PATTERNS, {"prefix": prefix, "kind": int(kind), "platform": target.platform})
                     known[group] = [path for (path,) in rows]
                 for path in known[group]:
                     if is_like(path, text):

@@ -55,8 +55,8 @@ def _drop_job_stats(condition: str) -> str:
     )
 
 
-def _first(row: Parameters) -> Parameters:
-    return (row[0],)
+def _first_twice(row: Parameters) -> Parameters:
+    return (row[0], row[0])
 
 
 def _lower_target(row: Parameters) -> Parameters:
@@ -70,8 +70,8 @@ def _packed_folder(row: Parameters) -> Parameters:
 
 # '-' follows ',' in ASCII, so these are all names that begin with "CreateJobs,<path>,".
 _DROP_ANALYSIS_STATS = (
-    "DELETE FROM Stats WHERE StatName >= (SELECT 'CreateJobs,' || SourceName || ',' FROM Sources WHERE SourceID = ?1) "
-    "AND StatName < (SELECT 'CreateJobs,' || SourceName || '-' FROM Sources WHERE SourceID = ?1)"
+    "DELETE FROM Stats WHERE StatName >= (SELECT 'CreateJobs,' || SourceName || ',' FROM Sources WHERE SourceID = ?) "
+    "AND StatName < (SELECT 'CreateJobs,' || SourceName || '-' FROM Sources WHERE SourceID = ?)"
 )
 _JOB_COLUMNS = (
     "JobID, SourcePK, JobKey, Fingerprint, Platform, BuilderGuid, Status, JobRunKey, FirstFailLogTime, FirstFailLogFile, "
@@ -82,7 +82,7 @@ _JOB_WIDTH = _JOB_COLUMNS.count(",") + 1
 _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_source": (
         (_drop_job_stats("s.SourceID = ?"), None),
-        (_DROP_ANALYSIS_STATS, None),
+        (_DROP_ANALYSIS_STATS, _first_twice),
         ("DELETE FROM SourceDependency WHERE SourceGuid = (SELECT SourceGuid FROM Sources WHERE SourceID = ?)", None),
         ("DELETE FROM Sources WHERE SourceID = ?", None),
     ),
@@ -129,15 +129,15 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         (
             """INSERT INTO MissingProductDependencies(ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint,
             DependencySourceGuid, DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch)
-            SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ?1 AND ProductName = ?10)""",
-            None,
+            SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ? AND ProductName = ?)""",
+            itemgetter(*range(9), 0, 9),
         ),
     ),
     "put_missing_scan": (
         (
-            """INSERT OR REPLACE INTO aptui_missing_scans SELECT ?1, ?2, ?3, ?4
-            WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ?1 AND ProductName = ?5)""",
-            None,
+            """INSERT OR REPLACE INTO aptui_missing_scans SELECT ?, ?, ?, ?
+            WHERE EXISTS (SELECT 1 FROM Products WHERE ProductID = ? AND ProductName = ?)""",
+            itemgetter(*range(4), 0, 4),
         ),
     ),
     "put_edge": (
@@ -151,9 +151,9 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "put_run": (
         (_replace("aptui_runs", 12), None),
         (
-            f"""DELETE FROM aptui_runs WHERE job_id = ?1 AND run_key <=
-            (SELECT run_key FROM aptui_runs WHERE job_id = ?1 ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})""",
-            _first,
+            f"""DELETE FROM aptui_runs WHERE job_id = ? AND run_key <=
+            (SELECT run_key FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})""",
+            _first_twice,
         ),
     ),
     "put_stat": ((_upsert("Stats", "StatName, StatValue, LastLogTime", "StatName"), None),),

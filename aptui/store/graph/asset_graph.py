@@ -361,8 +361,9 @@ class AssetGraph:
     def assets(self, uuid: bytes, sub_id: int | None) -> list[Node]:
         """Return the products with this asset id, or all of the source with this UUID."""
         sql = f"""SELECT p.ProductID FROM Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID{self._on}
-            CROSS JOIN Products p ON p.JobPK = j.JobID WHERE s.SourceGuid = ?1 AND (?2 IS NULL OR +p.SubID = ?2) ORDER BY 1"""
-        return [Node(number) for (number,) in self._ask(sql, (uuid, sub_id))]
+            CROSS JOIN Products p ON p.JobPK = j.JobID WHERE s.SourceGuid = :uuid AND (:sub_id IS NULL OR +p.SubID = :sub_id)
+            ORDER BY 1"""
+        return [Node(number) for (number,) in self._ask(sql, {"uuid": uuid, "sub_id": sub_id})]
 
     # ------------------------------------------------------------------------------------------------- what leads nowhere
 

@@ -125,7 +125,7 @@ _FORMER = """(SELECT group_concat(SubID, ' ') FROM (SELECT l.SubID FROM LegacySu
 _CATALOG_SQL = f"""SELECT s.SourceGuid, p.SubID, p.ProductName, p.AssetType, o.size, o.digest, {{needs}}, {{former}}
     FROM Products p CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     CROSS JOIN aptui_products o ON o.product_id = p.ProductID
-    WHERE p.ProductName >= ?1 AND p.ProductName <= ?2 AND p.Flags & {int(ProductFlag.INTERMEDIATE)} = 0
+    WHERE p.ProductName >= ? AND p.ProductName <= ? AND p.Flags & {int(ProductFlag.INTERMEDIATE)} = 0
     ORDER BY p.ProductName, p.ProductID"""
 
 

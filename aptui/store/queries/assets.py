@@ -168,14 +168,19 @@ def _out(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
 
 
 def _incoming(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
-    names = (source.source.lower(), source.uuid.hex(), f"{source.root}/{source.source}".lower(), uuid_text(source.uuid).lower())
+    names = {
+        "path": source.source.lower(),
+        "uuid": source.uuid.hex(),
+        "full_path": f"{source.root}/{source.source}".lower(),
+        "uuid_text": uuid_text(source.uuid).lower(),
+    }
     sql = """SELECT s.SourceName, d.TypeOfDependency, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
-        WHERE d.DependsOnSource IN (?1, ?2, ?3, ?4)
+        WHERE d.DependsOnSource IN (:path, :uuid, :full_path, :uuid_text)
         UNION SELECT s.SourceName, 4, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
         WHERE d.TypeOfDependency IN (4, 5, 6, 7)
-        AND (?1 GLOB lower(d.DependsOnSource) OR (d.DependsOnSource LIKE '%|%%' ESCAPE '|' AND ?1 LIKE d.DependsOnSource))
+        AND (:path GLOB lower(d.DependsOnSource) OR (d.DependsOnSource LIKE '%|%%' ESCAPE '|' AND :path LIKE d.DependsOnSource))
         UNION SELECT s.SourceName, 1, s.SourceID FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id
-        WHERE e.target IN (?1, ?2) AND s.SourceGuid NOT IN (SELECT SourceGuid FROM SourceDependency)
+        WHERE e.target IN (:path, :uuid) AND s.SourceGuid NOT IN (SELECT SourceGuid FROM SourceDependency)
         ORDER BY 1, 2"""
     return tuple(
         Dependency(name, "wildcard" if bits & _WILDCARD_BIT else "job" if bits & _JOB_BIT else "source", number)
@@ -220,8 +225,8 @@ def _made_from(reader: Reader, source: SourceRow) -> SourceRow | None:
 def product_ids(reader: Reader, uuid: bytes, sub_id: int | None) -> list[int]:
     """Return the products with this asset id, or all of the source with this UUID."""
     sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
-        WHERE s.SourceGuid = ?1 AND (?2 IS NULL OR p.SubID = ?2) ORDER BY p.ProductID"""
-    return [number for (number,) in reader.ask(sql, (uuid, sub_id))]
+        WHERE s.SourceGuid = :uuid AND (:sub_id IS NULL OR p.SubID = :sub_id) ORDER BY p.ProductID"""
+    return [number for (number,) in reader.ask(sql, {"uuid": uuid, "sub_id": sub_id})]
 
 
 def product_details(reader: Reader, product_id: int) -> ProductDetails | None:

@@ -15,8 +15,8 @@ _BITE = 500
 """Products read at a time: a cursor that stays open for minutes would keep the database's log from being folded in."""
 _PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType, p.Flags, p.ProductID
 FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"""
-_NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > ?1 || '/' AND ProductName < ?1 || '0'
-AND instr(substr(ProductName, length(?1) + 2), '/') = 0"""
+_NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'
+AND instr(substr(ProductName, length(:folder) + 2), '/') = 0"""
 _DIGEST_SQL = """SELECT COALESCE(o.digest, x'') FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID
 WHERE p.ProductName = ?"""
 
@@ -96,7 +96,7 @@ def strays(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> It
 def _look_into(folder: str, root: bytes, reader: Reader, *, is_watched: bool) -> tuple[list[str], list[Stray]]:
     below: list[str] = []
     found: list[Stray] = []
-    known = {name for (name,) in reader.ask(_NAMES_SQL, (folder,))}
+    known = {name for (name,) in reader.ask(_NAMES_SQL, {"folder": folder})}
     try:
         with os.scandir(root + b"/" + from_text(cache_path(folder))) as entries:
             for entry in entries:

@@ -252,7 +252,7 @@ class Known:
 
     def _learn_products(self, platform: str, paths: Collection[str]) -> None:
         """A product is named without its platform, or without that and its first folder, or with both."""
-        sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?1) k CROSS JOIN json_each(?2) f
+        sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?) k CROSS JOIN json_each(?) f
             JOIN Products p ON p.ProductName = f.value || k.value {_OF_PRODUCT} WHERE {_REAL} ORDER BY f.key, p.ProductID"""
         prefixes = json.dumps(["", *self._prefixes_of(platform)])
         for names in _portions(paths, _NAMES_AT_ONCE):

@@ -16,16 +16,17 @@ _BELOW_SQL = f"""SELECT {_COLUMNS} FROM Products p {_JOINED}
     WHERE p.ProductName >= ? AND p.ProductName < ? ORDER BY p.ProductName, p.ProductID LIMIT ?"""
 _NEXT_SQL = "SELECT ProductName FROM Products WHERE ProductName >= ? ORDER BY ProductName LIMIT 1"
 _IDS_SQL = """SELECT p.ProductName FROM Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID CROSS JOIN Products p ON p.JobPK = j.JobID
-    WHERE (s.SourceGuid = ?1 OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = ?1)) AND (?3 = '' OR j.Platform = ?3)
-    AND (p.SubID = ?2 OR EXISTS (SELECT 1 FROM LegacySubIDs l WHERE l.ProductPK = p.ProductID AND l.SubID = ?2))
-    ORDER BY s.SourceGuid <> ?1, p.SubID <> ?2, p.ProductName"""
+    WHERE (s.SourceGuid = :uuid OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = :uuid))
+    AND (:platform = '' OR j.Platform = :platform)
+    AND (p.SubID = :sub_id OR EXISTS (SELECT 1 FROM LegacySubIDs l WHERE l.ProductPK = p.ProductID AND l.SubID = :sub_id))
+    ORDER BY s.SourceGuid <> :uuid, p.SubID <> :sub_id, p.ProductName"""
 _OWED = "state NOT IN ('completed', 'failed', 'cancelled')"
 _OF_SOURCES_SQL = f"""SELECT s.SourceID, o.path_key, (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.{_OWED})
     + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.{_OWED}
-        AND j.Platform IN (?2, 'common')),
+        AND j.Platform IN (:platform, 'common')),
     (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.state = 'failed')
     + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.state = 'failed'
-        AND j.Platform IN (?2, 'common'))
+        AND j.Platform IN (:platform, 'common'))
     FROM aptui_sources o JOIN Sources s ON s.SourceID = o.source_id WHERE """
 _CHUNK = 500
 
@@ -66,7 +67,7 @@ def find(reader: Reader, name: str) -> ProductFile | None:
 
 def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> list[str]:
     """Return the names of the products with an asset id, on one platform or ("") all; who only had it once comes last."""
-    return [name for (name,) in reader.ask(_IDS_SQL, (uuid, sub_id, platform))]
+    return [name for (name,) in reader.ask(_IDS_SQL, {"uuid": uuid, "sub_id": sub_id, "platform": platform})]
 
 
 def below(reader: Reader, folder: str, after: str = "", limit: int = -1) -> list[ProductFile]:
@@ -108,8 +109,8 @@ def children(reader: Reader, folder: str) -> tuple[list[str], list[ProductFile]]
 
 def awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Awaited]:
     """Return the sources with a UUID, now or once."""
-    where = "s.SourceGuid = ?1 OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = ?1)"
-    return [Awaited(*row) for row in reader.ask(_OF_SOURCES_SQL + where, (uuid, platform))]
+    where = "s.SourceGuid = :uuid OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = :uuid)"
+    return [Awaited(*row) for row in reader.ask(_OF_SOURCES_SQL + where, {"uuid": uuid, "platform": platform})]
 
 
 def awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
@@ -121,14 +122,14 @@ def awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
     maker = reader.ask(
         "SELECT j.SourcePK FROM Products p JOIN Jobs j ON j.JobID = p.JobPK WHERE p.ProductName = ?", (name,)
     ).fetchone()
-    found = {
-        row[0]: Awaited(*row) for row in reader.ask(f"{_OF_SOURCES_SQL} s.SourceID = ?1", (maker[0] if maker else 0, platform))
-    }
+    values = {"source_id": maker[0] if maker else 0, "platform": platform}
+    found = {row[0]: Awaited(*row) for row in reader.ask(f"{_OF_SOURCES_SQL} s.SourceID = :source_id", values)}
     folder, slash, file_name = path.rpartition("/")
-    where = "o.path_key >= ?1 AND o.path_key < ?3"
+    where = "o.path_key >= :place AND o.path_key < :end"
     for start in _starts(file_name):
         place = f"{folder}{slash}{start}"
-        for row in reader.ask(f"{_OF_SOURCES_SQL} {where}", (place, platform, f"{place}/")):  # "/" follows "." in ASCII
+        bounds = {"place": place, "end": f"{place}/", "platform": platform}  # "/" follows "." in ASCII
+        for row in reader.ask(f"{_OF_SOURCES_SQL} {where}", bounds):
             if row[1] == place or row[1].startswith(f"{place}."):
                 found[row[0]] = Awaited(*row)
     return list(found.values())

@@ -6,7 +6,7 @@ It reads ours and those of O3DE itself: a database without tables of ours gets e
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,8 +69,8 @@ SELECT builder, SUM(analyses), SUM(analysis_ms), SUM(jobs), SUM(processing_ms) F
         JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY j.BuilderGuid
 ) GROUP BY builder ORDER BY builder"""
 _DEPENDENTS_SQL = """
-SELECT s.SourceName FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id WHERE e.target = ?1
-UNION SELECT s.SourceName FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid WHERE d.DependsOnSource = ?1
+SELECT s.SourceName FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id WHERE e.target = :target
+UNION SELECT s.SourceName FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid WHERE d.DependsOnSource = :target
 ORDER BY 1"""
 
 
@@ -305,7 +305,7 @@ class Reader:
 
     def dependents_of(self, target: str) -> list[str]:
         """Return the paths of sources that depend on `target`: a path, or 32 hex digits of a UUID; wildcards are not expanded."""
-        return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, (target.lower(),))]
+        return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, {"target": target.lower()})]
 
     def file(self, path: str) -> FileFact | None:
         """Return what is remembered of a file: that of its source, else of the first scan folder that has it."""
@@ -326,7 +326,7 @@ class Reader:
         """Return (epoch, seq) of the last transaction; 0 where no engine of ours wrote them."""
         return int(self.state("epoch") or 0), int(self.state("seq") or 0)
 
-    def ask(self, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+    def ask(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
         """Ask in SQL; for the modules of this room whose questions are too many for this class."""
         return self._database.execute(sql, values)
 

@@ -15,7 +15,7 @@ _JOINED = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.So
     LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
 _FOR_RUNTIMES = f"p.Flags & {int(ProductFlag.INTERMEDIATE)} = 0"
 _PAGE_SQL = f"""SELECT {_COLUMNS} FROM Products p {_JOINED}
-    WHERE p.ProductName > ?1 AND p.ProductName <= ?2 AND {_FOR_RUNTIMES} ORDER BY p.ProductName, p.ProductID LIMIT ?3"""
+    WHERE p.ProductName > ? AND p.ProductName <= ? AND {_FOR_RUNTIMES} ORDER BY p.ProductName, p.ProductID LIMIT ?"""
 _NAMED_SQL = (
     f"SELECT {_COLUMNS} FROM json_each(?) k CROSS JOIN Products p ON p.ProductName = k.value {_JOINED} WHERE {_FOR_RUNTIMES}"
 )
@@ -148,7 +148,7 @@ def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: i
     exact = products_named(reader, [f"{platform}/{term}" for platform in platforms])
     if exact:
         return exact
-    sql = f"SELECT p.ProductID FROM Products p WHERE p.ProductName >= ?1 AND p.ProductName <= ?2 AND {_FOR_RUNTIMES} LIMIT ?3"
+    sql = f"SELECT p.ProductID FROM Products p WHERE p.ProductName >= ? AND p.ProductName <= ? AND {_FOR_RUNTIMES} LIMIT ?"
     found = [
         number
         for platform in platforms
