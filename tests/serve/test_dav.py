@@ -54,7 +54,7 @@ def seen(reply: Reply) -> dict[bytes, dict[str, str]]:
         props: dict[str, str] = {}
         for stat in response.findall(f"{D}propstat"):
             if "200" in (stat.findtext(f"{D}status") or ""):
-                for prop in stat.find(f"{D}prop") or []:
+                for prop in stat.iterfind(f"{D}prop/*"):
                     props[prop.tag.removeprefix(D)] = prop.text or "".join(child.tag.removeprefix(D) for child in prop)
         found[path] = props
     return found
@@ -84,7 +84,7 @@ def test_what_is_asked_for_is_told_and_what_is_unknown_is_not_found(place: Serve
 
     assert list(seen(reply)[b"/dav/linux/\xff.txt"]) == ["getetag"]
     unknown = ET.fromstring(reply.body).findall(f".//{D}propstat")[1]
-    assert [each.tag for each in unknown.find(f"{D}prop") or []] == ['{urn:a"b}x']
+    assert [each.tag for each in unknown.iterfind(f"{D}prop/*")] == ['{urn:a"b}x']
     assert "404" in (unknown.findtext(f"{D}status") or "")
 
 

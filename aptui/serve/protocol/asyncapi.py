@@ -27,6 +27,9 @@ def document() -> _Json:
     """Return the document."""
     records = [*(each for exchange in REQUESTS.values() for each in exchange[:2]), *NOTICES.values()]
     _out, schemas = msgspec.json.schema_components(records, ref_template=_REF)
+    for schema in schemas.values():
+        if "description" in schema:  # a docstring, which Python 3.13 and later strip of its indentation
+            schema["description"] = inspect.cleandoc(schema["description"])
     messages = {f"request_{name}": _request(name) for name in REQUESTS}
     messages |= {f"answer_{name}": _answer(name) for name in REQUESTS}
     messages |= {"refusal": _refusal(), "notices": _notices(), "bytes": _bytes()}
