@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -52,6 +53,17 @@ def test_putting_everything_twice_is_putting_it_once(store: Store) -> None:
     tables = (*OWNED[:-1], "aptui_folders", "Files", "aptui_cache_folders")
     assert {table: store.count(table) for table in tables} == dict.fromkeys(tables, 1)
     assert store.count("Stats") == 2
+
+
+def test_a_database_that_cannot_be_opened_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    path.write_bytes(b"no database" * 100)
+
+    with pytest.raises(HostError) as refused:
+        Writer(path, lambda _number: None)
+
+    assert refused.value  # it holds the frames, and they what they opened
+    assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
 
 
 def test_put_changes_what_is_there(store: Store) -> None:

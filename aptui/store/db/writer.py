@@ -20,6 +20,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
@@ -322,24 +323,27 @@ class Writer:
             raise HostError(f"the asset database '{self._path}' was deleted or replaced while in use", hint="restart the engine")
 
     def _open(self) -> sqlite3.Connection:
-        try:
-            database = sqlite3.connect(
-                self._path,
-                timeout=min(BUSY_TIMEOUT_S, self._patience_s),
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=256,
-            )
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA foreign_keys = ON")
-            database.execute("PRAGMA synchronous = FULL")
-            database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            database.execute("PRAGMA temp_store = MEMORY")
-            self._links, self._mark, self._changes = ProductLinks(database), CatalogMark(database), ChangeLog(database)
-            stat = self._path.stat()
-        except sqlite3.Error as error:
-            raise host_error(self._path, error) from error
+        with ExitStack() as stack:
+            try:
+                database = sqlite3.connect(
+                    self._path,
+                    timeout=min(BUSY_TIMEOUT_S, self._patience_s),
+                    isolation_level=None,
+                    check_same_thread=False,
+                    cached_statements=256,
+                )
+                stack.callback(database.close)
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA foreign_keys = ON")
+                database.execute("PRAGMA synchronous = FULL")
+                database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+                database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+                database.execute("PRAGMA temp_store = MEMORY")
+                self._links, self._mark, self._changes = ProductLinks(database), CatalogMark(database), ChangeLog(database)
+                stat = self._path.stat()
+            except sqlite3.Error as error:
+                raise host_error(self._path, error) from error
+            stack.pop_all()
         self._identity = (stat.st_dev, stat.st_ino)
         return database
 
