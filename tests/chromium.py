@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from waiting import until
+
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 PATIENCE_S = 30.0
 _FLAGS = (
@@ -138,14 +140,12 @@ class Page:
 
     def until(self, expression: str) -> Any:
         """Wait until it is true, and return it."""
-        deadline = time.monotonic() + PATIENCE_S
         look = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"  # the page may not be there yet
-        while not (found := self.evaluate(look)):
-            assert time.monotonic() < deadline, (
-                f"in vain: {expression}; {self.complaints}; {self.evaluate('document.body?.innerText')}"
-            )
-            time.sleep(0.02)
-        return found
+        return until(
+            lambda: self.evaluate(look),
+            lambda: f"{expression}; {self.complaints}; {self.evaluate('document.body?.innerText')}",
+            PATIENCE_S,
+        )
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:
         """Be of that size, and in that scheme of colours."""

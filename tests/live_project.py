@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from disk_project import Project
+from waiting import until
 
 from aptui.config import model
 from aptui.core.messages import JobChanged, Notice, Said
@@ -67,16 +67,12 @@ class LiveProject(Project):
     # ---------------------------------------------------------------------------------------------------------------- waits
 
     def until(self, is_true: Callable[[], object], what: str = "") -> None:
-        deadline = time.monotonic() + PATIENCE_S
-
         def tick(now: float) -> float:
             return now + 0.02
 
         self.live.turns.append(tick)
         try:
-            while not is_true():
-                assert time.monotonic() < deadline, f"waited in vain: {what or is_true}; {self.said[-5:]}"
-                self.live.turn()
+            until(is_true, lambda: f"{what or is_true}; {self.said[-5:]}", PATIENCE_S, lambda _left_s: self.live.turn())
         finally:
             self.live.turns.remove(tick)
 

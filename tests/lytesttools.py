@@ -9,11 +9,11 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 PATIENCE_S = 60.0
 PLATFORMS = {"Platform linux": {"tags": "tools"}, "Platform pc": {"tags": "tools"}, "Platform ios": {"tags": "mobile"}}
@@ -143,22 +143,22 @@ class Driven:
 
     def port(self, name: str) -> int:
         """Return a port from the log of the last run."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
+
+        def found() -> list[int]:
             assert self.process.poll() is None, "it has ended"
             runs = read_log(self._log) if self._log.exists() else []
-            if runs and name in runs[-1].numbers:
-                return int(runs[-1].numbers[name])  # type: ignore[arg-type]
-            time.sleep(0.02)
-        raise AssertionError(f"no {name} in the log")
+            return [int(runs[-1].numbers[name])] if runs and name in runs[-1].numbers else []  # type: ignore[arg-type]
+
+        return until(found, f"{name} in the log", PATIENCE_S)[0]
 
     def until_logged(self, said: str) -> None:
         """Wait for a line in the log of the last run."""
-        deadline = time.monotonic() + PATIENCE_S
-        while said not in read_log(self._log)[-1].lines:
-            assert time.monotonic() < deadline
+
+        def is_there() -> bool:
             assert self.process.poll() is None, "it has ended"
-            time.sleep(0.02)
+            return said in read_log(self._log)[-1].lines
+
+        until(is_there, said, PATIENCE_S)
 
     def connect(self) -> None:
         """Connect to the control channel."""

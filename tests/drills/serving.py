@@ -26,6 +26,7 @@ from aptui.link import places, port
 from aptui.link.client import Client
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Health
+from tests.waiting import came
 
 from .kills import Report
 from .world import World
@@ -277,12 +278,7 @@ class Serving:
 
     def until(self, is_true: Callable[[], object], patience_s: float = PATIENCE_S) -> bool:
         """Wait until something is true; return whether that came."""
-        deadline = time.monotonic() + patience_s
-        while not is_true():
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                return False
-            time.sleep(_LOOK_S)
-        return True
+        return bool(came(lambda: is_true() or self.process.poll() is not None, patience_s) and is_true())
 
     def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
         """Wait until the cache is what a clean build would make, and idle; note what is wrong. Return how long that took, in seconds."""

@@ -11,20 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from waiting import until
 
 import aptui
 
 PATIENCE_S = 60.0
-
-
-def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait for a condition."""
-    end_s = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < end_s, f"not within {patience_s} s: {what}"
-        time.sleep(0.02)
 
 
 class LoopbackCluster:
@@ -37,7 +31,7 @@ class LoopbackCluster:
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
         self.workers = [self.start_worker(number) for number in range(count)]
-        until(lambda: self._registered() >= count, "workers that have joined")
+        until(lambda: self._registered() >= count, "workers that have joined", PATIENCE_S)
 
     def start_worker(self, number: int) -> subprocess.Popen[bytes]:
         """Start one more worker."""

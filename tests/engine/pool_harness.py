@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from waiting import until
+
 from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder
 from aptui.core.model import Builder, BuilderKind, CommandRule, Platform
 from aptui.engine.pool.pool import Pool, Settings
@@ -113,11 +115,7 @@ class Harness:
         self.pool.poll(self.clock())
 
     def until(self, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-        end_s = time.monotonic() + patience_s
-        while not condition():
-            left_s = end_s - time.monotonic()
-            assert left_s > 0, f"not within {patience_s} s; results: {self.results}"
-            self.turn(left_s)
+        until(condition, lambda: f"the results: {self.results}", patience_s, self.turn)
 
     def run(self, *orders: object, patience_s: float = PATIENCE_S) -> list:
         """Send orders in one message and return their results in order."""

@@ -8,10 +8,12 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cluster_room import Proxy, loopback_cluster, until
+from cluster_room import PATIENCE_S, Proxy, loopback_cluster
 from disk_project import HOST, Project, Ran
 
 pytest.importorskip("distributed")
+
+from waiting import until
 
 from aptui.engine.cluster import pool as cluster_pool
 from aptui.engine.cluster import scheduler
@@ -83,7 +85,11 @@ def run(project: Project, done: dict[str, int]) -> Ran:
 
     def init(pool, *arguments, **more):
         plain_init(pool, *arguments, **more)
-        until(lambda: len([each for each in pool._scheduler.stations.values() if each.builders]) >= 2, "workers that may work")
+        until(
+            lambda: len([each for each in pool._scheduler.stations.values() if each.builders]) >= 2,
+            "workers that may work",
+            PATIENCE_S,
+        )
 
     with mock.patch.object(cluster_pool.ClusterPool, "close", close), mock.patch.object(cluster_pool.ClusterPool, "__init__", init):
         return project.engine_run(workers=1)
@@ -125,7 +131,7 @@ def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> N
     """Run an engine while `trouble` happens once some products are there."""
     thread = threading.Thread(target=lambda: ran.append(run(project, done)), daemon=True)
     thread.start()
-    until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
+    until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products", PATIENCE_S)
     trouble()
     thread.join(40.0)
     assert not thread.is_alive()

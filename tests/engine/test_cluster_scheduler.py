@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from cluster_room import until
+from waiting import until
 
 pytest.importorskip("distributed")
 

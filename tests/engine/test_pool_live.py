@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from pool_harness import Harness, command_builder, python_builder
+from waiting import until
 
 from aptui.core.messages import HashOrder, Outcome
 from aptui.engine.pool import slots
@@ -68,10 +69,7 @@ def has_begun(pool: Harness, rel: str) -> bool:
 
 def until_seen(pool: Harness, condition: Callable[[], bool]) -> None:
     """Wait for what wakes nobody: look often."""
-    deadline = time.monotonic() + 20.0
-    while not condition():
-        assert time.monotonic() < deadline
-        pool.turn(0.005)
+    until(condition, step=lambda _left_s: pool.turn(0.005))
 
 
 def until_begun(pool: Harness, *rels: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
+
+from waiting import until
 
 from aptui.engine.watch.watcher import Hint, Root, Settings, Watcher
 from aptui.shared.health import WatchedRoot, WatchMode
@@ -35,13 +36,13 @@ class Room:
             self._news.notify_all()
 
     def until(self, condition: Callable[[], bool], what: str = "", timeout_s: float = DEADLINE_S) -> None:
-        deadline = time.monotonic() + timeout_s
         with self._news:
-            while not condition():
-                assert time.monotonic() < deadline, (
-                    f"{what or 'condition'} did not come; {self.hints[-5:]}; {self.watcher.health()}"
-                )
-                self._news.wait(0.02)
+            until(
+                condition,
+                lambda: f"{what or 'condition'}; {self.hints[-5:]}; {self.watcher.health()}",
+                timeout_s,
+                lambda left_s: self._news.wait(min(0.02, left_s)),
+            )
 
     def until_mode(self, mode: WatchMode, at: int = 0) -> WatchedRoot:
         self.until(lambda: self.watcher.health()[at].mode == mode, f"mode {mode}")

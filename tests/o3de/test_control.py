@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from aptui.link import places
 from aptui.o3de_programs.control import COMMANDS, HOST, ClosedDoor, ControlChannel, commands_in, listener
@@ -77,11 +78,11 @@ class Room:
         return client
 
     def until(self, is_true: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_true():
-            assert time.monotonic() < deadline
-            for key, mask in self.selector.select(0.02):
-                key.data(mask)
+        until(is_true, patience_s=PATIENCE_S, step=self.turn)
+
+    def turn(self, left_s: float) -> None:
+        for key, mask in self.selector.select(min(0.02, left_s)):
+            key.data(mask)
 
     def turn(self) -> None:
         for key, mask in self.selector.select(0.01):

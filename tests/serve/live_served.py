@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from live_project import LiveProject
+from waiting import until
 
 from aptui import __version__
 from aptui.client import Client
@@ -134,14 +135,6 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
             finally:
                 live.stop()
                 thread.join()
-
-
-def until(is_true: Callable[[], object], what: str = "") -> None:
-    """Wait for something, not for ever."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.005)
 
 
 def hear(client: Client, is_it: Callable[[Any], object]) -> Any:

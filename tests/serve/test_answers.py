@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from waiting import until
 
 from aptui.client import Refused
 from aptui.engine.requests import gateway
@@ -12,7 +13,7 @@ from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, Scope
 from aptui.serve.protocol.model import Match, Reach, Status
 
-from .live_served import SETTINGS, Garden, garden, until
+from .live_served import SETTINGS, Garden, garden
 
 FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "b/oak_old.txt": "tall", "x.slow": "x"}
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from aptui.cli import main
 from aptui.verbs import gateway as verbs
 
-from .live_served import SETTINGS, Garden, garden, until
+from .live_served import SETTINGS, Garden, garden
 
 
 @pytest.fixture(scope="module")

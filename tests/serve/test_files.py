@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from email.parser import BytesParser
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 from disk_project import Project
+from waiting import until
 
 from aptui.serve.http import confinement, sending
 from aptui.serve.protocol.codec import Scope
@@ -433,13 +433,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             finally:
                 engine.send_signal(signal.SIGTERM)
                 engine.wait(30)
-
-
-def until(is_true: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_was_saved_before_the_question_is_in_the_answer(live: Served) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
+from waiting import until
 
 from aptui.client import Client, Disconnected, Refused
 from aptui.config import model
@@ -29,7 +30,7 @@ from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.sharing.accepting import PENDING_LIMIT
 from aptui.sharing.reports import Reports
 
-from .live_served import CERTIFICATE, KEY, until
+from .live_served import CERTIFICATE, KEY
 from .served import Served, served
 
 PLAIN = "scan_folders: [{name: game, path: assets}]\n"

@@ -14,6 +14,8 @@ from ipaddress import ip_address
 from types import SimpleNamespace
 
 import pytest
+from waiting import until as live_until
+from waiting import until_async as until
 
 from aptui.client import Disconnected
 from aptui.config import model as config
@@ -34,7 +36,6 @@ from aptui.shared.peers import Deed, Dial, PeerOrder, PeerSettings, PeerState
 from aptui.shared.peers import Dial as ConfiguredDial
 
 from .live_served import CERTIFICATE, KEY, garden
-from .live_served import until as live_until
 
 FAR = "198.51.100.7"
 NOBODY = frozenset()
@@ -307,12 +308,6 @@ def _quick(monkeypatch):
     monkeypatch.setattr(outbound, "RETRY_S", (0.02, 0.05))
     monkeypatch.setattr(peers, "_LOOK_S", 0.05)
     monkeypatch.setattr(peers, "_GATHER_S", 0.01)
-
-
-async def until(is_so):
-    async with asyncio.timeout(20):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 def state(there: Peers, name: str):

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Self
 
 import pytest
+from waiting import until
 
 from aptui.client import Client, Disconnected, Refused
 from aptui.link import places, port
@@ -25,7 +26,7 @@ from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.model import Asset
 from aptui.serve.ws import sessions
 
-from .live_served import SETTINGS, Garden, garden, hear, until
+from .live_served import SETTINGS, Garden, garden, hear
 
 FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "x.slow": "x"}
 

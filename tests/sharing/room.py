@@ -8,10 +8,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from waiting import until
 
 from aptui.config.model import Sharing
 from aptui.core.messages import LogLevel, LogRecord, StagedProduct
@@ -81,13 +82,6 @@ def key_file(tmp_path, text=TEAM, name="key"):
     path.write_bytes(text)
     path.chmod(0o600)
     return str(path)
-
-
-def until(claim, limit_s=10.0):
-    deadline = time.monotonic() + limit_s
-    while not claim():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.005)
 
 
 def free_port():

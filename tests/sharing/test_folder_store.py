@@ -6,11 +6,12 @@ import sys
 import time
 
 import pytest
+from waiting import until
 
 from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import ABANDONED_AFTER_S, FolderStore, prefix_of, sweep
 from aptui.sharing.store import Full, Mismatch, Refused, StoreError
-from tests.sharing.room import digest_of, files_of, until
+from tests.sharing.room import digest_of, files_of
 
 KEY = "ab" * 32
 

@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from waiting import until
 
 from aptui.shared.errors import HostError
 from aptui.sharing import placing
@@ -13,7 +14,7 @@ from aptui.sharing.local import LocalStore
 from aptui.sharing.record import sealed
 from aptui.sharing.seal import Seal, with_field
 from aptui.sharing.store import Mismatch
-from tests.sharing.room import TEAM, digest_of, facts, files_of, record, until
+from tests.sharing.room import TEAM, digest_of, facts, files_of, record
 
 KEY = base_key(facts())
 RECORD = sealed(record(facts(), b"one"), Seal())

@@ -12,11 +12,13 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from waiting import until
+
 from aptui.sharing import server as servers
 from aptui.sharing.folder_store import FolderStore
 from tests.serve.live_served import CERTIFICATE, KEY
 from tests.sharing.conftest import serving
-from tests.sharing.room import digest_of, files_of, until
+from tests.sharing.room import digest_of, files_of
 
 DATA = b"blob" * 5000
 DIGEST = digest_of(DATA).hex()

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
+from waiting import until_async
+
 from aptui.config import model
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.demo import project
@@ -178,10 +180,7 @@ class Scene:
 
     async def until(self, app: AptuiApp, is_so: Callable[[], object], timeout_s: float = 10) -> None:
         """Wait until something is so; fail with the screen."""
-        deadline = time.monotonic() + timeout_s
-        while not is_so():
-            assert time.monotonic() < deadline, "\n".join(self.lines(app))
-            await asyncio.sleep(0.01)
+        await until_async(is_so, lambda: "\n".join(self.lines(app)), timeout_s)
 
     async def settled(self, app: AptuiApp, quiet_s: float = 0.6) -> None:
         """Wait until nothing more is drawn."""

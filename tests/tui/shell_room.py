@@ -1,11 +1,11 @@
 """Runs the shell without a terminal: one call opens it over fake panes and a fake engine, does something with it, and looks."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 from textual import events
 from textual.keys import _character_to_key, key_to_character
+from waiting import until_async
 
 from aptui.tui.app import AptuiApp
 from aptui.tui.preferences.state import Memory
@@ -65,10 +65,7 @@ def in_shell(
 
 async def until(pilot, is_so: Callable[[], object]) -> None:
     """Wait until something is so; twenty seconds at most."""
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline, "it never became so"
-        await pilot.pause(0.01)
+    await until_async(is_so, "the screen that was waited for", 20, pilot.pause)
 
 
 def lines(app) -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 import pyte
+from waiting import until
 
 _PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]")
 
@@ -86,13 +87,11 @@ class Terminal:
 
     def wait(self, is_so: Callable[["Terminal"], object], what: str = "it", timeout_s: float = 15) -> None:
         """Wait until something is so; fail with the screen when it is not in time."""
-        deadline = time.monotonic() + timeout_s
-        while not is_so(self):
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"{what} did not happen; the screen:\n{self.screen()}\nlast bytes: {bytes(self.seen[-400:])!r}"
-                )
-            time.sleep(0.01)
+
+        def seen() -> str:
+            return f"{what}; the screen:\n{self.screen()}\nlast bytes: {bytes(self.seen[-400:])!r}"
+
+        until(lambda: is_so(self), seen, timeout_s)
 
     def wait_for(self, text: str | bytes, timeout_s: float = 15) -> None:
         """Wait until a text was written (bytes), or stands on the screen (str)."""

@@ -3,10 +3,10 @@
 import importlib.util
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from aptui.core.messages import Progress, Said
 from aptui.link.port import Ping, Rescan, Shutdown
@@ -50,13 +50,6 @@ class Ears:
     def await_(self, is_so) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: is_so(self.heard), PATIENCE_S), self.heard
-
-
-def until(is_so) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it never became so"
-        time.sleep(0.002)
 
 
 def opened(socket: str, start=None, **options) -> tuple[LinkSession, Ears]:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from waiting import until
+
 from tests.tui.terminal import Terminal
 
 PATIENCE_S = 15.0
@@ -188,10 +190,7 @@ class Pane:
 
 def wait(is_so: Callable[[], object], what: str, picture: Callable[[], str] = str) -> None:
     """Wait until something is so; fail with a picture when it is not in time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited in vain for {what}\n{picture()}"
-        time.sleep(0.02)
+    until(is_so, lambda: f"{what}\n{picture()}", PATIENCE_S)
 
 
 def _lives(pid: int) -> bool:

@@ -1,0 +1,54 @@
+"""Waits of the tests, each with an end: the one place that looks at the clock and sleeps until something is so."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+PATIENCE_S = 30.0
+"""How long a wait lasts at most: far more than a machine needs that is taken by others."""
+_EVERY_S = 0.005
+
+T = TypeVar("T")
+Step = Callable[[float], object]
+"""What is done between two looks; it gets the seconds that are left."""
+
+
+def came(is_so: Callable[[], T], patience_s: float = PATIENCE_S, step: Step | None = None) -> T:
+    """Look until something is so, `patience_s` seconds at most; return what the last look found."""
+    end_s = time.monotonic() + patience_s
+    while not (found := is_so()) and (left_s := end_s - time.monotonic()) > 0:
+        if step is None:
+            time.sleep(min(_EVERY_S, left_s))
+        else:
+            step(left_s)
+    return found
+
+
+def until(
+    is_so: Callable[[], T], what: str | Callable[[], str] = "it", patience_s: float = PATIENCE_S, step: Step | None = None
+) -> T:
+    """Look until something is so, and return what was found; fail with `what` when that is late."""
+    found = came(is_so, patience_s, step)
+    assert found, _in_vain(what, patience_s)
+    return found
+
+
+async def until_async(
+    is_so: Callable[[], T],
+    what: str | Callable[[], str] = "it",
+    patience_s: float = PATIENCE_S,
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> T:
+    """Look until something is so while the loop goes on, and return what was found; fail with `what` when that is late."""
+    end_s = time.monotonic() + patience_s
+    while not (found := is_so()):
+        assert time.monotonic() < end_s, _in_vain(what, patience_s)
+        await pause(_EVERY_S)
+    return found
+
+
+def _in_vain(what: str | Callable[[], str], patience_s: float) -> str:
+    return f"not within {patience_s:g} s: {what() if callable(what) else what}"
