@@ -18,30 +18,7 @@ if "tests" not in sys.modules:
     package.__path__ = [str(Path(__file__).parent)]
     sys.modules["tests"] = package
 
-_OF_REAL_TIME = (
-    "tests/tui/",
-    "tests/drills/",
-    "tests/link/",
-    "tests/engine/test_live",
-    "tests/engine/test_watcher",
-    "tests/engine/test_pool",
-    "tests/engine/test_cluster",
-    "tests/engine/test_relocating",
-    "tests/test_daemon_gateway",
-    "tests/serve/",
-    "tests/sharing/",
-    "tests/test_asset_processor",
-)
-"""Screens, watches, sockets and processes move in real time: on a machine that is taken by others they may be late once, not thrice."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests of real time another try."""
-    root = Path(__file__).parents[1]
-    for item in items:
-        place = item.path.relative_to(root).as_posix()
-        if place.startswith((*_OF_REAL_TIME, "tests/test_daemon")):
-            item.add_marker(pytest.mark.flaky(reruns=2))
+pytest_plugins = ["lanes"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,6 +12,8 @@ from lytesttools import PATIENCE_S, PLATFORMS, RULES, Driven, O3deProject, read_
 from aptui.engine.loop.engine import Engine
 from aptui.o3de_programs import asset_processor, asset_processor_batch
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> O3deProject:

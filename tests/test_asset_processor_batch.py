@@ -13,6 +13,8 @@ from lytesttools import PLATFORMS, RULES, Driven, O3deProject, Run, read_log, re
 
 from aptui.o3de_programs import asset_processor_batch
 
+pytestmark = pytest.mark.real
+
 
 class Batch(O3deProject):
     """A project that the batch program is run on, in this process."""

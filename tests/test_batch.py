@@ -23,6 +23,8 @@ from aptui.cli import main
 from aptui.core.messages import JobChanged, LogLevel, Progress, Said
 from aptui.core.model import RelPath, RunKey
 
+pytestmark = pytest.mark.real
+
 CONFIG = """
 platforms:
   linux: {tags: [tools]}

@@ -16,6 +16,8 @@ from aptui.config import model
 from aptui.link.client import Client
 from aptui.shared.errors import BusyError, UserError
 
+pytestmark = pytest.mark.real
+
 
 def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, settings: str = "") -> Summary:
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: .}}]\n{settings}")

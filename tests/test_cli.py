@@ -103,6 +103,7 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main.main(["jobs"]) == 130
 
 
+@pytest.mark.real
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     script = f"exec {sys.executable} -m aptui schema | head -c 10 >/dev/null; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=True)
@@ -111,6 +112,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.real
 def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "a.txt").write_text("a")

@@ -395,6 +395,7 @@ def test_an_unchanged_configuration_is_the_same_and_not_compiled_again(write: Wr
     assert load(folder) == first
 
 
+@pytest.mark.real
 def test_the_unchanged_path_imports_no_yaml(write: Write) -> None:
     folder = write(EXAMPLE)
     code = f"""

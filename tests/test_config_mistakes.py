@@ -262,6 +262,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_dangerous_or_broken_yaml_is_refused_not_expanded(complain: Complain, name: str) -> None:
     data, expected = REFUSED[name]

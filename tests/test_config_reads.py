@@ -73,6 +73,7 @@ def test_where_they_mean_nothing_they_are_refused(folder: Path, said: dict[str, 
         load(folder)
 
 
+@pytest.mark.real
 def test_doctor_says_whether_commands_can_be_traced(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

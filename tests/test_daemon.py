@@ -17,6 +17,8 @@ from aptui.cli import main
 from aptui.link import places
 from aptui.verbs import engine as verbs
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]

@@ -14,6 +14,8 @@ import pytest
 from processes import has_ended
 from test_daemon import SETTINGS, Home
 
+pytestmark = pytest.mark.real
+
 ENABLED = SETTINGS + "serve: {enabled: true, port: 0}\n"
 
 

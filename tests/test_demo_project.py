@@ -25,6 +25,8 @@ from aptui.demo import project as demo_project
 from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
 from aptui.shared.errors import UserError
 
+pytestmark = pytest.mark.real
+
 WARNING = 2
 SHIPPED = (
     JsonBuilder,

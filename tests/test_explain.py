@@ -12,6 +12,8 @@ import verb_project
 
 from aptui.cli import main
 
+pytestmark = pytest.mark.real
+
 Explain = Callable[..., dict[str, Any]]
 
 

@@ -15,6 +15,8 @@ from aptui.cli.main import VERBS
 from aptui.core.machine import TABLE, Trigger
 from aptui.core.model import JobState
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(aptui.__file__).parent
 REPOSITORY = ROOT.parent
 

@@ -14,6 +14,8 @@ from aptui.store.queries.reader import JobRow
 from aptui.verbs.rebuild import sample
 from aptui.verbs.share import Share, share
 
+pytestmark = pytest.mark.real
+
 Run = Callable[..., tuple[int, str, str]]
 DICE = """
 import os

@@ -15,6 +15,8 @@ import pytest
 from aptui.cli import main
 from aptui.shared.errors import UserError
 
+pytestmark = pytest.mark.real
+
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
 builders:

@@ -14,6 +14,8 @@ from disk_project import Project
 
 from aptui.cli import main
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 platforms: {linux: {}}
 scan_folders: [{name: game, path: assets}]

@@ -15,6 +15,8 @@ import pytest
 from aptui.cli import main
 from tests.store.graph_rows import Rows
 
+pytestmark = pytest.mark.real
+
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = """
 platforms: {linux: {}, server: {}}

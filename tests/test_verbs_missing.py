@@ -14,6 +14,8 @@ import pytest
 from aptui.cli import main
 from aptui.verbs import missing
 
+pytestmark = pytest.mark.real
+
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -15,6 +15,8 @@ from aptui.cli import main
 from aptui.link.client import Client
 from aptui.shared.relocation import Counts, Deed, Item, Relocate, Report
 
+pytestmark = pytest.mark.real
+
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -14,6 +14,8 @@ from disk_project import Project
 from aptui.cli import main
 from aptui.shared import printing
 
+pytestmark = pytest.mark.real
+
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -15,6 +15,8 @@ from aptui.demo.project import expected_product_count
 from aptui.store.queries import health
 from aptui.verbs import doctor
 
+pytestmark = pytest.mark.real
+
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -16,6 +16,8 @@ import pytest
 from aptui.cli import main
 from tests.store.graph_rows import Rows
 
+pytestmark = pytest.mark.real
+
 Run = Callable[..., tuple[int, str, str]]
 CONTENT = {at: bytes([65 + at]) * (100 * (at + 1)) for at in range(5)}
 

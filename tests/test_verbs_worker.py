@@ -13,6 +13,8 @@ pytest.importorskip("distributed")
 from aptui.shared.errors import HostError
 from aptui.verbs import worker
 
+pytestmark = pytest.mark.real
+
 
 class FakeNanny:
     """Joins unless `troubles` says otherwise, and is finished at once: its scheduler is gone."""

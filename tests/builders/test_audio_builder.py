@@ -133,6 +133,7 @@ PARAMS = [
 ]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("params", PARAMS)
 def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, params):
     source = bench.write("a.ogg", encoded(sine(channels=2), "OGG", "VORBIS"))
@@ -276,6 +277,7 @@ print(process("long.wav") - short)
 """
 
 
+@pytest.mark.real
 def test_memory_does_not_grow_with_the_length_of_a_sound(bench):
     import subprocess
     import sys

@@ -127,6 +127,7 @@ def test_a_range_that_ends_before_it_begins_fails(bench):
     assert "the range U+7E-20, which ends before it begins" in bench.error(bench.write("a.ttf", TTF), unicodes=["U+7E-20"])
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("params", [{"text": "am"}, {"flavor": "woff"}, {"flavor": "woff2"}])
 def test_equal_sources_give_equal_bytes_at_any_time_and_in_another_process(bench, made_elsewhere, digests_of, monkeypatch, params):
     source = bench.write("a.ttf", TTF)

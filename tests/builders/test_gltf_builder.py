@@ -116,6 +116,7 @@ def test_a_glb_is_copied_unless_it_is_to_be_packed(bench, sample):
     assert mistakes(tree, chunk) == ([], [])
 
 
+@pytest.mark.real
 def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, sample):
     source = sample.write(bench)
 

@@ -198,6 +198,7 @@ PARAMS = [
 ]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("params", PARAMS)
 def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, params):
     source = bench.write("a.png", encoded(picture("RGBA")))
@@ -323,12 +324,14 @@ def test_every_cut_of_a_picture_fails_or_succeeds_with_one_line(bench):
             assert "\n" not in response.error
 
 
+@pytest.mark.slow
 def test_a_decompression_bomb_fails(bench):
     bomb = encoded(Image.new("1", (20000, 20000)))
 
     assert bench.error(bench.write("a.png", bomb)).startswith("a.png: too many pixels: Image size (400000000 pixels) exceeds limit")
 
 
+@pytest.mark.slow
 def test_a_picture_between_pillows_two_limits_is_fine_where_the_project_says_so(bench):
     source = bench.write("a.png", encoded(Image.new("1", (9600, 9600))))
 
@@ -350,6 +353,7 @@ def test_undecodable_names_are_handled(bench):
     assert list(bench.made(source, format="webp")) == ["caf\udce9.webp"]
 
 
+@pytest.mark.real
 def test_analysis_does_not_import_pillow():
     import subprocess
     import sys

@@ -80,6 +80,7 @@ def test_neither_minified_nor_indented_stays_as_it_is(bench):
     assert bench.made(bench.write("a.json", text), minify=False)["a.json"].decode() == text
 
 
+@pytest.mark.real
 def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of):
     source = bench.write("a.json", '{"b": {"x": 1, "y": [1, 2]}, "a": 2}')
 

@@ -84,6 +84,7 @@ def test_bytecode_is_made_without_a_compiler_too(bench, version, is_stripped):
     assert bench.process(source, compile="bytecode").products[0].asset_type == BYTECODE_ASSET_TYPE
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("no_programs")
 def test_equal_sources_give_equal_bytecode_in_another_process(bench, made_elsewhere, digests_of):
     source = bench.write("a.lua", TEXT)
@@ -107,6 +108,7 @@ def test_bytecode_is_no_source(bench):
     assert bench.error(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: is bytecode already, not a script"
 
 
+@pytest.mark.real
 def test_a_compiler_runs_in_the_scan_folder_with_a_relative_name(bench, fake_luac):
     source = bench.write("scripts/a.lua", "fine")
 
@@ -117,12 +119,14 @@ def test_a_compiler_runs_in_the_scan_folder_with_a_relative_name(bench, fake_lua
     assert arguments.endswith(" -s -- scripts/a.lua")
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("no_lupa")
 def test_a_compiler_checks_where_there_is_no_library(bench, fake_luac):
     assert bench.made(bench.write("a.lua", "fine"), compile="check") == {"a.lua": b"fine"}
     assert fake_luac()[1] == "-p -- a.lua"
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("fake_luac")
 def test_what_a_compiler_complains_of_has_its_line(bench):
     assert bench.error(bench.write("a.lua", "broken")) == "a.lua:7: '=' expected near 'x'"

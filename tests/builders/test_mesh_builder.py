@@ -113,6 +113,7 @@ def test_normals_are_kept_made_or_left_out(bench):
     assert shared == pytest.approx((0, 0.5**0.5, 0.5**0.5))
 
 
+@pytest.mark.real
 def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of):
     bench.write("mat/a.mtl", "newmtl wood\nmap_Kd w.png\nnewmtl red\nKd 1 0 0\n")
     bench.write("mat/w.png", picture())

@@ -60,6 +60,7 @@ def test_a_programs_digest_follows_its_bytes(bin_folder):
     assert program_digest(path + "x") == "toolx unreadable"
 
 
+@pytest.mark.real
 def test_a_program_runs_where_it_is_told_and_both_streams_are_kept(bin_folder, tmp_path, monkeypatch):
     path = bin_folder("tool", '#!/bin/sh\necho "$PWD $1 $LC_ALL"\necho wrong >&2\nexit 3\n')
 
@@ -70,6 +71,7 @@ def test_a_program_runs_where_it_is_told_and_both_streams_are_kept(bin_folder, t
     assert run([path], str(tmp_path)).output == str(tmp_path)[:3]
 
 
+@pytest.mark.real
 def test_a_program_that_cannot_be_started_is_missing(tmp_path):
     with pytest.raises(MissingError, match="cannot start 'tool': No such file or directory"):
         run([str(tmp_path / "tool")], str(tmp_path))
@@ -88,6 +90,7 @@ def test_errors_are_summed_up():
     assert summed_up(["a", "b", "c"]) == "a (and 2 more)"
 
 
+@pytest.mark.real
 def test_no_builder_imports_what_is_heavy_before_it_is_needed():
     import subprocess
 

@@ -53,6 +53,7 @@ def fake(no_programs, monkeypatch):
     return put
 
 
+@pytest.mark.real
 def test_a_product_has_the_name_of_its_source_with_spv(bench, fake):
     fake()
 
@@ -86,6 +87,7 @@ ARGUMENTS = [
 ]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("name", "params", "arguments"), ARGUMENTS)
 def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fake, name, params, arguments):
     note = fake(name)
@@ -96,6 +98,7 @@ def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fa
     assert given == arguments.replace("OUT", str(next(iter(bench.products_dir.iterdir()))))
 
 
+@pytest.mark.real
 def test_hlsl_is_compiled_where_it_is_asked_for(bench, fake):
     note = fake()
 
@@ -104,6 +107,7 @@ def test_hlsl_is_compiled_where_it_is_asked_for(bench, fake):
     assert note()[1].startswith("-S frag ")
 
 
+@pytest.mark.real
 def test_source_is_only_checked_and_copied(bench, fake):
     fake()
 
@@ -137,6 +141,7 @@ OUTPUTS = [
 ]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("name", "text", "error", "logged"), OUTPUTS)
 def test_what_the_compiler_complains_of_has_its_file_and_line(bench, fake, name, text, error, logged):
     fake(name)
@@ -145,6 +150,7 @@ def test_what_the_compiler_complains_of_has_its_file_and_line(bench, fake, name,
     assert bench.errors == logged
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -186,6 +192,7 @@ def test_glslc_cannot_check_alone(bench, fake):
     assert "needs the program glslangValidator for output: source" in bench.error(bench.write("a.frag", ""), output="source")
 
 
+@pytest.mark.real
 def test_a_stage_that_nobody_tells_fails(bench, fake):
     note = fake()
 

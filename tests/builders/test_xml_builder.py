@@ -104,6 +104,7 @@ def test_parameters_are_checked_for_each_platform(bench):
     assert "platform 'server': parameter 'output'" in bench.analyse({}, {"server": {"output": "minn"}}).error
 
 
+@pytest.mark.real
 def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere, digests_of):
     source = bench.write("a.xml", "<a> <b/> </a>")
 

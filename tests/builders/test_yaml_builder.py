@@ -74,6 +74,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
 def test_broken_text_fails_naming_line_and_column(bench, data, error):
     assert bench.error(bench.write("a.yaml", data)) == error
@@ -147,6 +148,7 @@ def test_other_encodings_are_read(bench):
     assert bench.made(bench.write("a.yaml", "a: é".encode("utf-16")), output="min") == {"a.json": '{"a":"é"}'.encode()}
 
 
+@pytest.mark.real
 def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere, digests_of):
     source = bench.write("a.yaml", "b: {y: 1, x: 2}\na: [1]\n")
 

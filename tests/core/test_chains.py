@@ -315,6 +315,7 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
     assert world.cache == world.clean().cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
 def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> None:
     """The job whose commit was cut off makes what its rows say already; what was made of the bytes it left is owed again."""

@@ -116,6 +116,7 @@ def test_a_file_has_an_end_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(names), names.is_partial) == (50, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern", [b"a", b"a-", b".", b"a.", b"/.a", b"a.a/", b"\\", b"../", b"aaaaaaaa-", b"6BDE282B49C957F7B0714B26579BCA9A-", b'"a.png', b"' ", b"\xff."]
 )  # fmt: skip

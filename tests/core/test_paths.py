@@ -30,6 +30,7 @@ NAMES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(NAMES)
 def test_any_name_survives_the_way_to_text_and_back(name: bytes) -> None:
     assert from_text(to_text(name)) == name

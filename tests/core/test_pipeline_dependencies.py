@@ -175,6 +175,7 @@ def test_a_queued_job_lets_the_dependency_that_is_asked_for_again_go_first(world
     assert runs_of(world) == ["b.s", "a.s"]
 
 
+@pytest.mark.slow
 def test_a_chain_of_five_thousand_jobs_needs_no_stack() -> None:
     world = World()
     world.slots = 64
@@ -700,6 +701,7 @@ def test_a_builder_may_ask_for_the_jobs_of_another_source(world: World) -> None:
     assert world.job("a.s@linux:main").reason == "asked for by 'b.s'"
 
 
+@pytest.mark.slow
 def test_a_crash_between_a_commit_and_what_follows_from_it_forgets_nobody() -> None:
     for word in ("after", "print", "include", "glob *"):
         for fuse in range(45):

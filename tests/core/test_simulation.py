@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 
+import pytest
 from fake_world import Script, World, name_of
 from fakes import MADE, Setup, copier, glob, meta, meta_uuid, scripter, sha
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,8 @@ from aptui.core.messages import Outcome
 from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, Companion, Job, JobState, RelPath
 from aptui.core.paths import key_of, path_uuid
 from aptui.core.settings import file_key, is_settings
+
+pytestmark = pytest.mark.slow
 
 RELS = ("a.s", "b.s", "sub/c.s", "sub/d.s", "sub/D.s", "e.txt", "sub/f.txt", "a.s.note", "m.s")
 NAMES = ("a.s", "b.s", "sub/c.s", "sub/d.s", "e.txt", "sub/f.txt", "gone.s", "m.s", "sub/n.s", "m.txt")

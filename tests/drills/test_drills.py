@@ -10,6 +10,8 @@ import pytest
 
 from . import chained, hosts, kills
 
+pytestmark = pytest.mark.real
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs")
 
 

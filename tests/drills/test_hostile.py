@@ -8,6 +8,8 @@ import pytest
 
 from . import hostile
 
+pytestmark = pytest.mark.real
+
 
 def test_hostile_builders_harm_nobody_but_themselves(tmp_path: Path) -> None:
     report = hostile.hostile_mix(tmp_path, rounds=1, seed=707)

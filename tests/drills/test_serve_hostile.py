@@ -5,6 +5,8 @@ import pytest
 from . import serve_hostile
 from .serve_hostile import attacked, floods_of_requests, followers, half_open, half_tls, lengths, revocation
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ import pytest
 
 from . import sharing
 
+pytestmark = pytest.mark.real
+
 
 def test_a_kill_at_any_point_costs_a_result_at_most(tmp_path: Path) -> None:
     report = sharing.killed_at_every_point(tmp_path, first=2, step=14)

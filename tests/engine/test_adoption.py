@@ -12,6 +12,8 @@ from aptui.shared.errors import UserError
 from tests.disk_project import HOST, Project
 from tests.store import o3de_database
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: assets, path: assets}]
 builders: [{name: copies, copy: ["*.txt"]}]

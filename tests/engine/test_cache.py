@@ -176,6 +176,7 @@ def test_the_lock_is_an_flock_that_dies_with_its_process(cache: Cache) -> None:
     os.close(descriptor)
 
 
+@pytest.mark.real
 def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
     (cache.root / "linux" / "f").mkdir(parents=True)
     (cache.root / "linux" / "f" / "a.txt").write_text("?")
@@ -330,6 +331,7 @@ def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Dia
     assert looked == [str(cache.root / "linux/g")]
 
 
+@pytest.mark.real
 def test_strangers_links_and_folders_in_the_place_of_products_go(cache: Cache, diary: Diary) -> None:
     stranger = put(cache, "linux/f/stranger.txt", b"?")
     (cache.root / "linux/f/link.txt").symlink_to("/etc/passwd")

@@ -20,6 +20,8 @@ from aptui.engine.cache import catalog
 from aptui.store.db.catalog_mark import CATALOG_STATE
 from aptui.store.db.schema import uuid_text
 
+pytestmark = pytest.mark.real
+
 CONFIG = """
 name: demo
 platforms: {linux: {}, server: {}}

@@ -18,7 +18,7 @@ from waiting import until
 from aptui.engine.cluster import pool as cluster_pool
 from aptui.engine.cluster import scheduler
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 BUILDER = """
 import os, time

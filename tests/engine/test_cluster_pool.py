@@ -267,6 +267,7 @@ def test_long_answers_travel_through_the_store(tmp_path):
     assert [messages.unpacked(manifest, messages.Answer, store) for manifest in manifests] == [short, long]
 
 
+@pytest.mark.real
 def test_store_behind_a_token_is_opened_with_the_one_in_the_environment(monkeypatch):
     heard = []
 

@@ -21,6 +21,8 @@ from aptui.engine.cluster import task as cluster_task
 from aptui.engine.cluster.remote_worker import Errand
 from aptui.worker.files import stat_key
 
+pytestmark = pytest.mark.real
+
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND)
 
 

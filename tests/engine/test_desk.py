@@ -10,6 +10,8 @@ from live_project import LiveProject, Request
 
 from aptui.link import port
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]

@@ -136,6 +136,7 @@ def test_what_somebody_is_writing_just_now_is_as_it_was(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- an engine that stays up
 
 
+@pytest.mark.real
 def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))

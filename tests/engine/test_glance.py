@@ -51,6 +51,7 @@ def processes(request, monkeypatch):
     assert len(forks) == (request.param == "two processes")
 
 
+@pytest.mark.real
 def test_a_tree_as_it_was_is_clean(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
@@ -63,6 +64,7 @@ def test_a_tree_as_it_was_is_clean(tmp_path, processes):
     assert walk.files_seen == 37
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("folder", ["", "f3", "f11/deep"])
 @pytest.mark.parametrize("deed", ["change", "add", "remove"])
 def test_one_folder_that_differs_is_named_with_its_part(tmp_path, processes, folder, deed):
@@ -85,6 +87,7 @@ def test_one_folder_that_differs_is_named_with_its_part(tmp_path, processes, fol
     assert len(found.kept) == len(digests) - 1
 
 
+@pytest.mark.real
 def test_a_folder_that_vanished_is_named_with_what_was_below(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
@@ -97,6 +100,7 @@ def test_a_folder_that_vanished_is_named_with_what_was_below(tmp_path, processes
     assert found.differing == []
 
 
+@pytest.mark.real
 def test_a_new_folder_differs(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
@@ -108,6 +112,7 @@ def test_a_new_folder_differs(tmp_path, processes):
     assert [folder for folder, _parts in found.differing] == ["new"]
 
 
+@pytest.mark.real
 def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     roots = tmp_path / "one", tmp_path / "two"
     for root in roots:
@@ -131,6 +136,7 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     assert all(part.scan_folder in walks[1].scan_folders for _, parts in together.differing for part in parts)
 
 
+@pytest.mark.real
 def test_sentences_of_both_halves_arrive_once(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
@@ -144,6 +150,7 @@ def test_sentences_of_both_halves_arrive_once(tmp_path, processes):
     assert found.is_clean
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("death", ["killed", "raises"])
 def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
     tree(tmp_path)
@@ -173,6 +180,7 @@ def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
     assert walk.files_seen == 37
 
 
+@pytest.mark.real
 def test_where_much_differs_the_glance_gives_no_answer(tmp_path, processes, monkeypatch):
     monkeypatch.setattr(up_to_date, "_MOST_DIFFERING", 3)
     tree(tmp_path)
@@ -183,6 +191,7 @@ def test_where_much_differs_the_glance_gives_no_answer(tmp_path, processes, monk
     assert up_to_date.look(walk_of(tmp_path), digests) is None
 
 
+@pytest.mark.real
 def test_who_reads_for_a_glance_does_not_outlive_it(tmp_path, monkeypatch):
     tree(tmp_path)
     digests = remembered(tmp_path)

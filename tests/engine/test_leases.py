@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from aptui.engine.live.leases import is_open_for_writing
+
+pytestmark = pytest.mark.real
 
 HOLD = "import sys, time; file = open(sys.argv[1], sys.argv[2]); print('open', flush=True); sys.stdin.read()"
 

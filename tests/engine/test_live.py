@@ -21,6 +21,8 @@ from aptui.link import port
 from aptui.shared.errors import BusyError, HostError
 from aptui.shared.health import WatchMode
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]

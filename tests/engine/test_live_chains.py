@@ -14,6 +14,8 @@ from aptui.core.identity import path_uuids
 from aptui.core.model import RelPath
 from aptui.store.queries.reader import open_reader
 
+pytestmark = pytest.mark.real
+
 CHAINED = (Path(__file__).parent.parent / "stories/chained.py").read_text()
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]

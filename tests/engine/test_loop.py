@@ -17,6 +17,8 @@ from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import Digests
 from aptui.shared.errors import BusyError, HostError, UserError
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]

@@ -15,6 +15,8 @@ from aptui.engine.loop import engine as loop_engine
 from aptui.link import port
 from aptui.shared.errors import HostError
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]

@@ -27,6 +27,8 @@ from aptui.store.queries.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, F
 from aptui.store.queries.reader import open_reader
 from tests.store.conftest import edge_row, job_row, source_row, uuid_of
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt", "*.png"]}]

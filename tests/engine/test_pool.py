@@ -16,6 +16,8 @@ from aptui.core.messages import HashOrder, LogLevel, Outcome
 from aptui.engine.pool.pool import Settings
 from aptui.worker import processes
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def harness(tmp_path):

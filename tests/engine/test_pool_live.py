@@ -24,6 +24,8 @@ from aptui.engine.pool.pool import Settings
 from aptui.engine.pool.process import mark_prefix
 from aptui.worker import processes
 
+pytestmark = pytest.mark.real
+
 MIB = 1 << 20
 GOOD, GATED = python_builder("Good", "good"), python_builder("Gated", "gated")
 

@@ -11,6 +11,8 @@ from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.engine.registry import builder_uuid, complete
 from aptui.shared.errors import UserError
 
+pytestmark = pytest.mark.real
+
 CODE = """
 class {name}:
     name = "{called}"

@@ -569,6 +569,7 @@ def run_git(room: RelocationRoom, *words: str) -> str:
     return subprocess.run(["git", "-C", str(room.root), *words], check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.real
 def test_git_moves_and_deletes_what_it_tracks_where_that_is_wanted(git: RelocationRoom) -> None:
     assert git.do("*.png", "new/*.png", uses_scm=True).is_whole
     moved = run_git(git, "status", "--short")
@@ -577,12 +578,14 @@ def test_git_moves_and_deletes_what_it_tracks_where_that_is_wanted(git: Relocati
     assert "R  assets/a.png -> assets/new/a.png" in moved
 
 
+@pytest.mark.real
 def test_git_is_left_alone_otherwise(git: RelocationRoom) -> None:
     git.do("a.png")
 
     assert run_git(git, "status", "--short").startswith(" D assets/a.png")
 
 
+@pytest.mark.real
 def test_what_git_says_no_to_is_told(git: RelocationRoom) -> None:
     (git.root / "assets/a.png").write_text("changed")
 

@@ -18,6 +18,8 @@ from aptui.link.codec import Answered
 from aptui.shared.relocation import Deed, Relocate, Report
 from aptui.store.queries.reader import open_reader
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
 builders: [{name: data, copy: ["*.txt", "*.png"]}]

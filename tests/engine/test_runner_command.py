@@ -80,6 +80,7 @@ def output_of(command):
 # ----------------------------------------------------------------------------------------------------------------- template
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_no_file_name_is_more_than_a_word(tmp_path, monkeypatch, template):
     monkeypatch.chdir(tmp_path)
@@ -161,6 +162,7 @@ def test_a_value_is_not_filled_in_a_second_time():
 # ---------------------------------------------------------------------------------------------------------------- execution
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("command", "error"),
     [
@@ -177,12 +179,14 @@ def test_exit_status_and_signal_are_in_the_error(command, error):
     assert execute(invocation(command, {}), dict(os.environ)).error == error
 
 
+@pytest.mark.real
 def test_a_command_has_an_empty_stdin_and_the_signals_of_a_fresh_process():
     ended = execute(invocation("cat; yes | head -n 1", {}), dict(os.environ))
 
     assert (bytes(ended.output.head), ended.error) == (b"y\n", "")
 
 
+@pytest.mark.real
 def test_output_is_bounded_and_says_what_was_left_out():
     ended = execute(invocation("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end >&2", {}), dict(os.environ))
 
@@ -192,6 +196,7 @@ def test_output_is_bounded_and_says_what_was_left_out():
     assert lines[-1] == "the end"
 
 
+@pytest.mark.real
 def test_a_process_left_behind_that_holds_the_output_keeps_nobody_waiting():
     ended = execute(invocation("sleep 3600 & echo $!", {}), dict(os.environ))
 
@@ -199,11 +204,13 @@ def test_a_process_left_behind_that_holds_the_output_keeps_nobody_waiting():
     assert ended.error == ""
 
 
+@pytest.mark.real
 def test_a_program_that_cannot_be_started_is_named():
     with pytest.raises(CommandError, match="cannot start '/no/such': No such file or directory"):
         execute(commands.Invocation("/no/such", ("x",), "x"), {})
 
 
+@pytest.mark.real
 def test_a_missing_tool_is_named_by_the_run(room):
     result = room.run(builder("no-such-tool-here {source}"))
 
@@ -260,6 +267,7 @@ def test_a_link_to_a_folder_among_the_products_is_not_walked(tmp_path, globs):
     assert find_products(("deep/*.txt",), str(tmp_path), {}) == ["deep/a.txt"]
 
 
+@pytest.mark.real
 def test_sub_ids_depend_on_the_name_of_the_product_alone(room):
     three = builder("touch {products_dir}/a.x {products_dir}/B.x {products_dir}/c.x")
     two = builder("mkdir {products_dir}/d && touch {products_dir}/d/b.x {products_dir}/z.x")
@@ -273,6 +281,7 @@ def test_sub_ids_depend_on_the_name_of_the_product_alone(room):
     assert others["b.x"] == ids["b.x"]
 
 
+@pytest.mark.real
 def test_a_single_product_has_the_sub_id_0_and_the_type_of_the_builder(room):
     result = room.run(replace(builder("cp {source} {products_dir}/{stem}.{ext}.{platform}"), asset_type=bytes(range(16))))
 
@@ -282,12 +291,14 @@ def test_a_single_product_has_the_sub_id_0_and_the_type_of_the_builder(room):
     assert result.peak_rss_bytes > 0
 
 
+@pytest.mark.real
 def test_products_of_the_common_platform_are_intermediates(room):
     result = room.run(builder("cp {source} {products_dir}"), room.order(platform="common"))
 
     assert [product.flags for product in result.products] == [2]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", ["two words.txt", "it's.txt", "$(x).txt", "[a].txt", "-v.txt", "caf\udce9.txt"])
 def test_a_run_copes_with_the_name_of_its_source(room, name):
     order = replace(room.order(name), rel=name.replace("\udce9", "\U0010ffe9"))
@@ -298,6 +309,7 @@ def test_a_run_copes_with_the_name_of_its_source(room, name):
     assert Path(os.fsdecode(result.products[0].staged.replace("\U0010ffe9", "\udce9"))).read_bytes() == b"hello"
 
 
+@pytest.mark.real
 def test_parameters_of_builder_platform_and_job_reach_the_command(room):
     tool = replace(
         builder("echo {params.a} {params.b} {params.c} {params.d} > {products_dir}/x"),
@@ -335,6 +347,7 @@ def test_makefile_dependencies(text, found):
     assert list(parse_depfile(text)) == found
 
 
+@pytest.mark.real
 def test_a_dependency_file_is_read_and_its_files_are_hashed(room):
     header = room.source("some where/b.h")
     tool = builder("cp {source} {products_dir} && printf 'x: %s here\\\\ too.h' \"$(echo {source}/../b.h)\" > {depfile}")
@@ -347,6 +360,7 @@ def test_a_dependency_file_is_read_and_its_files_are_hashed(room):
     assert [path for path, digest in other.discovered if digest] == [str(header)]
 
 
+@pytest.mark.real
 def test_a_dependency_file_that_was_not_written_is_warned_about(room):
     result = room.run(builder("cp {source} {products_dir}", depfile="{stem}.d"))
 
@@ -354,6 +368,7 @@ def test_a_dependency_file_that_was_not_written_is_warned_about(room):
     assert "wrote no dependency file 'a.d'" in result.log[0].text
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("regex", [r"^note: including (?P<path>.*)", r"^note: including (.*)", r"(?<=^note: including ).*"])
 def test_dependencies_are_read_from_the_output_and_leave_the_log(room, regex):
     header = room.source("b.h")
@@ -365,6 +380,7 @@ def test_dependencies_are_read_from_the_output_and_leave_the_log(room, regex):
     assert [record.text for record in result.log] == ["compiling"]
 
 
+@pytest.mark.real
 def test_dependencies_that_cannot_all_be_read_fail_the_run(room, monkeypatch):
     monkeypatch.setattr(commands, "DEPENDENCY_OUTPUT_BYTES", 1000)
 
@@ -377,6 +393,7 @@ def test_dependencies_that_cannot_all_be_read_fail_the_run(room, monkeypatch):
 # ------------------------------------------------------------------------------------------------------------------- output
 
 
+@pytest.mark.real
 def test_warnings_and_errors_are_lifted_with_file_and_line(room):
     tool = builder(
         "cat {source}; exit 2",
@@ -398,6 +415,7 @@ def test_warnings_and_errors_are_lifted_with_file_and_line(room):
     assert (result.warnings, result.errors) == (2, 2)
 
 
+@pytest.mark.real
 def test_a_wrong_regular_expression_fails_the_run_by_its_text(room):
     result = room.run(builder("cp {source} {products_dir}; echo x", error_regex="(["))
 
@@ -405,12 +423,14 @@ def test_a_wrong_regular_expression_fails_the_run_by_its_text(room):
     assert "the regular expression '([' is wrong" in result.error
 
 
+@pytest.mark.real
 def test_bytes_that_are_no_text_are_shown_escaped(room):
     result = room.run(builder(r"cp {source} {products_dir}; printf 'caf\351\n'"))
 
     assert [record.text for record in result.log] == [r"caf\xe9"]
 
 
+@pytest.mark.real
 def test_many_lines_become_a_bounded_log(room):
     result = room.run(builder("cp {source} {products_dir}; seq 10000"))
 
@@ -419,6 +439,7 @@ def test_many_lines_become_a_bounded_log(room):
     assert texts[1000] == "[… 8000 lines left out …]"
 
 
+@pytest.mark.real
 def test_a_command_that_is_interrupted_is_killed_with_its_group_and_what_it_said_is_kept(room, monkeypatch, capfdbinary):
     read, heard = commands._read, []
 

@@ -18,6 +18,8 @@ from aptui.worker.products import Folders
 from aptui.worker.run import Sharing
 from aptui.worker.workspace import KeptFolders
 
+pytestmark = pytest.mark.real
+
 
 class Shared:
     """Runs of commands in one worker."""

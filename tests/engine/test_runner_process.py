@@ -29,6 +29,8 @@ from aptui.sdk import (
 )
 from aptui.worker.wire import Kind, decode, encode
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def room(tmp_path, monkeypatch):

@@ -20,6 +20,8 @@ from aptui.worker import reads as worker_reads
 from aptui.worker import trace
 from aptui.worker.processes import adopt_orphans
 
+pytestmark = pytest.mark.real
+
 ADDS = replace(PYTHON, undeclared_reads=UndeclaredReads.ADD)
 needs_strace = pytest.mark.skipif(bool(trace.fault()), reason="no strace here")
 

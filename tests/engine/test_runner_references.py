@@ -109,6 +109,7 @@ def test_text_that_is_too_large_is_told_of(room, monkeypatch):
     assert told(result) == ["'levels/a.lvl' has 2 MiB: what is larger than 1 is not searched for references"]
 
 
+@pytest.mark.real
 def test_each_product_has_what_its_own_text_names_and_all_have_what_the_source_names(room):
     room.source("a.txt", b"all sky.png")
     rules = (ReferenceRule(r"one (\S+)"), ReferenceRule(r"all (\S+)", is_in_source=True))
@@ -128,6 +129,7 @@ def test_a_copy_whose_source_is_written_meanwhile_is_stale(room):
 # -------------------------------------------------------------------------------------------------------------- told in a file
 
 
+@pytest.mark.real
 def test_a_command_tells_what_its_products_need(room):
     lines = [
         "# a comment",
@@ -146,12 +148,14 @@ def test_a_command_tells_what_its_products_need(room):
     assert told(result) == []
 
 
+@pytest.mark.real
 def test_the_file_has_the_name_that_the_configuration_gives(room):
     result = commanded(room, "cp {source} {products_dir}/x; echo rock.obj > {temp_dir}/{stem}.needs", "{stem}.needs")
 
     assert links(result) == [(ProductLink(SOURCE, "rock.obj", 1),)]
 
 
+@pytest.mark.real
 def test_a_file_that_is_not_written_is_a_warning(room):
     result = commanded(room, "cp {source} {products_dir}/x", "x.needs")
 
@@ -159,6 +163,7 @@ def test_a_file_that_is_not_written_is_a_warning(room):
     assert told(result) == ["the command wrote no file 'x.needs': what its products need at run time is not known"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -180,6 +185,7 @@ def test_a_line_that_cannot_be_understood_fails_the_job(room, line, reason):
     assert (result.outcome, result.error) == (Outcome.FAILED, f"product_dependencies.txt:2: {reason}")
 
 
+@pytest.mark.real
 def test_a_path_that_is_none_fails_the_job(room):
     room.source("a.txt", b"../up")
 

@@ -22,6 +22,8 @@ from aptui.sharing import totals as shared_totals
 from aptui.sharing.account import total
 from aptui.store.queries.reader import open_reader
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders:

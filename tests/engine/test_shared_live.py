@@ -9,6 +9,8 @@ from live_project import LiveProject
 
 from aptui.link import port
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders:

@@ -50,6 +50,7 @@ def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", request.param)
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("processes")
 def test_a_full_scan_finds_what_times_hide_and_runs_nothing_else(project: Project) -> None:
     for rel in ("f2/deep/a.txt", "f7/deep/a.txt"):
@@ -63,6 +64,7 @@ def test_a_full_scan_finds_what_times_hide_and_runs_nothing_else(project: Projec
     assert project.products()[f"{HOST}/f7/deep/a.txt"] == bytes(len("f7/deep"))
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("processes")
 def test_where_all_bytes_are_as_remembered_no_engine_is_needed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.engine.loop.engine.Engine.open", None)
@@ -70,12 +72,14 @@ def test_where_all_bytes_are_as_remembered_no_engine_is_needed(project: Project,
     assert not project.engine_run(is_full_scan=True).runs
 
 
+@pytest.mark.real
 def test_files_that_no_builder_wants_are_not_read(project: Project) -> None:
     change_secretly(project, "f3/deep/unwanted.bin")
 
     assert not project.engine_run(is_full_scan=True).runs
 
 
+@pytest.mark.real
 def test_a_full_scan_reads_what_a_dead_child_did_not(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     change_secretly(project, "f5/deep/a.txt")
     monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", 1)

@@ -15,6 +15,8 @@ from aptui.engine.watch.limits import Limits, inotify_descriptors
 from aptui.engine.watch.watcher import Root, Settings, Watcher
 from aptui.shared.health import WatchMode
 
+pytestmark = pytest.mark.real
+
 PLENTY = Limits(16384, 100_000, 128)
 
 

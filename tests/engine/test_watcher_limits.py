@@ -7,6 +7,8 @@ import pytest
 from aptui.engine.watch import limits as proc
 from aptui.engine.watch.limits import Mount
 
+pytestmark = pytest.mark.real
+
 SAMPLE = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
 30 27 0:40 / /home/me/my\040game/share rw,relatime shared:7 master:2 - nfs4 server:/x rw

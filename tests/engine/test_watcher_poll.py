@@ -7,6 +7,8 @@ from watch_room import put
 
 from aptui.engine.watch.polling import Listings, survey, undecodable_name
 
+pytestmark = pytest.mark.real
+
 
 def no():
     return False

@@ -18,6 +18,8 @@ from aptui.link.port import Connections, Disconnect, Hold, Ping, Rescan, Settle,
 from aptui.link.server import Limits
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def engine():

@@ -148,6 +148,7 @@ def test_the_registry_knows_who_runs(state: Path, tmp_path: Path) -> None:
     assert [engine.project for engine in places.engines()] == ["/one again"]
 
 
+@pytest.mark.real
 def test_a_dead_engine_is_known_as_dead_even_if_its_pid_is_used_again(state: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         started = places.process_start(process.pid)

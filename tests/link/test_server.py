@@ -18,6 +18,8 @@ from aptui.link.server import Limits, Server
 from aptui.shared.errors import BusyError, HostError
 from aptui.shared.health import Health
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def room():

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.real
+
 _ATTACK = """
 import sys
 from drills import wire_fuzz

@@ -16,6 +16,8 @@ from aptui.store.logs.logs import path_of
 from aptui.store.queries.reader import open_reader
 from tests.o3de.scripts_room import BUS_ID, CREATE, HEAD, MOCK, PROCESS, REGISTER, ScriptedProject, processing
 
+pytestmark = pytest.mark.real
+
 SOURCE = "assets/Gem/PythonTests/PythonAssetBuilder/test_asset.mock"
 PRODUCT = "linux/gem/pythontests/pythonassetbuilder/test_asset.mock_asset"
 OTHER_ID = "{0C1D8E5A-59A4-4B5E-9C3B-2F5A7C5B1E02}"

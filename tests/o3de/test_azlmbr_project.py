@@ -13,6 +13,8 @@ from aptui.core.model import BuilderKind
 from aptui.o3de.scripts.overrides import to_text
 from aptui.verbs.opening import all_builders
 
+pytestmark = pytest.mark.real
+
 OTHER_ID = "{0C1D8E5A-59A4-4B5E-9C3B-2F5A7C5B1E02}"
 
 

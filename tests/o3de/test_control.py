@@ -130,6 +130,7 @@ def room() -> Iterator[Room]:
     room.close()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("command", "answer"), [("ping", "pong"), ("isidle", "false"), ("windowid", "0")])
 def test_questions_are_answered_at_once(room: Room, command: str, answer: str) -> None:
     client = room.connect()
@@ -139,6 +140,7 @@ def test_questions_are_answered_at_once(room: Room, command: str, answer: str) -
     assert room.answer(client) == answer
 
 
+@pytest.mark.real
 def test_isidle_says_what_is(room: Room) -> None:
     client = room.connect()
     room.processor.idle = True
@@ -148,6 +150,7 @@ def test_isidle_says_what_is(room: Room) -> None:
     assert room.answer(client) == "true"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("command", "list_name"), [("waitforidle", "waiting"), ("signalidle", "signalled")])
 def test_idle_is_said_when_it_comes_true_and_not_before(room: Room, command: str, list_name: str) -> None:
     client = room.connect()
@@ -162,6 +165,7 @@ def test_idle_is_said_when_it_comes_true_and_not_before(room: Room, command: str
     assert room.answer(client) == "idle"
 
 
+@pytest.mark.real
 def test_a_command_may_come_in_pieces(room: Room) -> None:
     client = room.connect()
     client.sendall(b"pi")
@@ -236,6 +240,7 @@ def test_no_descriptors_left_does_not_keep_the_loop_awake(room: Room, monkeypatc
     assert turns < 20
 
 
+@pytest.mark.real
 def test_quit_has_no_answer(room: Room) -> None:
     client = room.connect()
 
@@ -244,6 +249,7 @@ def test_quit_has_no_answer(room: Room) -> None:
     room.until(lambda: room.processor.is_over)
 
 
+@pytest.mark.real
 def test_whoever_left_is_not_answered(room: Room) -> None:
     client = room.connect()
     client.sendall(b"waitforidle")
@@ -259,6 +265,7 @@ def test_whoever_left_is_not_answered(room: Room) -> None:
     assert room.answer(other) == "pong"
 
 
+@pytest.mark.real
 def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
     told: list[str] = []
     with selectors.DefaultSelector() as selector:
@@ -279,6 +286,7 @@ def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
     assert told == ["once"]
 
 
+@pytest.mark.real
 def test_a_port_that_is_taken_is_passed_over() -> None:
     with selectors.DefaultSelector() as selector, listener(0) as taken:
         port = taken.getsockname()[1]

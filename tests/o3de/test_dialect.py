@@ -185,6 +185,7 @@ def test_layers_are_all_files_that_were_read(rich: SmallEngine) -> None:
     assert set(found.settings_folders) >= {str(rich.root / "Registry"), str(rich.project / "Registry")}
 
 
+@pytest.mark.real
 def test_an_unchanged_project_imports_no_parser(rich: SmallEngine) -> None:
     rich.load()
     code = f"""
@@ -277,6 +278,7 @@ def test_the_verb_tells_what_is_in_force_and_what_it_overrode(rich: SmallEngine,
 # verbs
 
 
+@pytest.mark.real
 def test_batch_copies_what_rules_say_and_nothing_the_second_time(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/Data/A.txt", "a")
     rich.write("Game/Icons/x.png", "x")
@@ -301,6 +303,7 @@ def test_batch_copies_what_rules_say_and_nothing_the_second_time(rich: SmallEngi
     }
 
 
+@pytest.mark.real
 def test_one_file_may_be_the_companion_of_many(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.add({"MetaDataTypes": {"Animations/List.xml": "i_caf"}, "RC i_caf": {"glob": "*.i_caf", "params": "copy"}})
     for name in ("a.i_caf", "sub/b.i_caf", "c.txt"):

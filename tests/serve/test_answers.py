@@ -15,6 +15,8 @@ from aptui.serve.protocol.model import Match, Reach, Status
 
 from .live_served import SETTINGS, Garden, garden
 
+pytestmark = pytest.mark.real
+
 FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "b/oak_old.txt": "tall", "x.slow": "x"}
 
 

@@ -17,6 +17,8 @@ from aptui.verbs import gateway as verbs
 
 from .live_served import SETTINGS, Garden, garden
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:

@@ -19,6 +19,8 @@ from aptui.serve.protocol.codec import Scope
 
 from .served import Reply, Served, served
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 platforms: {linux: {}}
 scan_folders: [{name: game, path: assets}]

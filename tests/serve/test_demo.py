@@ -31,6 +31,8 @@ from aptui.shared.errors import KnownError
 from .live_served import Garden, garden
 from .served import served
 
+pytestmark = pytest.mark.real
+
 needs_browser = pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
 SETTINGS = f"""{demo_project.MARKER}
 name: Garden

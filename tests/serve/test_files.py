@@ -28,6 +28,8 @@ from aptui.store.queries.reader import open_reader
 
 from .served import Reply, Served, served
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 platforms: {linux: {}, server: {}}
 scan_folders: [{name: game, path: assets}]

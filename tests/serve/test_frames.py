@@ -19,6 +19,8 @@ from aptui.serve.ws.frames import Message
 
 from .live_served import SETTINGS, Garden, garden, hear
 
+pytestmark = pytest.mark.real
+
 BURST = 3 * codec.QUEUE_LIMIT
 
 

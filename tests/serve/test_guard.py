@@ -33,6 +33,8 @@ from aptui.sharing.reports import Reports
 from .live_served import CERTIFICATE, KEY
 from .served import Served, served
 
+pytestmark = pytest.mark.real
+
 PLAIN = "scan_folders: [{name: game, path: assets}]\n"
 KNOCK = {
     "Connection": "Upgrade",

@@ -37,6 +37,8 @@ from aptui.shared.peers import Dial as ConfiguredDial
 
 from .live_served import CERTIFICATE, KEY, garden
 
+pytestmark = pytest.mark.real
+
 FAR = "198.51.100.7"
 NOBODY = frozenset()
 

@@ -119,6 +119,7 @@ def play(do, **more) -> None:
 # ----------------------------------------------------------------------------------------------------------------- requests
 
 
+@pytest.mark.real
 def test_a_request_goes_through_as_it_is_without_what_is_between_two_machines():
     async def ask(there):
         headers = {
@@ -137,6 +138,7 @@ def test_a_request_goes_through_as_it_is_without_what_is_between_two_machines():
     play(ask)
 
 
+@pytest.mark.real
 def test_an_answer_goes_back_as_it_is_without_rights_of_our_origin():
     async def ask(there):
         there.service.answer = lambda: web.Response(
@@ -157,6 +159,7 @@ def test_an_answer_goes_back_as_it_is_without_rights_of_our_origin():
     play(ask)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("more", "path", "status"),
     [
@@ -182,6 +185,7 @@ def test_what_may_not_be_is_refused_before_the_service_hears_of_it(more, path, s
     play(ask)
 
 
+@pytest.mark.real
 def test_it_is_for_devices_that_are_connected():
     async def ask(there):
         async with there.ask("/v1/proxy/tool/x") as reply:
@@ -196,6 +200,7 @@ def test_it_is_for_devices_that_are_connected():
     play(ask, is_connected=False)
 
 
+@pytest.mark.real
 def test_a_body_of_unknown_length_is_streamed_and_bounded():
     async def ask(there):
         async def pieces(count):
@@ -211,6 +216,7 @@ def test_a_body_of_unknown_length_is_streamed_and_bounded():
     play(ask)
 
 
+@pytest.mark.real
 def test_a_redirect_is_not_followed_and_leads_nowhere_else():
     async def ask(there):
         async def sent_to(place):
@@ -235,6 +241,7 @@ def test_a_redirect_is_not_followed_and_leads_nowhere_else():
 # -------------------------------------------------------------------------------------------------------------- sick services
 
 
+@pytest.mark.real
 def test_a_service_that_says_nothing_is_given_up():
     async def ask(there):
         async def wait():
@@ -249,6 +256,7 @@ def test_a_service_that_says_nothing_is_given_up():
     play(ask)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "words",
     [
@@ -265,6 +273,7 @@ def test_half_an_answer_does_not_look_like_a_whole_one(words):
     play(ask)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "words",
     [
@@ -297,6 +306,7 @@ async def sick(there: Room, words: bytes):
         yield
 
 
+@pytest.mark.real
 def test_an_answer_without_end_is_cut_off():
     async def ask(there):
         async def pour():
@@ -319,6 +329,7 @@ def test_an_answer_without_end_is_cut_off():
     play(ask)
 
 
+@pytest.mark.real
 def test_only_so_much_is_forwarded_at_once():
     async def ask(there):
         async def wait():
@@ -348,6 +359,7 @@ def relayed(there: Room, name: str = "compiler"):
     return there.http.ws_connect(f"{there.url}/v1/proxy/{name}", headers={"Authorization": "Bearer right"})
 
 
+@pytest.mark.real
 def test_raw_bytes_go_both_ways_until_the_service_ends():
     async def ask(there):
         async with relayed(there) as socket:
@@ -366,6 +378,7 @@ def test_raw_bytes_go_both_ways_until_the_service_ends():
     play(ask)
 
 
+@pytest.mark.real
 def test_text_is_no_byte_stream():
     async def ask(there):
         async with relayed(there) as socket:
@@ -376,6 +389,7 @@ def test_text_is_no_byte_stream():
     play(ask)
 
 
+@pytest.mark.real
 def test_a_compiler_that_is_not_there_is_said_before_anything_is_opened():
     async def ask(there):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
@@ -385,6 +399,7 @@ def test_a_compiler_that_is_not_there_is_said_before_anything_is_opened():
     play(ask)
 
 
+@pytest.mark.real
 def test_a_device_that_goes_lets_the_service_go_and_its_place():
     async def ask(there):
         for _ in range(4):
@@ -397,6 +412,7 @@ def test_a_device_that_goes_lets_the_service_go_and_its_place():
     play(ask)
 
 
+@pytest.mark.real
 def test_a_service_that_takes_nothing_is_given_up():
     async def ask(there):
         async def deaf(_reader, writer):

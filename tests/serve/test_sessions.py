@@ -28,6 +28,8 @@ from aptui.serve.ws import sessions
 
 from .live_served import SETTINGS, Garden, garden, hear
 
+pytestmark = pytest.mark.real
+
 FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "x.slow": "x"}
 
 

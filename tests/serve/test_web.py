@@ -21,6 +21,8 @@ from aptui.serve.web import terminal
 from aptui.serve.web import web as serve_web
 from aptui.serve.web.web import Stage, Tickets
 
+pytestmark = pytest.mark.real
+
 pytest.importorskip("textual_serve")
 
 PATIENCE_S = 20.0

@@ -41,15 +41,21 @@ def serving(root, **options):
 
 KINDS = ["folder", "local", "own server", "nginx", "apache", "moto", "memory"]
 _PROGRAMS = {"nginx": "nginx", "apache": "apache2"}
+_SERVED = {"own server", "nginx", "apache", "moto"}
 
 
-@pytest.fixture(params=KINDS)
+def _lane(kinds):
+    """Return the kinds as parameters; those behind a socket are `real`."""
+    return [pytest.param(kind, marks=pytest.mark.real if kind in _SERVED else ()) for kind in kinds]
+
+
+@pytest.fixture(params=_lane(KINDS))
 def store(request, tmp_path):
     """A store of each kind."""
     yield from _store(request, tmp_path)
 
 
-@pytest.fixture(params=["folder", "local", "own server", "moto"])
+@pytest.fixture(params=_lane(["folder", "local", "own server", "moto"]))
 def exact_store(request, tmp_path):
     """A store that sees to it itself that the first writer wins."""
     yield from _store(request, tmp_path)

@@ -99,6 +99,7 @@ while True:
 """
 
 
+@pytest.mark.real
 def test_whoever_is_killed_in_the_middle_of_a_put_leaves_nothing_wrong(share, tmp_path):
     data = os.urandom(4 << 20)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
@@ -118,6 +119,7 @@ def test_whoever_is_killed_in_the_middle_of_a_put_leaves_nothing_wrong(share, tm
     assert sweep(share.address, time.time() + ABANDONED_AFTER_S + 60) == left
 
 
+@pytest.mark.real
 def test_a_reader_sees_old_or_new_but_nothing_in_between(share, tmp_path):
     data = os.urandom(1 << 20)
     [(digest, path)] = files_of(tmp_path / "made", data).items()

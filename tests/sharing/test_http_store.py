@@ -17,6 +17,8 @@ from aptui.sharing.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Full, Mismatch, Refused, StoreError
 from tests.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, has, record
 
+pytestmark = pytest.mark.real
+
 KEY = base_key(facts())
 RECORD = sealed(record(facts(), b"one"), Seal())
 DATA = b"x" * 50_000

@@ -272,6 +272,7 @@ print(wrong)
 """
 
 
+@pytest.mark.real
 def test_two_processes_use_and_clean_one_store_at_the_same_time(tmp_path):
     command = [sys.executable, "-c", _BUSY, str(tmp_path / "store")]
     both = [
@@ -298,6 +299,7 @@ while True:
 """
 
 
+@pytest.mark.real
 def test_an_engine_that_is_killed_while_it_keeps_results_leaves_nothing_wrong(tmp_path):
     data = os.urandom(4 << 20)
     [(digest, path)] = files_of(tmp_path / "made", data).items()

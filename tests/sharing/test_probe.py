@@ -1,6 +1,10 @@
+import pytest
+
 from aptui.sharing.probe import probe
 from tests.sharing import room
 from tests.sharing.room import sharing
+
+pytestmark = pytest.mark.real
 
 
 def test_a_place_that_answers_is_said_to_and_that_it_can_be_written_to(tmp_path):

@@ -24,6 +24,8 @@ from aptui.sharing.store import Refused
 from tests.sharing.conftest import serving
 from tests.sharing.room import digest_of, facts, files_of, has, record
 
+pytestmark = pytest.mark.real
+
 KEY = base_key(facts())
 RECORD = sealed(record(facts(), b"one"), Seal())
 DATA = b"blob" * 5000

@@ -354,6 +354,7 @@ LIES = [
 ]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("where", ["/cas/", "/ac/"])
 @pytest.mark.parametrize("kind", [*LIES, "silent", "trickling_head", "trickling_body"])
 def test_a_store_that_lies_or_dawdles_is_a_miss_in_time_told_once(machines, server, kind, where):
@@ -373,6 +374,7 @@ def test_a_store_that_lies_or_dawdles_is_a_miss_in_time_told_once(machines, serv
     room.until(lambda: not list(other.folder.glob("*.part-*")))
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("kind", ["flipped", "short", "cut"])
 def test_a_store_that_comes_to_its_senses_is_used_again(machines, server, kind):
     maker = machines("maker", server.address)
@@ -404,6 +406,7 @@ def test_a_poisoned_blob_is_replaced_by_who_may_write(machines, share, tmp_path)
     assert blobs[0].read_bytes() == CONTENTS[0]
 
 
+@pytest.mark.real
 def test_a_store_that_fails_again_and_again_is_left_alone_and_asked_again_later(machines, server):
     """L1: the circuit opens after five errors and is tried again half open."""
     other = machines("other", server.address, "client")
@@ -437,6 +440,7 @@ def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machi
     leave.set()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("kind", "asked"), [("full", 1), ("forbidden", 1), ("unavailable", 5)])
 def test_uploads_that_fail_are_told_once_and_stop(machines, server, kind, asked):
     """L1: a store that is full, or read-only, or ill; results are kept here all the same."""
@@ -451,6 +455,7 @@ def test_uploads_that_fail_are_told_once_and_stop(machines, server, kind, asked)
     assert maker.find(facts("0.png")).origin == THIS_MACHINE
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("kind", ["lost", "half_taken"])
 def test_an_upload_that_a_store_loses_or_halves_is_a_miss_for_the_others(machines, server, kind):
     """F12: never a wrong product."""
@@ -460,6 +465,7 @@ def test_an_upload_that_a_store_loses_or_halves_is_a_miss_for_the_others(machine
     assert machines("other", server.address, "client").find() is None
 
 
+@pytest.mark.real
 def test_a_slow_store_does_not_hold_up_who_gives_it_something(machines, server):
     maker = machines("maker", server.address, deadline_s=0.3)
     server.faults.append(Fault("silent", "/", "HEAD"))

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -26,6 +27,8 @@ from aptui.sharing.seal import Seal
 from aptui.sharing.service import Service
 from tests.sharing.lying import FAULTS, KINDS, LyingStore
 from tests.sharing.room import all_here, facts, files_of, record
+
+pytestmark = pytest.mark.slow
 
 JOBS = tuple(facts(f"{name}.png") for name in "ab")
 KEEPERS, READER = ("one", "two"), "reader"

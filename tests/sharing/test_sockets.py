@@ -20,6 +20,8 @@ from tests.serve.live_served import CERTIFICATE, KEY
 from tests.sharing.conftest import serving
 from tests.sharing.room import digest_of, files_of
 
+pytestmark = pytest.mark.real
+
 DATA = b"blob" * 5000
 DIGEST = digest_of(DATA).hex()
 HALF_A_REQUEST = b"GET /cas/0000 HTTP/1.1\r\nHost: localhost\r\nX-Slow: "

@@ -155,6 +155,7 @@ def test_a_bucket_that_nobody_answers_for_is_an_error_in_time(tmp_path):
         store.get_record(KEY)
 
 
+@pytest.mark.real
 def test_a_bucket_is_found_as_its_own_tools_find_it(moto, monkeypatch):
     from tests.sharing.conftest import _bucket
 
@@ -176,6 +177,7 @@ def test_an_address_says_what_kind_of_store_it_means(address, kind):
     assert type(open_store(address)).__name__ == kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["", "share", "ftp://x", "C:/x", "s3:bucket"])
 def test_an_address_that_means_none_is_the_users_error(address):
     with pytest.raises(UserError):

@@ -106,6 +106,7 @@ def test_while_an_engine_has_a_lease_what_was_used_lately_stays(local, tmp_path,
     assert local.has_blobs(digests) == set()
 
 
+@pytest.mark.real
 def test_a_lease_ends_with_its_process(local):
     script = (
         "import sys, os; from aptui.sharing.leases import Lease; lease = Lease(sys.argv[1]); print(1, flush=True); sys.stdin.read()"

@@ -320,6 +320,7 @@ class World:
         return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(_transactions, min_size=1, max_size=12), slow=st.integers(1, 5), kept=st.sampled_from([4, 16, 1000]))
 def test_replaying_the_feed_is_the_database_at_every_moment(
@@ -382,6 +383,7 @@ for turn in range(100_000):
 """
 
 
+@pytest.mark.real
 def test_a_killed_engine_leaves_no_gap(store: Store) -> None:
     store.writer.close()
     follower = Follower()

@@ -121,6 +121,7 @@ _CHANGES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=_CHANGES)
 def test_catalogs_that_follow_change_by_change_are_those_that_are_written_whole(

@@ -198,6 +198,7 @@ def test_without_polars_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
         hits("rock")
 
 
+@pytest.mark.real
 def test_polars_is_imported_by_the_first_search_alone() -> None:
     code = (
         "import sys; from aptui.store.jobs.filter import parse; from aptui.store.jobs.texts import Texts; Texts(['a'])[0]; parse('a failed slower:1s');"

@@ -28,6 +28,7 @@ def folders(draw: st.DrawFn) -> list[FileFact]:
     ]
 
 
+@pytest.mark.slow
 @given(folders())
 def test_files_come_back_as_they_went_in(files: list[FileFact]) -> None:
     assert unpack_files(pack_files(files), 7) == files

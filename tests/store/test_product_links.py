@@ -409,6 +409,7 @@ def actual(store: Store) -> list[tuple[object, ...]]:
         UnresolvedDependencyType, FromAssetId FROM ProductDependencies""")
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS, batch=st.integers(1, 3))
 def test_the_rows_are_those_of_a_naive_look_whatever_came_first(

@@ -327,6 +327,7 @@ def test_a_copy_is_read_where_no_shared_memory_can_be_made_beside_it(store: Stor
         assert reader.totals().jobs["completed"] == 1
 
 
+@pytest.mark.real
 def test_reading_does_not_import_peewee(store: Store) -> None:
     code = (
         "import sys, pathlib; from aptui.store.queries import reader, health; "

@@ -65,6 +65,7 @@ def test_the_indexes_of_o3de_are_there(path: Path) -> None:
     assert made == o3de_database.INDEXES
 
 
+@pytest.mark.real
 def test_an_up_to_date_database_is_left_alone_and_does_not_import_peewee(path: Path) -> None:
     change(path, "INSERT INTO aptui_state VALUES ('epoch', '3')")
     code = (

@@ -16,6 +16,8 @@ from types import ModuleType
 import pytest
 from disk_project import Project, Ran
 
+pytestmark = pytest.mark.real
+
 FOLDER = Path(__file__).parent
 NAMES = sorted(path.parent.name for path in FOLDER.glob("[0-9][0-9][0-9]-*/story.py"))
 

@@ -18,6 +18,8 @@ from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, SMALL, lines, text, until
 from tui.test_assets_pane import _own_homes, at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # fixtures too
 
+pytestmark = pytest.mark.real
+
 MODEL = "common/mesh/rock.model"
 
 

@@ -21,6 +21,8 @@ from tests.tui.test_assets_pane import go, in_assets, press, shows
 from tui.fake_panes import FakeSession
 from tui.shell_room import SMALL, text, until
 
+pytestmark = pytest.mark.real
+
 store = room.store
 _own_homes = room._own_homes
 ROCK = "textures/rock.png"

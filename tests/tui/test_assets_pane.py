@@ -36,6 +36,8 @@ from tui.database import database
 from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 
+pytestmark = pytest.mark.real
+
 MEDIUM = (116, 32)
 MESH = b"M" * 16
 EVIL = "evil/[red]x\x1b]0;t\x07.txt"

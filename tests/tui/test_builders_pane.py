@@ -21,6 +21,8 @@ from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, in_shell, lines, text, until
 from tui.widget_zoo import PAYLOADS
 
+pytestmark = pytest.mark.real
+
 OTHER, THIRD = b"o" * 16, b"t" * 16
 WIDE = (190, 40)
 

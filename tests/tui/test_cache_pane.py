@@ -22,6 +22,8 @@ from .database import database
 from .fake_panes import PROBES, FakeSession
 from .shell_room import LARGE, SMALL, in_shell, text, until
 
+pytestmark = pytest.mark.real
+
 PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache.pane:CachePane"), PROBES[1]]
 EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
 MADE = b"as made"

@@ -13,6 +13,8 @@ from aptui.tui.widgets.menu import Menu, Prompt
 from .database import database
 from .shell_room import LARGE, SMALL, in_shell, text, until
 
+pytestmark = pytest.mark.real
+
 PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache.pane:CachePane")]
 CONFIG = """\
 # ours

@@ -42,6 +42,7 @@ def test_screen_gets_it_in_pieces_that_it_passes_on(tmp_path):
     assert copied.toast() == "500 B → screen and terminal, if it allows"
 
 
+@pytest.mark.real
 def test_a_tmux_that_is_gone_leaves_osc_52(tmp_path):
     written = []
 
@@ -144,6 +145,7 @@ def arrives(folder, configuration, size_bytes):
         subprocess.run(["tmux", "-S", str(socket), "kill-server"], capture_output=True)
 
 
+@pytest.mark.real
 @pytest.mark.skipif(not has_tmux(), reason="no tmux that knows load-buffer -w")
 @pytest.mark.parametrize(("configuration", "size_bytes"), [("default", 100), ("clipboard-off", 75_000)])
 def test_it_arrives_in_the_terminal_around_tmux(tmp_path, configuration, size_bytes):

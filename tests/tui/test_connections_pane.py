@@ -22,6 +22,8 @@ from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, in_shell, lines, text, until
 from tui.widget_zoo import PAYLOADS
 
+pytestmark = pytest.mark.real
+
 IDLE = Progress(0, 12, 0, 0, 0, 0, 8, 0, False)
 BUSY = Progress(0, 12, 0, 0, 3, 2, 8, 0, False)
 CLIENTS = (

@@ -34,6 +34,8 @@ from tests.store.conftest import BUILDER, Store, job_row, source_row
 from .database import database
 from .test_jobs_store import notice
 
+pytestmark = pytest.mark.real
+
 NOW_MS = 1_790_000_000_000
 NOWHERE = Path("/nowhere/assetdb.sqlite")
 

@@ -14,6 +14,8 @@ from tests.store import o3de_database as o3de
 
 from .shell_room import LARGE, Hands, text, until
 
+pytestmark = pytest.mark.real
+
 ROCK_LOG = (
     "~~1750000000001~~1~~1f~~AssetBuilder~~C: [Source] = Textures/Rock.png\n"
     "~~1750000000002~~1~~1f~~Image Builder~~E: Image Builder: cannot read the file\r\n"

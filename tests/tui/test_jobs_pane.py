@@ -25,6 +25,8 @@ from .database import database
 from .jobs_room import LOG, NOW_MS, fill, in_jobs, notice
 from .shell_room import SMALL, lines, text, until
 
+pytestmark = pytest.mark.real
+
 INFO = JobInfo(1, "a.png", "project", "linux", "Image", "image", "failed", 0, 1, NOW_MS, 5, "new", "boom `x`", "", 9, 1)
 
 

@@ -15,6 +15,8 @@ from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, norma
 from aptui.tui.preferences.state import Memory, person_memory, project_memory
 from tui.shell_room import in_shell, text, until
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(autouse=True)
 def _own_homes(tmp_path, monkeypatch):

@@ -18,6 +18,8 @@ from aptui.tui.widgets.lines import FileLines
 from tui.fake_panes import PROBES
 from tui.shell_room import LARGE, in_shell, lines, text, until
 
+pytestmark = pytest.mark.real
+
 HERE = [PROBES[0], next(spec for spec in PANES if spec.id == "logs")]
 NOW_MS = 1_790_000_000_000
 E, W, I, D = LogLevel.ERROR, LogLevel.WARNING, LogLevel.INFO, LogLevel.DEBUG  # noqa: E741  # as the screen calls them

@@ -15,6 +15,8 @@ from aptui.tui.terminal import safety
 from tests.tui.terminal import Terminal
 from tests.tui.widget_zoo import PAYLOADS, Zoo
 
+pytestmark = pytest.mark.real
+
 FORBIDDEN = re.compile(
     "[\x00-\x06\x08-\x09\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe]"
 )

@@ -13,6 +13,8 @@ from aptui.link.port import Ping, Rescan, Shutdown
 from aptui.shared.errors import HostError, KnownError
 from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older
 
+pytestmark = pytest.mark.real
+
 BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False)
 PATIENCE_S = 20
 

@@ -20,6 +20,8 @@ from aptui.tui.terminal.plain import Stream, line_of
 from tui.fake_panes import PROBES, FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 
+pytestmark = pytest.mark.real
+
 BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False, 800, 2100, 48000, 100_000)
 IDLE = Progress(0, 1234, 0, 0, 0, 0, 812, 0, False, 800, 2100, 48000)
 NATIVE = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.NATIVE)))

@@ -21,6 +21,8 @@ import pytest
 from .scene import Scene, scene
 from .shell_room import LARGE, SMALL
 
+pytestmark = pytest.mark.real
+
 FOLDER = Path(__file__).parent / "snapshots"
 UPDATES = os.environ.get("SNAPSHOTS") == "update"
 THEMES = ("dark", "monochrome")

@@ -14,6 +14,8 @@ import pytest
 from tests.tui.terminal import Terminal
 from tests.tui.tmux_room import Home, Tmux, copied_texts, wait
 
+pytestmark = pytest.mark.real
+
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
 ERROR = "tables/bad.json:2:7: Expecting value"
 

@@ -9,6 +9,8 @@ from aptui.tui.frame.toasts import Toasts
 from aptui.tui.preferences import theming, yaml_files
 from tui.shell_room import in_shell, text, until
 
+pytestmark = pytest.mark.real
+
 SHIPPED = {"dark", "light", "high-contrast", "deuteranopia", "monochrome", "ansi-dark", "ansi-light"}
 
 

@@ -27,6 +27,8 @@ from .database import database
 from .fake_panes import PROBES, FakeSession
 from .shell_room import LARGE, SMALL, in_shell, text, until
 
+pytestmark = pytest.mark.real
+
 PANES = [PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"), PROBES[1]]
 EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
 PROJECT = """\

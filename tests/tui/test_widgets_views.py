@@ -16,6 +16,8 @@ from aptui.tui.widgets.textview import TextView, make_preview, read_preview
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 from tests.tui.test_widgets_table import COLUMNS, Numbers, lines_of, play
 
+pytestmark = pytest.mark.real
+
 NAME = (Column("name", "Name", 0, 8),)
 
 

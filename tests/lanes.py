@@ -1,0 +1,130 @@
+"""Lanes and second tries of the tests: who is fast, that nobody is it in name only, and how many were tried again.
+
+A test that is not marked `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it does. A test may be
+tried once more (`retry`) if it says why; a run that needed more than `MOST_RETRIES` of them has failed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+MOST_RETRIES = 3
+_REAL = {
+    "subprocess.Popen": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.fork": "starts a process",
+    "os.forkpty": "starts a process",
+    "socket.bind": "opens a socket",
+    "socket.connect": "opens a socket",
+    "socket.getaddrinfo": "asks for an address",
+    "time.sleep": "sleeps",
+}
+"""{audit event: what a test does that raises it}."""
+
+
+class _Watch:
+    """What the running fast test does that it may not; `breaches` is None while none runs."""
+
+    def __init__(self) -> None:
+        self.breaches: set[str] | None = None
+        self._others: set[int | None] = set()
+        self._sleep = time.sleep
+
+    def begin(self) -> None:
+        """Watch a test; threads that others left running are not its doing."""
+        self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
+        self.breaches = set()
+        time.sleep = self._note_sleep  # before Python 3.13 no audit event tells of it
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self.breaches = None
+        time.sleep = self._sleep
+
+    def _note_sleep(self, seconds: float, /) -> None:
+        self.hear("time.sleep", (seconds,))
+        self._sleep(seconds)
+
+    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Note an audit event."""
+        if self.breaches is None or event not in _REAL or threading.get_ident() in self._others:
+            return
+        self.breaches.add(f"{_REAL[event]} ({event} {' '.join(map(repr, arguments))[:100]})")
+
+    def judge(self) -> None:
+        """Fail the test if it did what it may not."""
+        if self.breaches:
+            done, self.breaches = ", ".join(sorted(self.breaches)), set()
+            pytest.fail(f"a test of the fast lane {done}; mark it `real`", pytrace=False)
+
+
+_watch = _Watch()
+
+
+def pytest_configure() -> None:
+    """Hear what the interpreter does; a hook cannot be taken back."""
+    sys.addaudithook(_watch.hear)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark who is fast, and give those another try who say why they need it."""
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in ("real", "slow")):
+            item.add_marker("fast")
+        if item.get_closest_marker("flaky"):
+            raise pytest.UsageError(f"{item.nodeid}: mark it `retry`, with the reason")
+        for node, mark in item.iter_markers_with_node("retry"):
+            if node is not item or not (mark.args and str(mark.args[0]).strip()):
+                raise pytest.UsageError(f"{item.nodeid}: `retry` is for single tests, and takes the reason")
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch the whole of a fast test, its fixtures too."""
+    if item.get_closest_marker("fast"):
+        _watch.begin()
+    try:
+        return (yield)
+    finally:
+        _watch.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Judge what a test and the making of its fixtures did."""
+    result = yield
+    _watch.judge()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Judge what the end of its fixtures did."""
+    result = yield
+    _watch.judge()
+    return result
+
+
+def _retries(config: pytest.Config) -> int:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return len(reporter.stats.get("rerun", ())) if reporter else 0
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how many tests were tried again."""
+    if not config.option.collectonly:
+        terminalreporter.write_line(f"retries: {_retries(config)}; {MOST_RETRIES} at most")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run when too many tests were tried again."""
+    if session.exitstatus == pytest.ExitCode.OK and _retries(session.config) > MOST_RETRIES:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

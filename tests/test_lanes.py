@@ -1,0 +1,102 @@
+"""Lanes and second tries, tried on small suites of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.real  # what may not be done has to be done
+
+_SECOND = """
+    import pytest
+    seen = set()
+    @pytest.mark.retry("the machine may be late")
+    @pytest.mark.parametrize("number", range({count}))
+    def test_second(number):
+        if number not in seen:
+            seen.add(number)
+            assert False
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    marks = "fast\n    real\n    slow\n    retry(reason)"
+    pytester.makeini(f"[pytest]\naddopts = --strict-markers\nmarkers =\n    {marks}\n")
+    return pytester
+
+
+def run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
+    return suite.runpytest_inprocess("-p", "lanes", "-p", "no:randomly", "-p", "no:cacheprovider", *words)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("subprocess.run(['true'])", "*starts a process (subprocess.Popen*"),
+        ("os.posix_spawn('/bin/true', ['true'], {}) and os.wait()", "*starts a process (os.posix_spawn*"),
+        ("socket.socket().bind(('127.0.0.1', 0))", "*opens a socket (socket.bind*"),
+        ("time.sleep(0.001)", "*sleeps (time.sleep 0.001)*"),
+    ],
+)
+def test_what_claims_to_be_fast_and_is_not_fails(suite: pytest.Pytester, line: str, what: str) -> None:
+    code = f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n    {line}\n"
+    suite.makepyfile(code)
+
+    result = run(suite, "-W", "ignore")
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines([what])
+
+
+def test_what_a_fixture_does_counts_too(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        import time, pytest
+        @pytest.fixture
+        def begun():
+            time.sleep(0.001)
+        @pytest.fixture
+        def ended():
+            yield
+            time.sleep(0.001)
+        def test_begun(begun): pass
+        def test_ended(ended): pass
+    """)
+
+    run(suite).assert_outcomes(passed=1, failed=1, errors=1)
+
+
+def test_whoever_is_neither_real_nor_slow_is_fast(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        import pytest
+        def test_fast(): pass
+        @pytest.mark.real
+        def test_real(): pass
+        @pytest.mark.slow
+        def test_slow(): pass
+    """)
+
+    run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
+
+
+@pytest.mark.parametrize(("count", "code"), [(3, pytest.ExitCode.OK), (4, pytest.ExitCode.TESTS_FAILED)])
+def test_too_many_second_tries_fail_the_run(suite: pytest.Pytester, count: int, code: pytest.ExitCode) -> None:
+    suite.makepyfile(_SECOND.format(count=count))
+
+    result = run(suite)
+
+    assert result.ret == code
+    result.stdout.fnmatch_lines([f"retries: {count}; 3 at most"])
+
+
+@pytest.mark.parametrize("mark", ["flaky(reruns=1)", "retry", "retry(' ')"])
+def test_a_second_try_without_a_reason_is_refused(suite: pytest.Pytester, mark: str) -> None:
+    suite.makepyfile(f"import pytest\n@pytest.mark.{mark}\ndef test_it(): pass\n")
+
+    assert run(suite).ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_second_try_of_a_whole_module_is_refused(suite: pytest.Pytester) -> None:
+    suite.makepyfile("import pytest\npytestmark = pytest.mark.retry('they are late')\ndef test_it(): pass\n")
+
+    assert run(suite).ret == pytest.ExitCode.USAGE_ERROR
