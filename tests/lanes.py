@@ -47,7 +47,7 @@ class _Watch:
         self.breaches = None
         time.sleep = self._sleep
 
-    def _note_sleep(self, seconds: float, /) -> None:
+    def _note_sleep(self, seconds: Any, /) -> None:
         self.hear("time.sleep", (seconds,))
         self._sleep(seconds)
 
