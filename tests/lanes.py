@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,9 +68,17 @@ class _Watch:
 _watch = _Watch()
 
 
-def pytest_configure() -> None:
-    """Hear what the interpreter does; a hook cannot be taken back."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hear what the interpreter does (a hook cannot be taken back), and keep the folders of xdist's workers short.
+
+    The name of a socket has 107 bytes at most, and engines whose folder is longer share one in /tmp: with `popen-gw0` in every path the engines
+    of one worker's tests would be those of the other's.
+    """
     sys.addaudithook(_watch.hear)
+    worker = getattr(config, "workerinput", {}).get("workerid", "")
+    if worker and config.option.basetemp:
+        config.option.basetemp = str(Path(config.option.basetemp).with_name(worker.removeprefix("gw")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

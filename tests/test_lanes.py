@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+
+from aptui.link.places import state_dir
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.real  # what may not be done has to be done
@@ -100,3 +105,10 @@ def test_a_second_try_of_a_whole_module_is_refused(suite: pytest.Pytester) -> No
     suite.makepyfile("import pytest\npytestmark = pytest.mark.retry('they are late')\ndef test_it(): pass\n")
 
     assert run(suite).ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_the_folders_of_tests_leave_room_for_sockets(tmp_path: Path) -> None:
+    """Else engines of two workers share a folder, and who stops all of his own stops those of the other."""
+    assert "popen-gw" not in str(tmp_path)
+    assert Path(os.environ["XDG_STATE_HOME"]).is_relative_to(tmp_path.parent)
+    assert str(state_dir()).startswith(os.environ["XDG_STATE_HOME"])
