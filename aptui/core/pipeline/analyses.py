@@ -20,8 +20,8 @@ from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
+from aptui.core.pipeline.undeclared_reads import Judge
 from aptui.core.run_report import Ties
-from aptui.core.undeclared_reads import Judge
 
 
 class Analyses:

@@ -51,12 +51,12 @@ from aptui.core.pipeline.requests import Requests
 from aptui.core.pipeline.runs import Runs
 from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.starts import Starts
+from aptui.core.pipeline.undeclared_reads import Judge
 from aptui.core.priority import ReadyQueue
 from aptui.core.settings import Settings
 from aptui.core.state.commits import Commit
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import Memory
-from aptui.core.undeclared_reads import Judge
 
 
 class Pipeline:

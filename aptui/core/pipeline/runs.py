@@ -36,9 +36,9 @@ from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
+from aptui.core.pipeline.undeclared_reads import Judge
 from aptui.core.run_report import is_of_other_code
 from aptui.core.state.commits import Commit, name_of
-from aptui.core.undeclared_reads import Judge
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
