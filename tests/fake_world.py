@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
@@ -33,6 +33,7 @@ from aptui.core.messages import (
     CommitProducts,
     CopyOrder,
     DeleteProducts,
+    DescribeAnew,
     DiscardStaging,
     DropLogs,
     Event,
@@ -64,6 +65,7 @@ from aptui.core.messages import (
 from aptui.core.model import (
     COMMON_PLATFORM,
     Builder,
+    BuilderKind,
     DependencyKind,
     Digest,
     EdgeKind,
@@ -72,6 +74,7 @@ from aptui.core.model import (
     JobDependency,
     JobPlan,
     PathKey,
+    Project,
     RelPath,
     SourceEdge,
 )
@@ -79,6 +82,7 @@ from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
+from aptui.core.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merged
 
 _COMMON = f"{COMMON_PLATFORM}/"
@@ -192,6 +196,8 @@ class World:
         self.unreadable: dict[str, str] = {}
         self.shy: Counter[str] = Counter()
         self.wants_news = False
+        self.code = "1"
+        """The code of the script builder as it lies on the disk; what an engine was told of it is as old as its start."""
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
@@ -231,6 +237,10 @@ class World:
         self.running: dict[int, tuple[Order, str | None]] = {}
         self.killed: dict[int, tuple[Order, str | None]] = {}
         self.dead: set[int] = set()
+        self.read: dict[int, Result] = {}
+        """Runs that have read all they read and are not over."""
+        self.loaded: dict[int, tuple[str, int]] = {}
+        """{run key: (the code that its worker has, the disk's clock when it began)}."""
         self.hashes: list[FileFact] = []
         self.again: dict[PathKey, None] = {}
         self.told = self.saved = 0
@@ -242,13 +252,22 @@ class World:
         self.archive = self.archive.reopen()
         self.archive.scan_folders = set(self._folder_ids.values())
         self._recover()
-        self.project = self.setup.project(ids)
+        self.project = self._described(self.setup.project(ids))
         self.archive.ranks = {ids[name]: rank for rank, name in enumerate(self.setup.all_folders)}
         self.archive.metadata_types = self.setup.metadata_types
         self._dropped = [part for name, part in self._folder_ids.items() if name not in ids]
         self.pipeline = Pipeline(self.project, self.archive, _log_name, "/staging")
         self.pipeline.wants_news = self.wants_news
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
+
+    def _described(self, project: Project) -> Project:
+        files = (("script.py", sha(self.code).hex()),)
+        code = code_digest(files)
+        builders = [
+            replace(item, code_digest=code, code_files=files) if item.kind is BuilderKind.PYTHON else item
+            for item in project.builders
+        ]
+        return replace(project, builders=tuple(builders))
 
     def _recover(self) -> None:
         recorded = {row[2]: row[7] for row in self.archive.tables.products.values()}
@@ -280,6 +299,9 @@ class World:
                     self.restart()
                 self.scan(is_full=is_full)
                 self.run()
+                if self.pipeline.is_outdated:
+                    restart = True
+                    continue
             except Crash:
                 self.crash()
                 restart = False
@@ -352,7 +374,7 @@ class World:
             moves.append(self._finish_runs)
         if self.hashes:
             moves.append(self._hash)
-        if len(self.pipeline.ready) and len(self.running) < self.slots:
+        if len(self.pipeline.ready) and len(self.running) < self.slots and not self.pipeline.is_outdated:
             moves.append(lambda: self._handle(SlotsFree(self._next(), self.slots - len(self.running))))
         if self._scan is not None:
             moves.append(self._scan_step)
@@ -402,6 +424,7 @@ class World:
                 for key in command.run_keys:
                     assert key in self._keys_seen
                     self.dead.add(key)
+                    self.read.pop(key, None)
                     if key in self.running:  # else its answer is under way already
                         self.killed[key] = self.running.pop(key)
             case DeleteProducts():
@@ -418,6 +441,8 @@ class World:
                     self.logs.pop(file, None)
             case LookAgain():
                 self.again.update(dict.fromkeys(command.keys))
+            case DescribeAnew():
+                pass  # `settle` sees it
 
     def _discard(self, run_key: int) -> None:
         for path in [path for path in self.staging if path == f"/staging/{run_key}" or path.startswith(f"/staging/{run_key}/")]:
@@ -538,6 +563,7 @@ class World:
         else:
             self.runs[name] += 1
         self.running[order.run_key] = order, self._text_of(order)
+        self.loaded[order.run_key] = self.code, self.disk.clock
 
     def pipeline_name(self, run_key: int) -> str:
         """Return the name of the job that a run belongs to."""
@@ -553,17 +579,51 @@ class World:
         results = []
         for key in keys:
             name = self.pipeline_name(key)
-            order, text = self.running.pop(key)
-            results.append(self._outcome(order, text, name))
+            order, text = self.running[key]
+            if key not in self.read:
+                self.read[key] = self._outcome(order, text, name)
+                if self.rng and self.rng.random() < 0.5:
+                    continue  # it has read what it reads, and is not over
+            del self.running[key]
+            results.append(self._over(self.read.pop(key)))
         if self.rng and self.killed and self.rng.random() < 0.5:
             key, (order, text) = self.killed.popitem()
             results.append(self._perform_run(order, text))
+        if not results:
+            return
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
     def deliver_killed(self) -> None:
         """Let every killed run answer after all."""
         results = [self._perform_run(order, text) for order, text in self.killed.values()]
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
+
+    def _over(self, result: Result) -> Result:
+        """Return what a run reports at its end; the engine has looked at the files of its job then."""
+        used, job = result.used, self.pipeline.running[result.run_key]
+        if result.outcome not in (Outcome.SUCCEEDED, Outcome.FAILED):
+            return result
+        changed = tuple(file.path for file in used.files if self._stamp(file.path) != file.stamp)
+        if changed:
+            return replace(result, outcome=Outcome.STALE, used=replace(used, changed=changed))
+        known = job.ties.known if job.ties is not None else {}
+        now = tuple(UsedFile(path, self._stamp(path)) for path in known)
+        return replace(result, used=replace(used, files=(*used.files, *now)))
+
+    def _used(self, order: Order, heard: Iterable[str] = (), found: Iterable[str] = ()) -> Used:
+        code, began = self.loaded[order.run_key]
+        assert not isinstance(order, CopyOrder)
+        files, named = (tuple(UsedFile(path, self._stamp(path)) for path in paths) for paths in (heard, found))
+        return Used(code_digest((("script.py", sha(code).hex()),)), began + 1 + TICK_NS, files, named)
+
+    def _path_of(self, root: str, rel: str) -> str:
+        found = self.disk.winner(self.setup.all_folders, rel)
+        return f"/disk/{found[0]}/{found[1]}" if found else f"{root}/{rel}"
+
+    def _stamp(self, path: str) -> Stamp:
+        folder, _, rel = path.removeprefix("/disk/").partition("/")
+        file = self.disk.files.get(folder, {}).get(rel)
+        return (len(file.text), file.version, file.version, file.version) if file else ()
 
     def _outcome(self, order: Order, text: str | None, name: str) -> Result:
         fates = self.fates.get(name)
@@ -604,8 +664,9 @@ class World:
 
     def _analyse(self, order: AnalyseOrder, text: str) -> AnalyseResult:
         script = Script.parse(text)
+        used = self._used(order, [self._path_of(order.root, rel) for rel in script.jobs_from])
         if "FAIL ANALYSIS" in text.splitlines():
-            return AnalyseResult(order.run_key, Outcome.FAILED, "it cannot be analysed")
+            return AnalyseResult(order.run_key, Outcome.FAILED, "it cannot be analysed", used=used)
         params, _platforms = merged(self._builder_of(order), order.settings)
         jobs = [("main", ""), *script.jobs, *([(str(params["job"]), "")] if "job" in params else [])]
         for rel in script.jobs_from:
@@ -633,21 +694,37 @@ class World:
         edges = [SourceEdge(EdgeKind.PATH, path) for path in (*script.includes, *script.jobs_from)]
         edges += [SourceEdge(EdgeKind.WILDCARD, pattern) for pattern in script.globs]
         edges += [SourceEdge(EdgeKind.UUID, digits) for digits in script.uuids]
-        return AnalyseResult(order.run_key, Outcome.SUCCEEDED, plans=tuple(plans), edges=tuple(edges), duration_ms=self.duration_ms)
+        return AnalyseResult(
+            order.run_key, Outcome.SUCCEEDED, plans=tuple(plans), edges=tuple(edges), duration_ms=self.duration_ms, used=used
+        )
 
     def _process(self, order: ProcessOrder, text: str) -> RunResult:
         script = Script.parse(text)
         lines = text.splitlines()
         digest = sha(text)
-        found = tuple((f"{order.root}/{rel}", _hex(self.text(rel))) for rel in script.reads)
+        found = tuple((self._path_of(order.root, rel), _hex(self.text(rel))) for rel in script.reads)
+        used = self._used(order, (), [path for path, _digest in found])
         if "FAIL" in lines or f"FAIL {order.job_key}" in lines:
             return RunResult(
-                order.run_key, Outcome.FAILED, "it says FAIL", source_digest=digest, discovered=found, duration_ms=self.duration_ms
+                order.run_key,
+                Outcome.FAILED,
+                "it says FAIL",
+                source_digest=digest,
+                discovered=found,
+                duration_ms=self.duration_ms,
+                used=used,
             )
         builder = self._builder_of(order)
         params, platforms = merged(builder, order.settings)
         content = repr(
-            (order.platform, order.job_key, builder.version, order.additional_fingerprint, order.source_uuid.hex())
+            (
+                self.loaded[order.run_key][0],
+                order.platform,
+                order.job_key,
+                builder.version,
+                order.additional_fingerprint,
+                order.source_uuid.hex(),
+            )
             + (self._closure(order.rel, script, text),)
             + (tuple((rel, self.text(rel)) for rel in script.reads),)
             + (self._products_before(order, script),)
@@ -670,7 +747,7 @@ class World:
         log = (LogRecord(LogLevel.WARNING, order.builder, "it says WARN", self._now_ms),) if "WARN" in lines else ()
         return RunResult(
             order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=self.duration_ms,
-            reprocess=tuple(script.reprocesses),
+            reprocess=tuple(script.reprocesses), used=used,
         )  # fmt: skip
 
     def _builder_of(self, order: AnalyseOrder | ProcessOrder) -> Builder:
@@ -768,7 +845,7 @@ class World:
         """Return what a clean build of the present disk and configuration comes to."""
         other = World(self.setup)
         other._folder_ids = dict(self._folder_ids)  # shadows have them in the names of their products
-        other.disk = self.disk.copy()
+        other.disk, other.code = self.disk.copy(), self.code
         other.boot()
         other.unreadable = self.unreadable
         other.settle()

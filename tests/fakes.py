@@ -522,6 +522,11 @@ class FakeDisk:
         self._names: dict[tuple[str, PathKey], list[str]] = {}
         self._version = 1_000
 
+    @property
+    def clock(self) -> int:
+        """The version of what was written last."""
+        return self._version
+
     def write(self, folder: str, rel: str, text: str) -> None:
         """Write a file."""
         self._version += 1

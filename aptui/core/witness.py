@@ -4,8 +4,8 @@ Three rules, for a file may be known before, be heard when it is opened, or be f
 
 * A file of the manifest has the stamp that it had when the run began: at its opening, where that was heard, and at the end.
 * A file that was heard has one stamp, at its opening, at the end, and in what the engine knows of it.
-* Of any other file there is only one look, at the end: it has to be older than the run. Where it never is, because a server's clock is ahead of
-  ours, the same stamp after two runs is as good.
+* Of any other file there is only one look, at the end: it has to be as the engine knows it, and older than the run. Where it never is,
+  because a server's clock is ahead of ours, the same stamp after two runs is as good.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ class Witness:
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if file.path in known and is_other(known[file.path], file.stamp)]
         heard = {file.path: file.stamp for file in used.files}
+        seen = dict(self._known([("discovered", key, "") for key in self.keys(file.path for file in used.found)]))
         for file in used.found:
-            if file.path in known:
-                bad += [file.path] if is_other(known[file.path], file.stamp) else []
-            elif heard.get(file.path) != file.stamp and self._is_doubtful(job, used, file.path, file.stamp):
+            expected = known.get(file.path) or seen.get(file.path)
+            if (expected and is_other(expected, file.stamp)) or (
+                file.path not in known
+                and heard.get(file.path) != file.stamp
+                and self._is_doubtful(job, used, file.path, file.stamp)
+            ):
                 bad.append(file.path)
         return tuple(dict.fromkeys(bad))
 

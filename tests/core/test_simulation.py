@@ -235,8 +235,12 @@ class Simulation(RuleBasedStateMachine):
             st.tuples(st.sampled_from(RELS[:4]), TEXTS), st.tuples(st.sampled_from(SETTINGS).map(file_key), ADJUSTMENTS)
         ),
         crashes=st.booleans(),
+        back_after=st.one_of(st.none(), st.integers(0, 10)),
+        code=st.sampled_from((None, None, "1", "2")),
     )
-    def edit_while_it_works(self, seed: int, steps: int, edit: tuple[str, str], crashes: bool) -> None:
+    def edit_while_it_works(
+        self, seed: int, steps: int, edit: tuple[str, str], crashes: bool, back_after: int | None, code: str | None
+    ) -> None:
         rel, text = edit
         self.world.rng = random.Random(seed)
         self.serial += 1
@@ -244,19 +248,27 @@ class Simulation(RuleBasedStateMachine):
             self.world.restart()
             self.needs_restart = False
         self.world.scan()
-        for _step in range(steps):
-            moves = self.world._moves()
-            if moves:
-                self.world.rng.choice(moves)()
-        # An analysis that read a file which nobody had read before is trusted although that changed before its digest was known.
-        if not any(f"jobs-from {rel}" in file.text for files in self.world.disk.files.values() for file in files.values()):
-            self.world.write(rel, text if is_settings(rel) else f"{text}\nedit {self.serial}")
+        self.step(steps)
+        before, code_before = self.world.disk.files.get("game", {}).get(rel), self.world.code
+        self.world.write(rel, text if is_settings(rel) else f"{text}\nedit {self.serial}")
+        self.world.code = code or code_before
+        if back_after is not None:
+            self.step(back_after)
+            if before is not None:
+                self.world.write(rel, before.text)
+            self.world.code = code_before
         if crashes:
             self.world.crash()
         else:
             self.world.run()
-        self.world.settle()
+        self.world.settle(restart=code is not None)
         self.compare()
+
+    def step(self, count: int) -> None:
+        for _step in range(count):
+            moves = self.world._moves()
+            if moves:
+                self.world.rng.choice(moves)()
 
     # ------------------------------------------------------------------------------------------------------------ compare
 
