@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -172,3 +173,27 @@ def test_uuids_are_written_as_o3de_writes_them() -> None:
     uuid = bytes.fromhex("e68a85b0131d5a82b2d5bc58ee4062ae")
 
     assert schema.uuid_text(uuid) == "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}"
+
+
+@pytest.mark.parametrize("name", ["SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE"])
+def test_on_a_full_disk_nothing_is_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorname = name
+    monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))
+
+    told = schema.host_error(tmp_path / "assetdb.sqlite", error)
+
+    assert not isinstance(told, schema.DamagedError)
+    assert "no space left" in str(told)
+    assert "set aside" not in str(told)
+
+
+def test_a_file_that_is_no_database_on_a_full_disk_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))
+
+    with pytest.raises(HostError, match="no space left"), schema.told(path):
+        schema.prepare(path, lambda: None)
+    assert path.exists()
+    assert not list(tmp_path.glob("*.damaged"))

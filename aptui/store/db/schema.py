@@ -22,6 +22,8 @@ RUN_KEY_STATE = "run_keys"
 """Key in `aptui_state` of the highest run key that is reserved, in decimal."""
 
 _SIGN = 1 << 63
+_LEAST_BYTES = 64 * 1024
+"""A reader needs 32 KiB for the index of the log."""
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
@@ -92,6 +94,15 @@ def told(path: Path) -> Iterator[None]:
         raise HostError(f"{what} cannot be used: {error.strerror or error}", hint="look at the disk, then start again") from error
 
 
+def _is_full(path: Path) -> bool:
+    """Whether the disk that `path` lies on has no room for one page more: then nothing that SQLite says of damage is believed."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _LEAST_BYTES
+
+
 def _mark_of_damage(path: Path) -> Path:
     return path.with_name(path.name + ".damaged")
 
@@ -100,7 +111,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
     """Return what SQLite says about `path` in our words, with the errno people know where there is one."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     what = f"the asset database '{path}' cannot be used: {error} ({name})"
-    if name == "SQLITE_FULL":
+    if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory speaks of damage
         return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
     if name.startswith("SQLITE_IOERR"):
         return HostError(f"{what}: input/output error (EIO)", hint="look at the disk; the cache can be made anew from the sources")
@@ -124,7 +135,7 @@ def _obstacle(path: Path) -> str | None:
         with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
             return _judge(path, database)
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED and not _is_full(path):
             return f"is damaged ({error})"
         raise
 
