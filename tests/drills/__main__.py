@@ -25,6 +25,8 @@ from . import (
     serve_hostile,
     serving,
     sharing,
+    truth,
+    vanished,
     watching,
     wire_fuzz,
 )
@@ -90,12 +92,16 @@ DRILLS: dict[str, Drill] = {
     "d4-live": lambda folder, chosen: live_trouble.taken_away(folder, mutant=chosen.mutant),
     "e1-live": lambda folder, chosen: live_trouble.full_disk(folder, mutant=chosen.mutant),
     "checkout": lambda folder, chosen: live_scenes.checkouts(folder, 2 * _laps(chosen), mutant=chosen.mutant),
+    "vanished-folders": lambda folder, chosen: vanished.vanished_folders(folder, mutant=chosen.mutant),
+    "live-truth": lambda folder, chosen: truth.live_truth(
+        folder, chosen.minutes, chosen.seed, mutant=chosen.mutant, changes_code=not chosen.without_code
+    ),
     "s45": lambda folder, chosen: live_scenes.products_by_hand(folder, mutant=chosen.mutant),
     "s67": lambda folder, chosen: live_scenes.much(folder, chosen.changes, chosen.seed, mutant=chosen.mutant),
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
 NEEDS_ROOT = {"e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live"}
-_ROOMS = (children, hostile, hostile_content, serve_hostile, serving, sharing, watching, wire_fuzz)
+_ROOMS = (children, hostile, hostile_content, serve_hostile, serving, sharing, truth, vanished, watching, wire_fuzz)
 MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 
@@ -113,6 +119,8 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=1, help="take every n-th point")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), default="", help="break the contract on purpose: violations must show")
     parser.add_argument("--changes", type=int, default=2_000, help="while the engine is stopped (k4-live), and of s67")
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long live-truth edits")
+    parser.add_argument("--without-code", action="store_true", help="live-truth leaves builders and tools as they are")
     parser.add_argument("--error", choices=sorted(ERRNOS), default="ENOSPC")
     parser.add_argument("--lasting", action="store_true", help="the error stays")
     chosen = parser.parse_args()

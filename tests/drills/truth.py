@@ -1,0 +1,192 @@
+"""A project with all kinds of dependencies, edited at random under an engine that is killed now and then; at rest only the truth is there.
+
+At the end of each round `aptui batch` runs nothing, products equal those of a clean build without a store, and where the verbs can tell
+(`verify --rebuild`) no record is contradicted by a rebuild. Edits: saves, double saves, removed and written anew, deletions, renames,
+products deleted by hand, and checkouts that change builders, tools and sources at once and change them back (`changes_code`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from disk_project import HOST, Project
+
+from .kills import Report, Say
+
+_STORIES = Path(__file__).parent.parent / "stories"
+_COUNT = 8
+_SETTLE_S = 120.0
+_ROUND_S = 6.0
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - {name: tool, patterns: ["*.txt"], tools: [bin/tool], version: 1, command: "ROOT/bin/tool {source} > {products_dir}/{stem}.out"}
+  - name: glue
+    patterns: ["*.src"]
+    version: 1
+    command: "cat {source} $(cat {source}) > {products_dir}/{stem}.glue 2>/dev/null; echo out: {source} $(cat {source}) > {depfile}"
+    depfile: "{stem}.d"
+"""
+MUTANTS = {"": "", "absent-once": "", "deaf-to-products": ""}
+_MUTANTS = {
+    "absent-once": (
+        "from aptui.engine.scan import scanner; from aptui.engine.live import absences as watching_absences\n"
+        "watching_absences.Absences.may_come_back = lambda *_: False\n"
+        "facts = scanner.Scanner._facts\n"
+        "scanner.Scanner._facts = lambda self, part, files, old: facts(self, part, [f for f in files if f[1] % 7], old)\n"
+    ),
+    "deaf-to-products": "from aptui.engine.live import changes as watching\nwatching.Watching._products_gone = lambda *_: None\n",
+}
+"""What the engine's process runs first to break the rule on purpose: files of some sizes count as gone; deleted products go unheard."""
+
+
+class Truth:
+    """One project and who edits it."""
+
+    def __init__(self, root: Path, seed: int, mutant: str, *, changes_code: bool) -> None:
+        self.random = random.Random(seed)
+        self.project = Project(root, SETTINGS.replace("ROOT", str(root)))
+        self.changes_code, self._mutant = changes_code, _MUTANTS.get(mutant, "")
+        self._branch = 0
+        self.checkout(0)
+        for number in range(_COUNT):
+            self.project.write(f"assets/d{number % 3}/f{number}.txt", f"text {number}")
+            self.project.write(f"assets/part{number}.inc", f"part {number}")
+            self.project.write(f"assets/g{number}.src", str(root / f"assets/part{(number + 1) % _COUNT}.inc"))
+            self.project.write(f"assets/c{number}.top", f"line\nread part{number}.inc")
+
+    def checkout(self, branch: int) -> None:
+        """Change builders, tool and some sources in one moment, as a version-control system does."""
+        self._branch = branch
+        code = (_STORIES / "chained.py").read_text().replace('"\\n".join(', f'"branch {branch}\\n" + "\\n".join(')
+        self.project.write("builders/chained.py", code)
+        path = self.project.write("bin/tool.new", f'#!/bin/sh\necho branch {branch}; cat "$1"\n')
+        path.chmod(0o755)
+        path.rename(path.with_name("tool"))
+        for number in range(0, _COUNT, 2):
+            self.project.write(f"assets/part{number}.inc", f"part {number} of branch {branch}")
+
+    def edit(self) -> str:
+        """Do one thing, and say what."""
+        draw, project = self.random, self.project
+        number = draw.randrange(_COUNT)
+        name = draw.choice([f"assets/d{number % 3}/f{number}.txt", f"assets/part{number}.inc"])
+        kind = draw.choice(["save", "double", "anew", "delete", "rename", "product", *(["checkout"] * self.changes_code)])
+        text = "x" * draw.randrange(1, 30)
+        match kind:
+            case "save":
+                project.write(name, text)
+            case "double":
+                project.write(name, text)
+                time.sleep(draw.choice((0.0, 0.005, 0.02, 0.08)))
+                project.write(name, text + " again")
+            case "anew":
+                project.path(name).unlink(missing_ok=True)
+                time.sleep(draw.choice((0.0, 0.01, 0.05)))
+                project.write(name, text)
+            case "delete":
+                project.path(name).unlink(missing_ok=True)
+            case "rename":
+                if project.path(name).exists():
+                    project.move(name, draw.choice([f"assets/d{number % 3}/g{number}.txt", name + ".inc"]))
+            case "product":
+                products = sorted(project.path(f"Cache/{HOST}").rglob("*.txt"))
+                if products:
+                    draw.choice(products).unlink(missing_ok=True)
+            case _:
+                self.checkout(1 - self._branch)
+        return f"{kind} {name}"
+
+    @contextmanager
+    def engine(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run an engine in a process of its own until the end of the block."""
+        words = ["--project", str(self.project.root), "serve"]
+        code = f"import sys\n{self._mutant}\nfrom aptui import cli\nsys.exit(cli.main({words!r}))"
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def aptui(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb."""
+        command = [sys.executable, "-P", "-m", "aptui", "--project", str(self.project.root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SETTLE_S)
+
+
+def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", changes_code: bool = True, say: Say = print) -> Report:
+    """Edit for so many minutes, in rounds; every third round's engine is killed without being asked."""
+    report = Report("live-truth")
+    truth = Truth(folder / "project", seed, mutant, changes_code=changes_code)
+    truth.aptui("batch")
+    until = time.monotonic() + 60 * minutes
+    while time.monotonic() < until:
+        done: list[str] = []
+        with truth.engine() as process:
+            time.sleep(1.0)
+            round_until = time.monotonic() + _ROUND_S
+            while time.monotonic() < round_until:
+                done.append(truth.edit())
+                report.faults += 1
+                time.sleep(truth.random.choice((0.0, 0.02, 0.1, 0.4)))
+            if report.runs % 3 == 2:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                time.sleep(1.5)  # at rest without being asked: what was not heard is not made up for
+                truth.aptui("status")
+                report.violations += [f"round {report.runs}, at rest: {text}" for text in _unrested(truth)]
+        truth.aptui("batch")
+        found = _differences(truth, folder / "clean")
+        report.violations += [f"round {report.runs} after {', '.join(done[-6:])}: {text}" for text in found]
+        report.runs += 1
+    say(f"{report.faults} edits in {report.runs} rounds")
+    return report
+
+
+def _unrested(truth: Truth) -> list[str]:
+    """Return products of copies that are missing, or older than their sources, though the engine had time."""
+    deadline, found = time.monotonic() + 8.0, ["?"]
+    while found and time.monotonic() < deadline:
+        time.sleep(0.2)
+        found = [
+            f"'{path.name}' has no product of its bytes"
+            for path in sorted(truth.project.path("assets").rglob("*.txt"))
+            if not _is_copied(truth, path)
+        ]
+    return found
+
+
+def _is_copied(truth: Truth, path: Path) -> bool:
+    product = truth.project.cache / HOST / path.relative_to(truth.project.path("assets"))
+    return product.exists() and product.read_bytes() == path.read_bytes()
+
+
+def _differences(truth: Truth, clean: Path) -> list[str]:
+    """Return what is not as it has to be at rest."""
+    again = truth.aptui("batch")
+    found = (
+        []
+        if "0 jobs run" in again.stdout or "failed" in again.stdout and " 0 failed" not in again.stdout
+        else [again.stdout[-200:]]
+    )
+    found += truth.project.differences_from_clean_build(clean)
+    rebuilt = truth.aptui("verify", "--rebuild", "100%")
+    if rebuilt.returncode not in (0, 3):
+        found.append(f"verify --rebuild: {(rebuilt.stdout + rebuilt.stderr)[-300:]}")
+    return found
