@@ -119,6 +119,7 @@ def vanished_folders(folder: Path, *, mutant: str = "", only: str = "") -> Repor
                     live.watching.rescan(retries=False)
                     _turn(project)
                     _judge(report, project, wanted, f"{name}, running")
+                live.watching.rescan(retries=False)
                 project.until(lambda live=live: live.engine is not None and not live.health.disk, name)  # type: ignore[misc]
                 live.watching.rescan(retries=False)
                 project.until_idle()
