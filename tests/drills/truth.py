@@ -42,11 +42,11 @@ _MUTANTS = {
         "from aptui.engine.scan import scanner; from aptui.engine.live import absences as watching_absences\n"
         "watching_absences.Absences.may_come_back = lambda *_: False\n"
         "facts = scanner.Scanner._facts\n"
-        "scanner.Scanner._facts = lambda self, part, files, old: facts(self, part, [f for f in files if f[1] % 7], old)\n"
+        "scanner.Scanner._facts = lambda self, part, files, old: facts(self, part, [f for f in files if f[1] % 2], old)\n"
     ),
     "deaf-to-products": "from aptui.engine.live import changes as watching\nwatching.Watching._products_gone = lambda *_: None\n",
 }
-"""What the engine's process runs first to break the rule on purpose: files of some sizes count as gone; deleted products go unheard."""
+"""What the engine's process runs first to break the rule on purpose: files of even sizes count as gone; deleted products go unheard."""
 
 
 class Truth:
