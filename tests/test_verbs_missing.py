@@ -150,6 +150,23 @@ def test_right_after_a_batch_nothing_is_owed(run: Run) -> None:
     assert "not everything is processed" not in run("scan-missing")[2]
 
 
+def test_what_is_made_for_another_platform_alone_is_not_missing(run: Run, project: Path) -> None:
+    text = """
+platforms: {linux: {}, server: {}}
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.lua"]}
+  - {name: pictures, copy: ["*.png"], platforms: {server: skip}}
+"""
+    (project / "aptui.yaml").write_text(text)
+    run("batch")
+
+    out = run("scan-missing")[1]
+
+    assert "linux/door.lua" in out
+    assert "server/door.lua" not in out
+
+
 def test_what_is_owed_is_said_before_what_is_old_is_searched(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")

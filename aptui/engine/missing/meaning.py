@@ -45,11 +45,17 @@ def hits_of(known: Known, subject: Subject, names: Names, declared: Declared, ru
     for text, targets in _targets(known, subject, names, declared):
         for target in targets:
             asset = target.uuid, target.sub_id
-            if asset in seen or asset in declared.assets:
+            if asset in seen or asset in declared.assets or not _is_made_for(subject, target):
                 continue
             if not declared.has_path(target.inner) and not rules.is_shipped(target.inner):
                 seen.add(asset)
                 yield Hit(text, *asset, target.inner)
+
+
+def _is_made_for(subject: Subject, target: Target) -> bool:
+    """Whether a product is made for any platform of who names it: what is not made for it at all is not missing there."""
+    wanted = {platform.lower() for platform in subject.platforms}
+    return not wanted or not target.platforms or any(platform.lower() in wanted for platform in target.platforms)
 
 
 def _targets(known: Known, subject: Subject, names: Names, declared: Declared) -> Iterator[tuple[str, tuple[Target, ...]]]:

@@ -65,11 +65,12 @@ class Scanned(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A product that a name means; `inner` is its path in lower case without the platform."""
+    """A product that a name means; `inner` is its path in lower case without the platform, `platforms` those that it is made for."""
 
     uuid: bytes
     sub_id: int
     inner: str
+    platforms: tuple[str, ...] = ()
 
 
 class Hit(NamedTuple):
@@ -227,28 +228,28 @@ class Known:
     def learn(self, uuids: Collection[bytes], paths: Collection[str], of_platforms: dict[str, set[str]]) -> None:
         """Look up UUIDs, paths of sources, and {platform: paths of products}."""
         for some in _portions(uuids, _AT_ONCE):
-            sql = f"SELECT s.SourceGuid, p.SubID, {_INNER} FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID"
+            sql = f"SELECT s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID"
             rows = self._reader.ask(
                 f"{sql} WHERE s.SourceGuid IN ({', '.join('?' * len(some))}) AND {_REAL} ORDER BY p.ProductID", some
             )
-            _add(self._uuids, ((uuid, Target(uuid, sub_id, inner.lower())) for uuid, sub_id, inner in rows))
+            _add(self._uuids, ((uuid, Target(uuid, sub_id, inner.lower(), (on,))) for uuid, sub_id, inner, on in rows))
             self._learn_former([uuid for uuid in some if uuid not in self._uuids])
         for names in _portions(paths, _NAMES_AT_ONCE):
-            sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value
+            sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value
                 JOIN Sources s ON s.SourceID = w.source_id JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
                 WHERE {_REAL} ORDER BY p.ProductID"""
             rows = self._reader.ask(sql, (json.dumps(names),))
-            _add(self._sources, ((path, Target(uuid, sub_id, inner.lower())) for path, uuid, sub_id, inner in rows))
+            _add(self._sources, ((path, Target(uuid, sub_id, inner.lower(), (on,))) for path, uuid, sub_id, inner, on in rows))
         for platform, of_platform in of_platforms.items():
             self._learn_products(platform, of_platform)
 
     def _learn_former(self, uuids: list[bytes]) -> None:
         """Look up UUIDs that sources had before they got their own, or had another path."""
-        sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER} FROM aptui_legacy l JOIN Sources s ON s.SourceID = l.source_id
+        sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
             WHERE l.uuid IN ({", ".join("?" * len(uuids))}) AND {_REAL} ORDER BY l.created_ms, p.ProductID"""
         rows = self._reader.ask(sql, uuids)
-        _add(self._uuids, ((former, Target(uuid, sub_id, inner.lower())) for former, uuid, sub_id, inner in rows))
+        _add(self._uuids, ((former, Target(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
 
     def _learn_products(self, platform: str, paths: Collection[str]) -> None:
         """A product is named without its platform, or without that and its first folder, or with both."""
@@ -285,8 +286,12 @@ class Known:
 def _add(found: dict[T, tuple[Target, ...]], rows: Iterable[tuple[T, Target]]) -> None:
     for key, target in rows:
         before = found.get(key, ())
-        if all(other.sub_id != target.sub_id for other in before):
+        known = next((other for other in before if other.sub_id == target.sub_id), None)
+        if known is None:
             found[key] = (*before, target)
+        elif not set(target.platforms) <= set(known.platforms):
+            more = known._replace(platforms=(*known.platforms, *target.platforms))
+            found[key] = tuple(more if other is known else other for other in before)
 
 
 def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
