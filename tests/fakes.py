@@ -355,7 +355,9 @@ class FakeArchive:
             job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file, job.errors,
             job.warnings,
         ) = row[8:16]  # type: ignore[assignment]  # fmt: skip
-        job.error, job.reason, inputs, plan, job.duration_ms, job.completed_ms, job.failure_cause, job.escalation = row[18:]  # type: ignore[assignment]
+        job.error, job.reason, inputs, plan, job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[
+            18:
+        ]  # type: ignore[assignment]
         job.inputs = fingerprint.load(inputs)  # type: ignore[arg-type]
         job.plan, job.discovered = rows.unpack_plan(plan, key, platform)  # type: ignore[arg-type]
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical

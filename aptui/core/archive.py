@@ -30,7 +30,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "reason, plans_blob",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
-    "duration_ms, completed_ms, failure_cause, escalation",
+    "duration_ms, completed_ms, failure_cause, escalation, origin",
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
     "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
     "put_legacy_sub_id": "product_id, job_id, sub_id",
@@ -39,7 +39,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",
     # products_digest and step: core.history
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
-    "products_digest, step",
+    "products_digest, step, origin",
     "put_stat": "name, value_ms, time_ms",
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",

@@ -139,7 +139,8 @@ class Conflicts:
                 self._claims.setdefault(name, {})[job_id] = key
                 self._ledger.put("put_conflict", (name, job_id))
         for job, text in verdict.again.items():
-            job.is_forced, job.reason = True, text
+            job.is_forced = True
+            job.set_reason(text)
         for job, products in verdict.left.items():
             self._reduce(job, products)
         again = dict.fromkeys(verdict.again)

@@ -375,7 +375,7 @@ class Job:
 
     `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the plan now owed, None = not known yet.
     `inputs` is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...).
-    `reason` says why the last plan was owed. `discovered` are source dependencies found while processing (depfile).
+    `reason` says why the last plan was owed, `origin` where the committed result came from when no run here made it, "" otherwise. `discovered` are source dependencies found while processing (depfile).
     For an analysis `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said.
     `lost_count` counts LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its row says that it is owed work until it has been looked
     at, for something it is made of is about to be saved. `ties` tell what files its run used.
@@ -400,6 +400,7 @@ class Job:
     lost_count: int = 0
     stale_count: int = 0
     reason: str = ""
+    origin: str = ""
     error: str = ""
     inputs: tuple[tuple[str, str, str], ...] = ()
     planned_inputs: tuple[tuple[str, str, str], ...] = ()
@@ -422,9 +423,24 @@ class Job:
     ties: Ties | None = None
 
     @property
+    def told_reason(self) -> str:
+        """Why its last plan was owed and where its result came from, in one sentence."""
+        return with_origin(self.reason, self.origin)
+
+    def set_reason(self, reason: str) -> None:
+        """Say why a run is owed; where an earlier result came from is no news any more."""
+        self.reason, self.origin = reason, ""
+
+    @property
     def is_analysis(self) -> bool:
         """Whether this job is the analysis of a (source, builder)."""
         return self.key == ANALYSIS_KEY
+
+
+def with_origin(reason: str, origin: str) -> str:
+    """Return one sentence of both; `store.reader.REASON_SQL` says the same."""
+    told = f"its result is {origin}" if origin else ""
+    return f"{reason}; {told}" if reason and told else reason or told
 
 
 ANALYSIS_KEY = "\x00analyse"

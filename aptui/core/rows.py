@@ -53,12 +53,12 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file,
         job.errors, job.warnings, RESTING[state], job.planned, job.error, job.reason,
         fingerprint.dump(job.inputs), pack_plan(job.plan, job.discovered), job.duration_ms, job.completed_ms, job.failure_cause,
-        job.escalation,
+        job.escalation, job.origin,
     )  # fmt: skip
 
 
 def committed_row(
-    job: Job, number: int, inputs: Manifest, reason: str, counts: tuple[int, int], log_file: str, times_ms: tuple[int, int]
+    job: Job, number: int, inputs: Manifest, origin: str, counts: tuple[int, int], log_file: str, times_ms: tuple[int, int]
 ) -> Row:
     """Return the parameters of "put_job" as they are once its commit is done.
 
@@ -71,8 +71,9 @@ def committed_row(
     return (
         job.id, job.source.id, job.key, number, job.platform, job.builder, STATUS[JobState.COMPLETED], job.run_key,
         0, "", 0, "", completed_ms, log_file,
-        *counts, RESTING[JobState.COMPLETED], job.planned, "", reason,
+        *counts, RESTING[JobState.COMPLETED], job.planned, "", job.reason,
         fingerprint.dump(inputs), pack_plan(job.plan, job.discovered), duration_ms, completed_ms, "", job.escalation,
+        origin,
     )  # fmt: skip
 
 

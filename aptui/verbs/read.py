@@ -199,8 +199,7 @@ def _without_log(row: JobRow, arguments: Namespace) -> int:
         printing.say_json_list(())
         return 0
     name = printing.line(f"{row.source}@{row.platform}:{row.job_key}")
-    origin = row.reason.rpartition("its result is ")[2] if "its result is " in row.reason else ""
-    ran = f"{name} logged nothing" + (f"; its result is {printing.line(origin)}" if origin else "")
+    ran = f"{name} logged nothing" + (f"; its result is {printing.line(row.origin)}" if row.origin else "")
     printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} did not run yet")
     if row.error:
         printing.say(f"error: {printing.line(row.error)}")

@@ -112,8 +112,8 @@ _JOB = _values(
     " LastFailLogTime, LastFailLogFile, LastLogTime, LastLogFile, ErrorCount, WarningCount)",
     16,
 )
-_OWN_JOB = _values("aptui_jobs", "", 11)
-_RUN = _values("aptui_runs", "", 12)
+_OWN_JOB = _values("aptui_jobs", "", 12)
+_RUN = _values("aptui_runs", "", 13)
 _STAT = _values("Stats", "", 3)
 _PRODUCT = _values("Products", "(ProductID, JobPK, ProductName, SubID, AssetType, LegacyGuid, Hash, Flags)", 8)
 _OWN_PRODUCT = _values("aptui_products", "", 3)
@@ -178,13 +178,16 @@ def _job(
         job_id, source + 1, key, job_id * 31, platform, guid, status, job_id, fail_ms, fail_log, fail_ms, fail_log, completed_ms, log,
         errors, warnings,
     )  # fmt: skip
-    yield _OWN_JOB, (job_id, state, job_id * 31, error, reason, inputs, "", duration_ms, completed_ms, cause, 0)
+    yield _OWN_JOB, (job_id, state, job_id * 31, error, reason, inputs, "", duration_ms, completed_ms, cause, 0, "")
     if state == "waiting":
         return
     outcome = {"failed": Outcome.FAILED, "cancelled": Outcome.CANCELLED}.get(state, Outcome.SUCCEEDED)
-    yield _RUN, (job_id, job_id, completed_ms, duration_ms, int(outcome), reason, error, log, job_id * 31, "4", bytes(16), "")
+    yield _RUN, (job_id, job_id, completed_ms, duration_ms, int(outcome), reason, error, log, job_id * 31, "4", bytes(16), "", "")
     if job_id % 8 == 0:
-        yield _RUN, (job_id, job_id - 1, completed_ms - 90_000, duration_ms, 0, "new source", "", "", job_id, "3", bytes(16), "0")
+        yield (
+            _RUN,
+            (job_id, job_id - 1, completed_ms - 90_000, duration_ms, 0, "new source", "", "", job_id, "3", bytes(16), "0", ""),
+        )
     place = "assets" if source % 5 != 4 else "engine"
     yield _STAT, (f"ProcessJob,{place},{path},{key},{platform},{{{guid.hex()}}}", duration_ms, completed_ms)
     if state == "completed":

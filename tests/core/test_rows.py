@@ -24,6 +24,7 @@ from aptui.core.model import (
     Source,
     SourceEdge,
     SourceUuid,
+    with_origin,
 )
 
 TEXT = st.text(max_size=8)
@@ -144,3 +145,16 @@ def test_edges_are_written_once_each_with_their_bits() -> None:
     }  # fmt: skip
     assert len(written) == 6
     assert all(len(row) == width("put_edge") for row in written)
+
+
+@pytest.mark.parametrize(
+    ("reason", "origin", "told"),
+    [
+        ("new source", "", "new source"),
+        ("new source", "from here", "new source; its result is from here"),
+        ("", "from here", "its result is from here"),
+        ("", "", ""),
+    ],
+)
+def test_where_a_result_came_from_is_told_after_the_reason(reason: str, origin: str, told: str) -> None:
+    assert with_origin(reason, origin) == told

@@ -18,7 +18,7 @@ def write(folder: Path, name: str, text: str) -> None:
 
 
 def run(job_id: int, run_key: int, name: str) -> tuple[object, ...]:
-    return (job_id, run_key, run_key * 10, 4, 1, "new source", "", name, 0, "1", b"", "")
+    return (job_id, run_key, run_key * 10, 4, 1, "new source", "", name, 0, "1", b"", "", "")
 
 
 def test_runs_are_stepped_through_from_the_last(store: Store, tmp_path: Path) -> None:

@@ -172,8 +172,8 @@ def test_totals_inside_a_snapshot_are_those_of_its_moment(store: Store) -> None:
 def test_the_last_five_runs_come_the_newest_first(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(), job_row(2, platform="windows")])
     for run_key in range(1, 9):
-        store.put(put_run=[(1, run_key, 1000 + run_key, 5, 0, f"reason {run_key}", "", "", 7, "1", b"", "")])
-    store.put(put_run=[(2, 9, 1, 1, 1, "", "broken", "JobLogs/b", 0, "1", b"", "")])
+        store.put(put_run=[(1, run_key, 1000 + run_key, 5, 0, f"reason {run_key}", "", "", 7, "1", b"", "", "")])
+    store.put(put_run=[(2, 9, 1, 1, 1, "", "broken", "JobLogs/b", 0, "1", b"", "", "")])
 
     runs = store.reader().runs_of(1)
 

@@ -22,7 +22,7 @@ from aptui.store.db.writer import Intent, Writer
 from .conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
 
 FACT = FileFact(1, RelPath("Textures/a.png"), 1, 2, 3, 4)
-RUN = (1, 1, 1000, 5, 0, "new source", "", "", 7, "1", b"P" * 16, "0")
+RUN = (1, 1, 1000, 5, 0, "new source", "", "", 7, "1", b"P" * 16, "0", "")
 STAT_OF_JOB = "ProcessJob,{root},Textures/Ärger.png,Image,linux,{{42424242-4242-4242-4242-424242424242}}"
 
 

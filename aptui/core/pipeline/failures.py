@@ -48,6 +48,7 @@ class Failures:
                     builder.version,
                     b"",
                     self._step_of(job),
+                    "",
                 ),
             )
             drops_products = drops_products or builder.deletes_products_on_failure
@@ -86,7 +87,7 @@ class Failures:
         if job.state is JobState.FAILED and job.error == text:
             return
         job.planned = None
-        job.reason = "it cannot run as it is declared"
+        job.set_reason("it cannot run as it is declared")
         self.give_up(job, text)
 
     def give_up(self, job: Job, text: str) -> None:

@@ -316,7 +316,7 @@ class Plans:
 
     def _owe(self, job: Job, number: int, manifest: Manifest) -> None:
         """Owe `job` a run with this fingerprint, and let it start when a slot is free."""
-        job.reason = self._reasons.reason(job, number, manifest)
+        job.set_reason(self._reasons.reason(job, number, manifest))
         self._jobs.hold_back(job)
         job.planned, job.planned_inputs, job.lost_count = number, manifest, 0
         problem = self._endless(job)
@@ -355,7 +355,8 @@ class Plans:
         found = self._memory.file(source.key)
         if found is None:
             return  # it differs only in case from another
-        job.is_forced, job.reason = True, reason
+        job.is_forced = True
+        job.set_reason(reason)
         if isinstance(found, Unsettled):
             self.plan_later(source)
             return

@@ -60,7 +60,7 @@ class Reports:
         self._ledger.notices.append(
             JobChanged(
                 self._ledger.cause, job.id, source.rel, source.scan_folder, job.platform or "all", key, builder.name if builder else "",
-                status, job.reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
+                status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
                 job.completed_ms,
             )
         )  # fmt: skip

@@ -33,7 +33,7 @@ class Change:
 class Commit:
     """A run whose products move in, and what its job is when they have.
 
-    `products`, `fingerprint`, `inputs`, `reason`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product} of what is not there
+    `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product} of what is not there
     already; `stale`: names that go; `had`, `had_fingerprint`: what the job has until then.
     """
 
@@ -42,7 +42,6 @@ class Commit:
     products: tuple[Product, ...]
     fingerprint: int
     inputs: Manifest
-    reason: str
     warnings: int
     log: Log
     log_file: str
@@ -154,7 +153,6 @@ class Commits:
             products,
             job.planned or 0,
             job.planned_inputs,
-            _reason(job, result),
             result.warnings + bool(job.ring),
             log,
             self._log_name(job, builder.name) if log else "",
@@ -176,7 +174,7 @@ class Commits:
                 job,
                 commit.fingerprint,
                 commit.inputs,
-                commit.reason,
+                result.origin,
                 (result.errors, commit.warnings),
                 commit.log_file,
                 (result.duration_ms, commit.now_ms),
@@ -192,13 +190,14 @@ class Commits:
                 commit.now_ms,
                 result.duration_ms,
                 int(Outcome.SUCCEEDED),
-                commit.reason,
+                job.reason,
                 "",
                 commit.log_file,
                 commit.fingerprint,
                 self._builders[job.builder].version,
                 history.digest(commit.products),
                 history.committed_step(before, now),
+                result.origin,
             ),
         )
         folder = self._folder_names.get(job.source.scan_folder, "")
@@ -208,8 +207,8 @@ class Commits:
     def committed(commit: Commit) -> None:
         """The commit is done: the job is what it says."""
         job = commit.job
-        job.products, job.fingerprint, job.inputs, job.reason = commit.products, commit.fingerprint, commit.inputs, commit.reason
-        job.error, job.log_file = "", commit.log_file
+        job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
+        job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause = 0, "", 0, "", ""
         job.is_forced = False
         _describe_run(commit)
@@ -225,12 +224,6 @@ def _describe_run(commit: Commit) -> None:
     job, result = commit.job, commit.result
     job.warnings, job.errors = commit.warnings, result.errors
     job.duration_ms, job.completed_ms, job.last_log_ms = result.duration_ms, commit.now_ms, commit.now_ms
-
-
-def _reason(job: Job, result: RunResult) -> str:
-    if not result.origin:
-        return job.reason
-    return f"{job.reason}; its result is {result.origin}" if job.reason else f"its result is {result.origin}"
 
 
 def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:

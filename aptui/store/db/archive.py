@@ -53,7 +53,7 @@ FROM json_each(?) k JOIN aptui_sources o ON o.path_key = k.value JOIN Sources s 
 _JOBS_SQL = """
 SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount, j.LastLogFile,
     j.FirstFailLogFile, j.LastFailLogFile, j.FirstFailLogTime, j.LastFailLogTime, j.LastLogTime, o.state, o.planned, o.error, o.reason,
-    o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation
+    o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation, o.origin
 FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN aptui_jobs o ON o.job_id = j.JobID"""
 _ANALYSES_SQL = """
 SELECT a.source_id, a.builder, a.state, a.fingerprint, a.error, a.warnings, a.errors, a.duration_ms, a.completed_ms, a.log_file, a.reason,
@@ -163,7 +163,7 @@ class DatabaseArchive:
             job.warnings, job.errors, job.log_file, job.first_fail_log, job.last_fail_log = row[7:12]
             job.first_fail_ms, job.last_fail_ms, job.last_log_ms = row[12:15]
             job.error, job.reason, inputs, plan = row[17:21]
-            job.duration_ms, job.completed_ms, job.failure_cause, job.escalation = row[21:]
+            job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[21:]
             job.inputs = fingerprint.load(inputs)
             job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
             job.priority, job.is_critical = job.plan.priority, job.plan.is_critical

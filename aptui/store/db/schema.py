@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aptui.shared.errors import HostError, UserError
+from aptui.store import upgrades
 from aptui.store.db import foreign
 
 O3DE_VERSION = 40
 """Version of O3DE's tables that we read and write (spec/surface.md §4)."""
-OWN_VERSION = 2
-"""Version of the tables that begin with `aptui_`."""
+OWN_VERSION = 3
+"""Version of the tables that begin with `aptui_`; those of `upgrades.OLDEST` and later are brought up to date in place."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
 RUN_KEY_STATE = "run_keys"
@@ -50,7 +51,8 @@ def uuid_text(uuid: bytes) -> str:
 def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> str:
     """Make sure that `path` is an up-to-date asset database; return a sentence for people when an old one was set aside, else "".
 
-    A file that cannot be brought up to date is renamed to `<name>.<n>.old`, never deleted. `before_creation` is called when there is no
+    An older one is brought up to date in place where `upgrades` knows how. A file that cannot be is renamed to `<name>.<n>.old`, never
+    deleted. `before_creation` is called when there is no
     database and before there is a new one: what it does is done even if this process dies.
 
     Raises:
@@ -185,7 +187,9 @@ def _judge(path: Path, database: sqlite3.Connection) -> str | None:
         raise UserError(
             f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"
         )
-    return None if own == OWN_VERSION else f"has the old schema {own}"
+    if own != OWN_VERSION and not upgrades.upgrade(database, own, VERSION_KEY):
+        return f"has the old schema {own}"
+    return None
 
 
 def _number(row: tuple[object, ...] | None) -> int:

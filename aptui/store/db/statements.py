@@ -108,7 +108,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "put_analysis": ((_replace("aptui_analyses", 12), None),),
     "put_job": (
         (_upsert("Jobs", _JOB_COLUMNS, "JobID"), itemgetter(slice(0, _JOB_WIDTH))),
-        (_replace("aptui_jobs", 11), itemgetter(0, *range(_JOB_WIDTH, _JOB_WIDTH + 10))),
+        (_replace("aptui_jobs", 12), itemgetter(0, *range(_JOB_WIDTH, _JOB_WIDTH + 11))),
     ),
     "put_product": (
         (
@@ -149,7 +149,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         (_replace("aptui_edges", 4), _lower_target),
     ),
     "put_run": (
-        (_replace("aptui_runs", 12), None),
+        (_replace("aptui_runs", 13), None),
         (
             f"""DELETE FROM aptui_runs WHERE job_id = ? AND run_key <=
             (SELECT run_key FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC LIMIT 1 OFFSET {RUNS_KEPT})""",

@@ -261,7 +261,7 @@ class LegacyUuids(_Table):
 
 
 class OwnJobs(_Table):
-    """The rest of a job: state, plan, manifest, cause."""
+    """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it."""
 
     job_id = IntegerField(primary_key=True)
     state = TextField()
@@ -274,6 +274,7 @@ class OwnJobs(_Table):
     completed_ms = IntegerField()
     failure_cause = TextField()
     escalation = IntegerField()
+    origin = TextField()
 
     class Meta:
         table_name = "aptui_jobs"
@@ -377,6 +378,7 @@ class Runs(_Table):
     version = TextField()
     products = BlobField()
     step = TextField()
+    origin = TextField()
 
     class Meta:
         table_name = "aptui_runs"

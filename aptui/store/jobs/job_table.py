@@ -20,7 +20,7 @@ from aptui.store.db.statements import job_stat_sql
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, Pool, Texts
-from aptui.store.queries.reader import ERROR_SQL, SHOWN, Reader
+from aptui.store.queries.reader import ERROR_SQL, REASON_SQL, SHOWN, Reader
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
 _JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms")
@@ -41,7 +41,7 @@ _JOBS = Packed(
         "COALESCE(j.WarningCount, 0)", "COALESCE(j.ErrorCount, 0)", "COALESCE(j.JobRunKey, 0)",
         "COALESCE(o.completed_ms, j.LastLogTime, 0)", "COALESCE(o.duration_ms, 0)",
     ),
-    ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", "COALESCE(o.reason, '')"),
+    ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", f"COALESCE({REASON_SQL}, '')"),
 )  # fmt: skip
 # What went wrong is asked of those alone that are not completed: there is an index of them.
 _ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID

@@ -43,16 +43,19 @@ _STATE_SQL = (
 )
 ERROR_SQL = f"COALESCE(o.error, CASE j.Status WHEN 3 THEN '{_TOO_LONG}' WHEN 5 THEN '{_MISSING}' ELSE '' END)"
 """What a job says is wrong; of O3DE's own, what their status means."""
+_TOLD_SQL = "CASE WHEN origin = '' THEN reason WHEN reason = '' THEN 'its result is ' || origin ELSE reason || '; its result is ' || origin END"
+REASON_SQL = _TOLD_SQL.replace("origin", "o.origin").replace("reason", "o.reason")
+"""Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 _JOBS_SQL = f"""
-SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE(o.reason, ''),
+SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
-    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, '')
+    {ERROR_SQL}, j.JobRunKey, s.SourceID, COALESCE(o.failure_cause, ''), COALESCE(o.origin, '')
 FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 LEFT JOIN aptui_jobs o ON o.job_id = j.JobID"""
 _ANALYSES_SQL = """
 SELECT s.SourceName, f.DisplayName, 'all', '', a.builder, a.state, a.reason, a.completed_ms, a.duration_ms, a.warnings, a.errors,
-    a.log_file, 0, a.error, 0, s.SourceID, ''
+    a.log_file, 0, a.error, 0, s.SourceID, '', ''
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 WHERE a.state = 'failed'"""
 _SOURCES_SQL = """
@@ -96,6 +99,7 @@ class JobRow:
     source_id: int
     state: str
     failure_cause: str
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ class Reader:
 
     def runs_of(self, job_id: int) -> list[RunRow]:
         """Return the last runs of a job, the newest first."""
-        sql = """SELECT run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, version, products, step
+        sql = f"""SELECT run_key, completed_ms, duration_ms, outcome, {_TOLD_SQL}, error, log_file, fingerprint, version, products, step
             FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC"""
         return [RunRow(*row) for row in self._database.execute(sql, (job_id,))]
 
@@ -383,7 +387,7 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
     if is_ours:
         own = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
         if own is not None and own[0] != str(OWN_VERSION):
-            raise UserError(f"'{path}' was made by another version of aptui", hint="'aptui batch' makes it anew from the sources")
+            raise UserError(f"'{path}' was made by another version of aptui", hint="'aptui batch' brings it up to date")
 
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:
@@ -401,8 +405,8 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     source, scan_folder, platform, job_key, builder, state, reason, completed_ms, duration_ms, warnings, errors, log = row[:12]
-    job_id, error, run_key, source_id, failure_cause = row[12:]
+    job_id, error, run_key, source_id, failure_cause, origin = row[12:]
     return JobRow(
         source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, SHOWN[state], reason, completed_ms,
-        duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause,
+        duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause, origin,
     )  # fmt: skip
