@@ -230,7 +230,7 @@ def _run_engine(
         finally:
             reporter.close()
             engine.close()
-    summary = collect(config, reporter, engine.pipeline.counts["run"], builders)
+    summary = collect(config, reporter, engine.pipeline.status().run, builders)
     summary.seconds = time.monotonic() - began_s
     summary.is_interrupted = engine.is_stopping
     summary.unknown = tuple(engine.scans.unknown.values())

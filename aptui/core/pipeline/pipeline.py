@@ -19,6 +19,9 @@ A part knows those above it and none below. Parts do not call each other in dept
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
 from aptui.core.archive import Archive
@@ -39,7 +42,7 @@ from aptui.core.messages import (
     ScanStarted,
     SlotsFree,
 )
-from aptui.core.model import Job, Project
+from aptui.core.model import SETTLED, Job, Project
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files
@@ -57,6 +60,47 @@ from aptui.core.settings import Settings
 from aptui.core.state.commits import Commit
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far everything is, at this moment.
+
+    `run`, `failed`, `done`, `analysed`: what ended since the engine opened; `ready_*`, `running_*`: what may start, and what runs;
+    `reading`: files whose bytes are being read; `is_scanned`: whether the core has heard the end of the last scan; `failing`: jobs and analyses
+    that are failed now, beyond those that were when the engine opened.
+    """
+
+    run: int
+    failed: int
+    done: int
+    analysed: int
+    ready_analyses: int
+    ready_jobs: int
+    running_analyses: int
+    running_jobs: int
+    reading: int
+    is_scanned: bool
+    failing: int
+
+    @property
+    def backlog(self) -> int:
+        """How much is already owed; the scan pauses while it is large."""
+        return self.ready_analyses + self.ready_jobs + self.running_analyses + self.running_jobs + self.reading
+
+    @property
+    def is_analysing(self) -> bool:
+        """Whether anything is still to be analysed, so that it is not known yet which jobs there are."""
+        return bool(self.ready_analyses or self.running_analyses)
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What is owed: {platform: jobs}, {platform: critical jobs}, and how many analyses."""
+
+    pending: Mapping[str, int]
+    critical: Mapping[str, int]
+    analyses: int
 
 
 class Pipeline:
@@ -140,6 +184,48 @@ class Pipeline:
             self.jobs.chains.came.clear()
 
     # ------------------------------------------------------------------------------------------------------------- answers
+
+    def status(self) -> Status:
+        """Return how far everything is."""
+        counts, ready, running = self.counts, self.ready, self.running
+        analysing = sum(1 for job in running.values() if job.is_analysis)
+        return Status(
+            counts["run"],
+            counts["failed"],
+            counts["done"],
+            counts["analysed"],
+            ready.analysis_count,
+            len(ready) - ready.analysis_count,
+            analysing,
+            len(running) - analysing,
+            len(self.memory.hashing),
+            self.memory.scan_is_done,
+            self.failing_count,
+        )
+
+    def owed(self) -> Owed:
+        """Count what is owed, one look at every job that moves."""
+        pending: Counter[str] = Counter()
+        critical: Counter[str] = Counter()
+        analyses = 0
+        for source in self.memory.sources.values():
+            for job in source.jobs.values():
+                if job.state in SETTLED or job.state is None:
+                    continue
+                if job.is_analysis:
+                    analyses += 1
+                    continue
+                pending[job.platform] += 1
+                critical[job.platform] += job.is_critical
+        return Owed(pending, critical, analyses)
+
+    def running_job_ids(self) -> list[int]:
+        """Return the ids of the jobs that run; analyses have none."""
+        return [job.id for job in self.running.values() if not job.is_analysis]
+
+    def next_job(self, job_id: int = 0) -> Job | None:
+        """Return the job that would start next, or this one; None when it is not ready."""
+        return next((job for job in self.ready if job.id == job_id), None) if job_id else self.ready.peek()
 
     @property
     def memory(self) -> Memory:

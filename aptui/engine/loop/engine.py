@@ -382,20 +382,18 @@ class Engine:
             self.news.say_once(self.told.popleft())
 
     def _counts(self) -> Progress:
-        counts, pipeline = self.pipeline.counts, self.pipeline
-        analysing = sum(1 for job in pipeline.running.values() if job.is_analysis)
-        waiting = len(pipeline.ready) - pipeline.ready.analysis_count
+        status = self.pipeline.status()
         return Progress(
             self.seq,
             self.scans.files_seen,
-            pipeline.ready.analysis_count,
-            analysing,
-            waiting,
-            len(pipeline.running) - analysing,
-            counts["done"],
-            counts["failed"],
+            status.ready_analyses,
+            status.running_analyses,
+            status.ready_jobs,
+            status.running_jobs,
+            status.done,
+            status.failed,
             self.is_scanning,
-            failing_count=self._failed_before + pipeline.failing_count if self.live is not None else -1,
+            failing_count=self._failed_before + status.failing if self.live is not None else -1,
         )
 
     # ----------------------------------------------------------------------------------------------------------------- rest

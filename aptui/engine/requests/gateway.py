@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aptui.core.messages import ShowAsked
-from aptui.core.model import SETTLED, RelPath
+from aptui.core.model import RelPath
 from aptui.link import port
 from aptui.shared.errors import KnownError, UserError
 
@@ -49,8 +48,8 @@ class _Owed:
     at: float = 0.0
     cost_s: float = 0.0
     epoch: int = -1
-    pending: Counter[str] | None = None
-    critical: Counter[str] | None = None
+    pending: Mapping[str, int] | None = None
+    critical: Mapping[str, int] | None = None
     analyses: int = 0
 
 
@@ -133,7 +132,7 @@ class Serving:
 
     def _hurry(self, engine: Engine) -> bool:
         """Have what is to be analysed go before jobs; return whether that was said, once all that must be is there."""
-        if self._is_looking(engine) or not engine.pipeline.ready.analysis_count:
+        if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
         engine.ask("analyse", value=_FENCE_URGENCY)
         return True
@@ -141,13 +140,11 @@ class Serving:
     def _is_looking(self, engine: Engine) -> bool:
         """Whether anything that was heard is still to be looked at or read."""
         is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
-        return is_busy or engine.patience_s() <= 0 or bool(engine.pipeline.memory.hashing)
+        return is_busy or engine.patience_s() <= 0 or engine.pipeline.status().reading > 0
 
     def _is_all_known(self, engine: Engine) -> bool:
         """Whether nothing that was heard is still to be looked at, read or analysed."""
-        pipeline = engine.pipeline
-        is_analysing = bool(pipeline.ready.analysis_count) or any(job.is_analysis for job in pipeline.running.values())
-        return not (is_analysing or self._is_looking(engine))
+        return not (engine.pipeline.status().is_analysing or self._is_looking(engine))
 
     # ----------------------------------------------------------------------------------------------------------- readiness
 
@@ -157,7 +154,7 @@ class Serving:
             request.answer(state=self._state(), is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
             return
         owed = self._counted(engine)
-        is_scanned = engine.pipeline.memory.scan_is_done and not engine.is_scanning
+        is_scanned = engine.pipeline.status().is_scanned and not engine.is_scanning
         if is_scanned and not owed.analyses:
             self._ready_epoch = engine.epoch
         progress = live.latest_progress
@@ -178,19 +175,8 @@ class Serving:
         owed, now, busy_s = self._owed, time.monotonic(), time.thread_time()
         if owed.epoch == engine.epoch and now < owed.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * owed.cost_s)):
             return owed
-        pending: Counter[str] = Counter()
-        critical: Counter[str] = Counter()
-        analyses = 0
-        for source in engine.pipeline.memory.sources.values():
-            for job in source.jobs.values():
-                if job.state in SETTLED or job.state is None:
-                    continue
-                if job.is_analysis:
-                    analyses += 1
-                    continue
-                pending[job.platform] += 1
-                critical[job.platform] += job.is_critical
-        self._owed = _Owed(now, time.thread_time() - busy_s, engine.epoch, pending, critical, analyses)
+        found = engine.pipeline.owed()
+        self._owed = _Owed(now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses)
         return self._owed
 
     # ---------------------------------------------------------------------------------------------------------------- time

@@ -221,7 +221,7 @@ class Desk:
         seq, ticket = engine.seq, engine.ordered_ticket
 
         def answer() -> None:
-            running = [job.id for job in engine.pipeline.running.values() if not job.is_analysis]
+            running = engine.pipeline.running_job_ids()
             request.answer(epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health, running=running)
 
         # Whoever reads the database after the answer has everything that he did not hear of.
@@ -248,8 +248,8 @@ class Desk:
         keys = [] if isinstance(verb, port.Cancel) else [PathKey(key) for key in verb.keys]
         keys = [found for key in keys for found in (engine.archive.keys_like(key) if "*" in key else [key])]
         name = {port.Reprocess: "reprocess", port.Cancel: "cancel", port.Escalate: "escalate"}[type(verb)]
-        counts = engine.pipeline.counts
-        self._asked.setdefault(request.client, (engine.epoch, counts["run"], counts["failed"]))
+        status = engine.pipeline.status()
+        self._asked.setdefault(request.client, (engine.epoch, status.run, status.failed))
         engine.ask(name, keys=keys, job_ids=verb.job_ids, value=verb.amount if isinstance(verb, port.Escalate) else 0)
         request.answer(count=len(keys) + len(verb.job_ids))
 
@@ -295,8 +295,7 @@ class Desk:
         if not self._live.is_paused:
             request.refuse("the queue is not paused", hint="'aptui pause' pauses it")
             return
-        ready = engine.pipeline.ready
-        job = next((job for job in ready if job.id == verb.job_id), None) if verb.job_id else ready.peek()
+        job = engine.pipeline.next_job(verb.job_id)
         if job is None:
             request.answer(job_id=0)
             return
@@ -327,8 +326,8 @@ class Desk:
             request.refuse(f"the engine that runs (process {os.getpid()}) {problem}", hint="stop it, or leave that option out")
             return
         live.look_unwatched()
-        counts = engine.pipeline.counts
-        before = self._asked.pop(request.client, (engine.epoch, counts["run"], counts["failed"]))
+        status = engine.pipeline.status()
+        before = self._asked.pop(request.client, (engine.epoch, status.run, status.failed))
         settling = _Settling(request, time.monotonic(), *before, _shared(engine))
         self._settling.append(settling)
 
@@ -371,13 +370,13 @@ class Desk:
         return server.next_deadline()
 
     def _settled(self, settling: _Settling, engine: Engine, now: float) -> None:
-        counts, is_same = engine.pipeline.counts, engine.epoch == settling.epoch
+        status, is_same = engine.pipeline.status(), engine.epoch == settling.epoch
         shared = _shared(engine).since(settling.shared_before if is_same else Sum())
         settling.request.answer(
             epoch=engine.epoch,
             seq=engine.seq,
-            run=counts["run"] - (settling.run_before if is_same else 0),
-            failed=counts["failed"] - (settling.failed_before if is_same else 0),
+            run=status.run - (settling.run_before if is_same else 0),
+            failed=status.failed - (settling.failed_before if is_same else 0),
             seconds=round(now - settling.began_s, 3),
             shared=asdict(shared) if shared != Sum() else {},
             unknown=list(engine.scans.unknown.values()),

@@ -1,0 +1,71 @@
+"""What the pipeline answers of itself: one record, true at every moment, instead of looks into its parts."""
+
+from __future__ import annotations
+
+from fake_world import World
+from fakes import Setup, copier, scripter
+
+from aptui.core.messages import SlotsFree
+
+
+def owing() -> World:
+    """Return a world whose files are known and whose runs have not begun."""
+    world = World(Setup(builders=(copier(), scripter())))
+    world.slots = 0
+    world.write("a.txt", "1")
+    world.write("b.txt", "2")
+    world.write("c.s", "job main linux")
+    world.scan()
+    world.run()
+    return world
+
+
+def test_what_is_ready_and_what_runs_is_counted_by_kind() -> None:
+    world = owing()
+
+    before = world.pipeline.status()
+    world.pipeline.handle(SlotsFree(1_000, 1, jobs=1))
+    after = world.pipeline.status()
+
+    assert (before.ready_jobs, before.ready_analyses, before.running_jobs, before.running_analyses) == (2, 1, 0, 0)
+    assert before.backlog == after.backlog == world.pipeline.backlog == 3
+    assert after.running_jobs + after.running_analyses == 1
+    assert before.is_analysing
+    assert before.is_scanned
+
+
+def test_what_is_owed_is_counted_by_platform() -> None:
+    owed = owing().pipeline.owed()
+
+    assert (dict(owed.pending), dict(owed.critical), owed.analyses) == ({"linux": 2}, {"linux": 0}, 1)
+
+
+def test_what_ended_is_counted_and_nothing_is_owed_at_rest() -> None:
+    world = World(Setup(builders=(copier(), scripter())))
+    world.write("a.txt", "1")
+    world.write("c.s", "job main linux")
+    world.settle()
+
+    status, owed = world.pipeline.status(), world.pipeline.owed()
+
+    assert (status.run, status.failed, status.done, status.analysed) == (2, 0, 2, 1)
+    assert (status.backlog, status.reading, status.is_analysing, status.failing) == (0, 0, False, 0)
+    assert (dict(owed.pending), owed.analyses) == ({}, 0)
+
+
+def test_the_next_job_is_the_first_of_the_queue_or_the_one_that_is_named() -> None:
+    pipeline = owing().pipeline
+    jobs = [job for job in pipeline.ready if not job.is_analysis]
+
+    assert pipeline.next_job() is pipeline.ready.peek()
+    assert pipeline.next_job(jobs[-1].id) is jobs[-1]
+    assert pipeline.next_job(4711) is None
+
+
+def test_jobs_that_run_are_named_and_analyses_are_not() -> None:
+    pipeline = owing().pipeline
+
+    pipeline.handle(SlotsFree(1_000, 4))
+
+    assert sorted(pipeline.running_job_ids()) == sorted(job.id for job in pipeline.running.values() if not job.is_analysis)
+    assert 0 not in pipeline.running_job_ids()
