@@ -88,6 +88,7 @@ class Files:
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
         self._chains.seen(event.folder)
+        # A file in the intermediate folder that no product row knows is nobody's: it must not become a source, nor hide one that is.
         strays = self._chains.strays(winners.values())
         for key in strays:
             del winners[key]
@@ -98,6 +99,8 @@ class Files:
         self._memory.has_identities = self._memory.has_identities or bool(said)
         self._memory.put_folder(pending)
         self._drop_file_rows(event, gone)
+        # What went goes before anything that came is planned: a file that only changed its spelling, or its scan folder, has its UUID and
+        # the names of its products free by then.
         for key in sorted(gone):
             self._plans.gone(key)
             self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
@@ -111,8 +114,24 @@ class Files:
         self._memory.take_extra(pending, set(keys))
         self._memory.unreadable.difference_update(keys)
         self._memory.load(keys)
+        unread = self._unread(facts)
+        pending.open = {key for key, _fact in unread}
+        self._jobs.hash(unread)
+        self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
+        # Those whose bytes are still to be read are tried again, and woken, when they have been (`_settle`, `files_hashed`).
+        self._retry_folder(event.folder, pending.open)
+        for key in self._waiters.keys_in((event.folder,)):
+            self._jobs.wake(key)
+        # Before `spread`, so that the folder's row follows the rows of its own files alone and does not wait for dependents elsewhere.
+        self._close_folder(pending)
+        self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
+        self._spread.spread_settings(event.folder, adjusted)
+
+    def _unread(self, facts: Iterable[FileFact]) -> list[tuple[PathKey, FileFact]]:
+        """Settle those of these files whose bytes are known or matter to nobody; return the others."""
         unread: list[tuple[PathKey, FileFact]] = []
-        for key, fact in zip(keys, facts, strict=True):
+        for fact in facts:
+            key = fact.key
             if not self._needs_digest(key, fact):
                 self._memory.unstable.discard(key)
                 self._put_file_row(fact)
@@ -120,15 +139,7 @@ class Files:
                 self._settle(key, fact)
             else:
                 unread.append((key, fact))
-        pending.open = {key for key, _fact in unread}
-        self._jobs.hash(unread)
-        self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
-        self._retry_folder(event.folder, pending.open)
-        for key in self._waiters.keys_in((event.folder,)):
-            self._jobs.wake(key)
-        self._close_folder(pending)
-        self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
-        self._spread.spread_settings(event.folder, adjusted)
+        return unread
 
     def _put_settings(self, folder: str, text: str) -> frozenset[bytes]:
         """The settings of `folder` are these now; return the builders for which that makes a difference."""
@@ -292,6 +303,7 @@ class Files:
             source = self._identities.new_source(key, fact)
             self._plans.plan(source)
             return True
+        # The UUIDs it answered to are taken down before its identity changes: who depends on it by one of them is found by those alone.
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
@@ -302,6 +314,8 @@ class Files:
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""
+        # A job that was cancelled before anybody knew its fingerprint rests until its source changes, which is now. One that failed for want
+        # of bytes that Git LFS has fetched meanwhile has the same fingerprint as then, and would rest with its failure.
         for job in source.jobs.values() if is_changed else ():
             job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
         if was_elsewhere or identity != source.identity:

@@ -206,6 +206,7 @@ class Graph:
         for companion in self.companions_of(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
+        # The source itself is in the manifest already; with it among those seen, a ring of dependencies ends like any other way.
         seen = {source.key}
         while todo:
             for key in self._resolve(todo.pop(), assembly, entries):
@@ -213,6 +214,8 @@ class Graph:
                     continue
                 seen.add(key)
                 entries[key] = ("dependency", key, self._digest(key, assembly))
+                # What it declares is not followed while its own bytes are unknown: it is analysed again when they are, and the job, which waits
+                # for it, is assembled anew.
                 if key in assembly.waits:
                     continue
                 for companion in self.companions_of(RelPath(key)):
@@ -221,6 +224,8 @@ class Graph:
                 for job in other.jobs.values() if other else ():
                     if not job.is_analysis:
                         continue
+                    # A job must know the whole closure before it runs. An analysis must not wait for those of others, or two sources that
+                    # name each other would wait forever; it is sealed when all that is known (`Jobs.seal`).
                     if needs_analyses and job.state not in SETTLED:
                         assembly.waits.add(key)
                     todo.extend(job.edges)
