@@ -105,7 +105,9 @@ def _given(arguments: Namespace, config: Config, named: Named) -> Given:
             rel, path = found
             texts[key_of(folder)] = config_folder.read(os_path(path), rel)
             files[rel] = path
-    settings = Settings(replace(config.project, builders=builders), texts)
+    # Who asks where a wrong parameter comes from wants to see it: a batch refuses it.
+    unchecked = tuple(replace(builder, params_schema="") for builder in builders)
+    settings = Settings(replace(config.project, builders=unchecked), texts)
     return Given(config, root, builders, nodes, settings, files)
 
 
