@@ -43,7 +43,7 @@ class Witness:
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if file.path in known and is_other(known[file.path], file.stamp)]
         heard = {file.path: file.stamp for file in used.files}
-        seen = dict(self._known([("discovered", key, "") for key in self.keys(file.path for file in used.found)]))
+        seen = dict(self._known(tuple(("discovered", str(key), "") for key in self.keys(file.path for file in used.found))))
         for file in used.found:
             expected = known.get(file.path) or seen.get(file.path)
             if (expected and is_other(expected, file.stamp)) or (
