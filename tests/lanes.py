@@ -6,6 +6,7 @@ tried once more (`retry`) if it says why; a run that needed more than `MOST_RETR
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -27,6 +28,7 @@ _REAL = {
     "time.sleep": "sleeps",
 }
 """{audit event: what a test does that raises it}."""
+_SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTILINE)
 
 
 class _Watch:
@@ -79,6 +81,13 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", {}).get("workerid", "")
     if worker and config.option.basetemp:
         config.option.basetemp = str(Path(config.option.basetemp).with_name(worker.removeprefix("gw")))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules without a fast test: importing what they need takes as long as the fast lane itself."""
+    if config.option.markexpr != "fast" or collection_path.suffix != ".py":
+        return None
+    return True if _SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -81,6 +81,8 @@ def test_whoever_is_neither_real_nor_slow_is_fast(suite: pytest.Pytester) -> Non
         def test_slow(): pass
     """)
 
+    suite.makepyfile(test_other="import pytest\npytestmark = pytest.mark.real\nraise RuntimeError('it takes long')\n")
+
     run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
 
 
