@@ -80,12 +80,8 @@ class Room:
     def until(self, is_true: Callable[[], object]) -> None:
         until(is_true, patience_s=PATIENCE_S, step=self.turn)
 
-    def turn(self, left_s: float) -> None:
+    def turn(self, left_s: float = 0.01) -> None:
         for key, mask in self.selector.select(min(0.02, left_s)):
-            key.data(mask)
-
-    def turn(self) -> None:
-        for key, mask in self.selector.select(0.01):
             key.data(mask)
 
     def is_hung_up_on(self, client: socket.socket) -> bool:
