@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from uuid import UUID
 
 from aptui.core.model import DependencyKind
-from aptui.core.param_schema import ParamError
-from aptui.core.param_schema import mistakes as param_mistakes
-from aptui.sdk_names import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
+from aptui.shared.named_files import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
+from aptui.shared.param_schema import ParamError
+from aptui.shared.param_schema import mistakes as param_mistakes
 
 __all__ = [
     "AssetType",

@@ -9,7 +9,7 @@ import aptui
 
 _CALLS = frozenset({"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
 PROVEN = {
-    "aptui.core.globs": "pieces of a fixed length",
+    "aptui.shared.globs": "pieces of a fixed length",
     "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
     "aptui.core.state.graph": "regexes of the project's own configuration",
     "aptui.engine.relocate.plan": "regexes of the project's own configuration",

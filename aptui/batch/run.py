@@ -257,8 +257,8 @@ def _accepted(config: configuration.Config, names: tuple[str, ...]) -> Iterator[
     if not names:
         yield
         return
-    from aptui.engine import walk_guard
     from aptui.engine.cache.cache import OWN_FOLDER
+    from aptui.engine.scan import walk_guard
 
     folders = {folder.name: folder for folder in config.project.scan_folders}
     for name in names:

@@ -32,8 +32,6 @@ from aptui.config.model import (
 )
 from aptui.config.schema import Node
 from aptui.config.sharing import UNSEALED, is_own
-from aptui.core.command_code import TemplateError
-from aptui.core.command_line import looked_at
 from aptui.core.model import (
     Builder,
     BuilderKind,
@@ -49,6 +47,8 @@ from aptui.core.model import (
 )
 from aptui.core.paths import name_uuid
 from aptui.core.settings import is_settings, place_key
+from aptui.core.shell.code import TemplateError
+from aptui.core.shell.template import looked_at
 from aptui.shared.errors import HostError, UserError
 
 T = TypeVar("T")

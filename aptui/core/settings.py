@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from aptui.core.fingerprint import Entry, Manifest, short
 from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, PathKey, Project
-from aptui.core.param_schema import mistakes
 from aptui.core.paths import key_of, parent
 from aptui.shared.errors import UserError
+from aptui.shared.param_schema import mistakes
 
 FILE_NAME = ".aptui.yaml"
 SETTINGS_STATE = "settings:"

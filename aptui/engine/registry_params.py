@@ -8,10 +8,10 @@ from pathlib import Path
 
 from aptui.config.model import Config, ConfigErrors
 from aptui.core.model import Builder
-from aptui.core.param_schema import ParamError, mistakes
 from aptui.core.settings import place_key
 from aptui.engine import registry
 from aptui.shared.errors import UserError
+from aptui.shared.param_schema import ParamError, mistakes
 
 
 def complete(config: Config, memory: Path, tell: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from aptui.core.globs import PATTERN_LIMIT
+from aptui.shared.globs import PATTERN_LIMIT
 
 LAST_NUMBER = (1 << 63) - 1
 """Largest number: what SQLite holds."""

@@ -20,12 +20,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from aptui.core.floods import FloodGate, more_like_this
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.link import codec, places
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, Answerer, Hello, Ping, Shutdown, Status, Verb
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
+from aptui.shared.floods import FloodGate, more_like_this
 from aptui.shared.health import Connection
 from aptui.shared.sanitize import sanitize
 

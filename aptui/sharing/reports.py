@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from aptui.core.floods import FloodGate, more_like_this
+from aptui.shared.floods import FloodGate, more_like_this
 
 
 class Reports:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from aptui.core.command_code import TemplateError
-from aptui.core.command_line import PLACEHOLDER, Template, looked_at
+from aptui.core.shell.code import TemplateError
+from aptui.core.shell.template import PLACEHOLDER, Template, looked_at
 from aptui.worker.output import KEPT_BYTES, BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
 

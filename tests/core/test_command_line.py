@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.command_line import Around, TemplateError, looked_at
+from aptui.core.shell.template import Around, TemplateError, looked_at
 
 REFUSED = {
     "sh -c 'tool {source}'": "sh -c",

@@ -1,6 +1,6 @@
 """So many records of a kind, and a count of the rest."""
 
-from aptui.core.floods import KINDS_LIMIT, FloodGate, more_like_this
+from aptui.shared.floods import KINDS_LIMIT, FloodGate, more_like_this
 
 
 def test_of_each_kind_some_are_let_through_and_the_rest_is_counted() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core.globs import Glob, LevelGlob
 from aptui.core.patterns import is_like, wildcard
+from aptui.shared.globs import Glob, LevelGlob
 
 _FLAGS = re.IGNORECASE | re.DOTALL
 PATTERN = st.text("aB/*?", max_size=8).filter(lambda text: "**" not in text)

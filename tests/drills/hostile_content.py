@@ -23,9 +23,9 @@ from unittest import mock
 
 from disk_project import Project
 
-from aptui.core.command_line import Template
 from aptui.core.model import Builder, Platform
 from aptui.core.settings import Settings
+from aptui.core.shell.template import Template
 from aptui.engine.pool.pool import Pool
 from aptui.engine.pool.process import Start
 from aptui.worker.command import CommandError, invocation

@@ -23,7 +23,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aptui.client import Client, Refused, local
-from aptui.core import floods
 from aptui.link import places, port
 from aptui.link.client import Client as EngineClient
 from aptui.serve import gateway
@@ -32,6 +31,7 @@ from aptui.serve.http import feed
 from aptui.serve.protocol import codec, requests
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.requests import Ping
+from aptui.shared import floods
 from aptui.shared.errors import KnownError
 from aptui.sharing import accepting
 from tests.serve.live_served import CERTIFICATE, KEY

@@ -18,8 +18,7 @@ from unittest import mock
 
 from live_project import LiveProject
 
-from aptui.engine import walk_guard
-from aptui.engine.scan import walk
+from aptui.engine.scan import walk, walk_guard
 from aptui.shared.errors import KnownError
 
 from .kills import Report

@@ -6,7 +6,7 @@ import pytest
 from disk_project import Project
 
 from aptui.config.model import ConfigErrors
-from aptui.core.param_schema import mistakes
+from aptui.shared.param_schema import mistakes
 
 SETTINGS = """
 scan_folders: [{{name: game, path: assets}}]

@@ -383,7 +383,7 @@ def test_a_job_that_writes_what_it_reads_ends_after_ten_runs_and_names_it(tmp_pa
 
 def test_clocks_of_a_file_server_that_is_ahead_cost_one_run_more(tmp_path: Path) -> None:
     project = reading(Project(tmp_path, CONFIG), "unheard")
-    began = "aptui.core.witness.is_young"
+    began = "aptui.core.state.witness.is_young"
 
     with mock.patch(began, lambda used, stamp: bool(stamp)):
         project.engine_run()
@@ -466,7 +466,7 @@ def test_a_full_scan_reads_the_bytes_of_files_outside(tmp_path: Path) -> None:
     project.engine_run()
     project.write("Ext/out.h", "B")
 
-    with mock.patch("aptui.engine.outside_files._stamp", return_value=(1, 2, 3, 4)):
+    with mock.patch("aptui.engine.scan.outside_files._stamp", return_value=(1, 2, 3, 4)):
         project.engine_run(is_full_scan=True)
 
     assert made(project) == {"a.out": "B"}

@@ -144,7 +144,7 @@ def test_what_was_accepted_once_is_asked_again_another_day(project: Project) -> 
 def test_another_device_that_holds_the_same_is_no_trouble_and_one_that_holds_less_is(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aptui.engine import walk_guard
+    from aptui.engine.scan import walk_guard
 
     identity = walk_guard._identity
     monkeypatch.setattr(walk_guard, "_identity", lambda path: (99, identity(path)[1]))

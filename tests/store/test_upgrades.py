@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.store import upgrades
+from aptui.store.db import upgrades
 from aptui.store.db.schema import OWN_VERSION, VERSION_KEY, prepare
 from aptui.store.queries.reader import open_reader
 

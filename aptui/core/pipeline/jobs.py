@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from aptui.core import fingerprint, rows
 from aptui.core.archive import Archive
-from aptui.core.conflicts import Conflicts
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, LookAgain, ProductsChanged
@@ -22,10 +21,11 @@ from aptui.core.run_report import NOTHING_USED, Ties
 from aptui.core.settings import Settings
 from aptui.core.state.chains import Chains
 from aptui.core.state.commits import Commit, Commits
+from aptui.core.state.conflicts import Conflicts
 from aptui.core.state.graph import Graph, is_named
 from aptui.core.state.ledger import Ledger
+from aptui.core.state.witness import Witness
 from aptui.core.state.working_set import Memory, brings_sources
-from aptui.core.witness import Witness
 
 UNKNOWN = 0
 """Planned fingerprint of a job that was cancelled before anybody knew what it would be made of: it rests until its source changes."""

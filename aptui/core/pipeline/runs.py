@@ -29,7 +29,6 @@ from aptui.core.model import (
     PathKey,
     RelPath,
 )
-from aptui.core.outside import outside_file
 from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
@@ -39,6 +38,7 @@ from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.undeclared_reads import Judge
 from aptui.core.run_report import is_of_other_code
 from aptui.core.state.commits import Commit, name_of
+from aptui.core.state.outside import outside_file
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 

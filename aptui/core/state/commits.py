@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aptui.core import history, rows
-from aptui.core.conflicts import Conflicts, Verdict
 from aptui.core.fingerprint import Manifest
 from aptui.core.messages import CommitProducts, JobCommit, LogLevel, LogRecord, Outcome, RunResult, StagedProduct
 from aptui.core.model import Builder, Digest, Job, Product, Project
+from aptui.core.state.conflicts import Conflicts, Verdict
 from aptui.core.state.ledger import Ledger
 
 Log = tuple[LogRecord, ...]

@@ -22,7 +22,7 @@ from aptui.config import model as configuration
 from aptui.config.model import Config
 from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import INTERMEDIATES, Builder
-from aptui.engine import outside_files, registry
+from aptui.engine import registry
 from aptui.engine.live.changes import Watching
 from aptui.engine.live.reload import Loaded, Rereading, Told
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
@@ -31,6 +31,7 @@ from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.events import Listener
 from aptui.engine.loop.opening import Opening
+from aptui.engine.scan import outside_files
 from aptui.engine.watch.notifications import Root, Settings
 from aptui.engine.watch.watcher import Watcher
 from aptui.shared.errors import HostError, InternalError, KnownError

@@ -24,7 +24,6 @@ from aptui.core.messages import Asked, LogLevel, Progress, RowsSaved
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.undeclared_reads import with_default
-from aptui.engine import outside_files
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.engine.loop.code import CodeWatch
@@ -35,6 +34,7 @@ from aptui.engine.loop.hashing import Digests
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import Opening
 from aptui.engine.loop.scans import Scans
+from aptui.engine.scan import outside_files
 from aptui.engine.scan.metadata import Metadata
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.db import schema

@@ -14,10 +14,10 @@ from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, 
 from aptui.engine import registry_params
 from aptui.engine.cache.cache import OWN_FOLDER, Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
-from aptui.engine.outside_files import are_as_they_were
+from aptui.engine.scan.outside_files import are_as_they_were
 from aptui.engine.scan.up_to_date import Glance, look, signature
 from aptui.engine.scan.walk import Walk
-from aptui.engine.walk_guard import ROOTS_STATE, RootGuard
+from aptui.engine.scan.walk_guard import ROOTS_STATE, RootGuard
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive

@@ -16,7 +16,7 @@ from aptui.core.model import FileFact, PathKey, ScanFolder
 from aptui.core.paths import from_text, is_below, parent
 from aptui.engine.scan.scanner import RACY_NS, Scanner
 from aptui.engine.scan.walk import Walk
-from aptui.engine.walk_guard import ROOTS_STATE
+from aptui.engine.scan.walk_guard import ROOTS_STATE
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from aptui.core.globs import PATTERN_LIMIT
 from aptui.core.patterns import wildcard
+from aptui.shared.globs import PATTERN_LIMIT
 
 _SIZE_MAX = 16 << 20
 _EXACT, _WILDCARD = 0, 1

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from aptui.core.globs import PATTERN_LIMIT, Glob, LevelGlob
 from aptui.core.model import ScanFolder
 from aptui.core.paths import parent
 from aptui.shared.errors import UserError
+from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
 from aptui.shared.relocation import Relocate
 
 _INVALID = frozenset('<|>?"')

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
-from aptui.core.floods import FloodGate, more_like_this
 from aptui.serve.access.tokens import LOCAL, Tokens
 from aptui.serve.context import ROOM
 from aptui.serve.protocol.codec import Scope
+from aptui.shared.floods import FloodGate, more_like_this
 
 if TYPE_CHECKING:
     from aptui.config.serve import Serve

@@ -12,8 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aptui.core import fingerprint, identity, outside, rows
-from aptui.core.globs import PATTERN_LIMIT
+from aptui.core import fingerprint, identity, rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -31,10 +30,12 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
-from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import merge_folder
 from aptui.core.settings import SETTINGS_STATE
+from aptui.core.state import outside
+from aptui.core.state.outside import OUTSIDE_STATE, OutsideFile
 from aptui.shared.errors import InternalError, UserError
+from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.packing import unpack_files
 from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
 

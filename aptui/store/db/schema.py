@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aptui.shared.errors import HostError, UserError
-from aptui.store import upgrades
-from aptui.store.db import foreign
+from aptui.store.db import foreign, upgrades
 
 O3DE_VERSION = 40
 """Version of O3DE's tables that we read and write (spec/surface.md §4)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from aptui.core.command_code import TemplateError, Word, check, is_before_command
+from aptui.core.shell.code import TemplateError, Word, check, is_before_command
 
 PLACEHOLDER = re.compile(
     r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
