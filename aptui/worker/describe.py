@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from aptui.core.model import Builder
-from aptui.engine.registry import Answer, Description, Problem, Question, code_digest, code_files_of
 from aptui.sdk import trusted_params
 from aptui.worker import used
 from aptui.worker.load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file, load_function
 from aptui.worker.processes import signal_name
+from aptui.worker.questions import Answer, Description, Problem, Question, code_digest, code_files_of
 
 
 def main() -> None:

@@ -18,8 +18,9 @@ from pathlib import Path
 import aptui
 from aptui.config import model
 from aptui.core.model import Builder, BuilderKind
-from aptui.engine.registry import Answer, Question, code_digest, described
+from aptui.engine.registry import described
 from aptui.shared.errors import UserError
+from aptui.worker.questions import Answer, Question, code_digest
 
 Kit = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""

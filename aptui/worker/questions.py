@@ -1,0 +1,78 @@
+"""What the engine asks a short-lived process about builder classes, and what it answers.
+
+Who asks is `engine.registry`, who answers `worker.describe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aptui.core import run_report
+from aptui.core.model import Builder
+
+
+@dataclass(slots=True)
+class Question:
+    """What to look at.
+
+    `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or `stand_in` is a
+    builder whose adapter finds others.
+    """
+
+    entry: str = ""
+    path: str = ""
+    stand_in: Builder | None = None
+
+
+@dataclass(slots=True)
+class Description:
+    """One builder class; `params_schema` is JSON, "" when it says nothing about its parameters."""
+
+    name: str
+    origin: str
+    version: str
+    analysis_fingerprint: str
+    patterns: tuple[str, ...]
+    flags: tuple[str, ...]
+    params_schema: str
+    trusted_params: tuple[str, ...]
+    """Without a default: what an older version remembered does not know them, and is asked for anew."""
+
+
+@dataclass(slots=True)
+class Problem:
+    """Why a script that an adapter ran gave less than it should; one that `is_lasting` stays so until the code changes."""
+
+    script: str
+    text: str
+    is_lasting: bool
+
+
+@dataclass(slots=True)
+class Answer:
+    """`files` are (path, size, mtime_ns, SHA-256 hex) of the code; `error` is "" when there are classes.
+
+    `found` and `problems` are what an adapter found.
+
+    `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file.
+    """
+
+    classes: list[Description] = field(default_factory=list)
+    files: list[tuple[str, int, int, str]] = field(default_factory=list)
+    error: str = ""
+    kind: str = ""
+    line: int = 0
+    known: tuple[str, ...] = ()
+    found: list[Builder] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def code_digest(files: Iterable[tuple[str, int, int, str]]) -> bytes:
+    """Return one digest over the files of a builder's code, as `Answer` has them."""
+    return run_report.code_digest(code_files_of(files))
+
+
+def code_files_of(files: Iterable[tuple[str, int, int, str]]) -> tuple[tuple[str, str], ...]:
+    """Return (path, SHA-256 in hex) of the files of a builder's code, as `Answer` has them."""
+    return tuple((path, code) for path, _, _, code in files)
