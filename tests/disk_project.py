@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
-from aptui.config import model
+from aptui.config import dirs, load
 from aptui.core.messages import JobChanged, Notice, Said
 from aptui.core.paths import product_at
 from aptui.engine.loop import engine as loop_engine
@@ -21,7 +21,7 @@ from aptui.engine.loop import scans
 from aptui.engine.loop.opening import Opening
 from aptui.store.queries.reader import open_reader
 
-HOST = model.host_platform()
+HOST = dirs.host_platform()
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Project:
         A file is trusted by its times as soon as it is older than the scan: tests do not wait until a coarse clock has ticked on.
         """
         ran = Ran()
-        settings = model.load(self.root, sets=list(sets), workers=workers or self.workers)
+        settings = load.load(self.root, sets=list(sets), workers=workers or self.workers)
         with mock.patch.object(scans, "RACY_NS", 0):
             opening = Opening(settings, trusts_times=not is_full_scan)
             opening.take()

@@ -10,7 +10,7 @@ from pathlib import Path
 from disk_project import Project
 from waiting import until
 
-from aptui.config import model
+from aptui.config import load, model
 from aptui.core.messages import JobChanged, Notice, Said
 from aptui.engine.live.supervisor import Live
 from aptui.engine.requests.handler import Desk
@@ -62,7 +62,7 @@ class LiveProject(Project):
             self.live.close()
 
     def load(self) -> model.Config:
-        return model.load(self.root, workers=self.workers)
+        return load.load(self.root, workers=self.workers)
 
     # ---------------------------------------------------------------------------------------------------------------- waits
 

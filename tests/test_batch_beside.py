@@ -12,7 +12,7 @@ from aptui.batch import attach
 from aptui.batch.reporter import Reporter
 from aptui.batch.run import Wish
 from aptui.batch.summary import Summary
-from aptui.config import model
+from aptui.config import load
 from aptui.link.client import Client
 from aptui.shared.errors import BusyError, UserError
 
@@ -24,7 +24,7 @@ def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, set
     monkeypatch.setattr(Client, "connect", lambda *_place, **_more: contextlib.nullcontext())
     monkeypatch.setattr(attach, "_follow", lambda *_all: {"run": 2, "shared": shared})
     monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
-    loaded = model.load(tmp_path)
+    loaded = load.load(tmp_path)
     return attach.settle(loaded, Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
 
 
@@ -57,4 +57,4 @@ def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path
     monkeypatch.setattr(attach, "_follow", lambda *_all: wrong)
 
     with pytest.raises(UserError, match=r"aptui\.yaml:3:60: unknown parameter 'fromat'"):
-        attach.settle(model.load(tmp_path), Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+        attach.settle(load.load(tmp_path), Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)

@@ -13,8 +13,10 @@ from uuid import UUID
 
 import pytest
 
-from aptui.config import model
-from aptui.config.model import Config, load
+from aptui.config import compiled, dirs, model, packing
+from aptui.config import load as config_load
+from aptui.config.load import load
+from aptui.config.model import Config
 from aptui.core.model import BuilderKind, Platform, ReferenceRule
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
@@ -48,7 +50,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Return a function that writes a project and gives its folder; the person's own folders are empty ones."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
-    monkeypatch.setattr(model, "host_platform", lambda: "linux")
+    monkeypatch.setattr(dirs, "host_platform", lambda: "linux")
     monkeypatch.setattr("aptui.config.compiler.host_platform", lambda: "linux")
     (tmp_path / "shared").mkdir()
     (tmp_path / "game" / "assets").mkdir(parents=True)
@@ -249,10 +251,10 @@ def test_shipped_ignore_rules_can_be_left_out(write: Write) -> None:
 def test_workers_are_cores_unless_said_otherwise(write: Write) -> None:
     folder = write(SMALL)
 
-    assert load(folder).workers == model.core_count()
+    assert load(folder).workers == dirs.core_count()
     assert load(folder, workers=7).project.workers == 7
     assert load(folder, sets=["workers=3"]).workers == 3
-    assert load(folder, sets=["workers=3"], workers=0).workers == model.core_count()
+    assert load(folder, sets=["workers=3"], workers=0).workers == dirs.core_count()
 
 
 def test_braces_in_a_glob_earn_a_warning(write: Write) -> None:
@@ -298,9 +300,9 @@ def test_the_places_of_a_builder_serve_errors_that_only_the_registry_finds(write
 def test_the_project_is_the_nearest_folder_upwards(write: Write, tmp_path: Path) -> None:
     folder = write(SMALL)
 
-    assert model.find_project(folder / "assets") == folder
+    assert dirs.find_project(folder / "assets") == folder
     with pytest.raises(UserError, match=r"no 'aptui.yaml' in .* 'aptui init' writes one"):
-        model.find_project(tmp_path / "shared")
+        dirs.find_project(tmp_path / "shared")
 
 
 # signatures
@@ -384,7 +386,7 @@ def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object) -> Config:
         pytest.fail("compiled again")
 
-    monkeypatch.setattr(model, "_compile", refuse)
+    monkeypatch.setattr(config_load, "_compile", refuse)
 
 
 def test_an_unchanged_configuration_is_the_same_and_not_compiled_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +435,7 @@ def test_a_kept_form_of_another_shape_is_as_good_as_none(write: Write, tmp_path:
     first = load(folder)
     (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
     key = kept.read_text(encoding="ascii").split("\n")[0]
-    text = json.dumps({**model.pack(first), "unheard_of": 1})
+    text = json.dumps({**compiled.pack(first), "unheard_of": 1})
     kept.write_text(f"{key}\n{model.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
 
     assert load(folder) == first
@@ -468,5 +470,5 @@ def test_a_scan_folder_that_went_away_is_reported_though_no_yaml_changed(write: 
 def test_records_survive_the_compiled_form(write: Write) -> None:
     loaded = load(write(EXAMPLE), workers=1)
 
-    assert model._unpack(json.loads(model.canonical(model.pack(loaded)))) == loaded
+    assert compiled._unpack(json.loads(packing.canonical(compiled.pack(loaded)))) == loaded
     assert replace(loaded, name="x") != loaded

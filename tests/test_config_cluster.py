@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.config import model
+from aptui.config import compiled as config_compiled
+from aptui.config import load
 from aptui.config.cluster import Cluster, check_address, compiled, restored
 from aptui.shared.errors import UserError
 
@@ -48,7 +49,7 @@ def test_configuration_of_a_cluster_survives_being_kept():
     assert found.tags == ("gpu",)
     assert found.needs == (("bake", ("gpu", "licence")),)
     assert found.at_most == (("bake", 2),)
-    assert restored(model.pack(found)) == found
+    assert restored(config_compiled.pack(found)) == found
     assert not Cluster().is_used
 
 
@@ -56,7 +57,7 @@ def test_cluster_without_a_store_is_refused(tmp_path):
     (tmp_path / "aptui.yaml").write_text("pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786', insecure: true}\n")
 
     with pytest.raises(UserError, match="needs a store"):
-        model.load(tmp_path)
+        load.load(tmp_path)
 
 
 def test_doctor_names_a_cluster_that_asks_nobody_who_they_are(tmp_path, monkeypatch, capsys):

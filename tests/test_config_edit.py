@@ -5,7 +5,8 @@ import os
 import pytest
 
 from aptui.config.edit import edited, mistake_in, settings, value_of, writable_files, write
-from aptui.config.model import ConfigErrors, load
+from aptui.config.load import load
+from aptui.config.model import ConfigErrors
 from aptui.shared.errors import HostError, UserError
 
 PROJECT = """\

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from aptui.config import model
-from aptui.config.model import data_dir, init, load
+from aptui.config.dirs import data_dir
+from aptui.config.load import init, load
 from aptui.config.schema import check, read_yaml, schema
 from aptui.core.model import BuilderKind
 from aptui.shared.errors import InternalError, UserError

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.config.model import ConfigErrors, load
+from aptui.config.load import load
+from aptui.config.model import ConfigErrors
 from aptui.shared.errors import UserError
 
 SMALL = "scan_folders: [{name: game, path: assets}]\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import main
-from aptui.config.model import ConfigErrors, load
+from aptui.config.load import load
+from aptui.config.model import ConfigErrors
 from aptui.core.model import UndeclaredReads
 from aptui.worker import trace
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aptui.config import load as config_load
 from aptui.config import model, sharing
 from aptui.shared.errors import UserError
 from aptui.sharing.opening import open_store
@@ -19,7 +20,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def loaded(shared: str) -> model.Config:
         (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: assets}}]\nshared_cache: {{{shared}}}\n")
-        return model.load(tmp_path)
+        return config_load.load(tmp_path)
 
     return loaded
 

@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from aptui.config.model import Config, host_platform, kept, kept_file
+from aptui.config.compiled import kept, kept_file
+from aptui.config.dirs import host_platform
+from aptui.config.model import Config
 from aptui.core.model import Project
 from aptui.link import places
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, collect
+from aptui.config import dirs, load
 from aptui.config import model as configuration
 from aptui.core.model import PathKey
 from aptui.shared import printing
@@ -96,7 +97,7 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
 
 def project_dir(arguments: Namespace) -> Path:
     """Return the project that the command line means."""
-    return Path(arguments.project) if arguments.project else configuration.find_project(Path.cwd())
+    return Path(arguments.project) if arguments.project else dirs.find_project(Path.cwd())
 
 
 def load_config(arguments: Namespace) -> configuration.Config:
@@ -104,7 +105,7 @@ def load_config(arguments: Namespace) -> configuration.Config:
     platforms = _platforms_of(arguments)
     if platforms == []:
         raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
-    config = configuration.load(
+    config = load.load(
         project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
     )
     for warning in config.warnings:
@@ -143,7 +144,7 @@ def batch(arguments: Namespace) -> int:
     """Process everything that is owed; return the exit code."""
     config, wish = load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan)
     if arguments.remove:
-        config, wish = configuration.without_disabled(config), replace(wish, removes_disabled=True)
+        config, wish = load.without_disabled(config), replace(wish, removes_disabled=True)
     _, code = run_and_report(arguments, config, wish)
     return code
 

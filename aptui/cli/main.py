@@ -108,10 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def register_dialects() -> None:
     """Let projects of other programs be opened as they are; what speaks their language is imported where one is met."""
-    from aptui.config import model  # a screen shows its frame first
+    from aptui.config import formats  # a screen shows its frame first
 
-    if _O3DE not in model.DIALECTS:
-        model.DIALECTS.append(_O3DE)
+    if _O3DE not in formats.DIALECTS:
+        formats.DIALECTS.append(_O3DE)
 
 
 def _dispatch(words: list[str]) -> int:

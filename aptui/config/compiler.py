@@ -14,24 +14,13 @@ from uuid import UUID
 from aptui.config import cluster as config_cluster
 from aptui.config import schema as yaml
 from aptui.config import serve
-from aptui.config.model import (
-    FILE_NAME,
-    Config,
-    ConfigErrors,
-    Limits,
-    SharedPattern,
-    Sharing,
-    Tool,
-    canonical,
-    host_platform,
-    identify,
-    one_line,
-    signed,
-    store_dir,
-    tools_digest,
-)
+from aptui.config.dirs import FILE_NAME, host_platform, store_dir
+from aptui.config.model import Config, ConfigErrors, Limits, SharedPattern, Sharing, Tool, one_line
+from aptui.config.packing import canonical
 from aptui.config.schema import Node
 from aptui.config.sharing import UNSEALED, is_own
+from aptui.config.signature import signed
+from aptui.config.tools import identify, tools_digest
 from aptui.core.model import (
     Builder,
     BuilderKind,

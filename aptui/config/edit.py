@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from aptui.config import schema as yaml
-from aptui.config.model import check_with, tree, user_file
+from aptui.config.dirs import user_file
+from aptui.config.load import check_with, tree
 from aptui.config.schema import Node
 from aptui.shared.errors import HostError, UserError
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aptui.config.model import canonical, one_line
+from aptui.config.model import one_line
+from aptui.config.packing import canonical
 from aptui.config.schema import MAX_BYTES, Node, check_folder, read_yaml
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError

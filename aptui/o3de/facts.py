@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from aptui.config.model import Config, canonical, pack
+from aptui.config.model import Config
+from aptui.config.packing import canonical, pack
 
 
 @dataclass(frozen=True, slots=True)

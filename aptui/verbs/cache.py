@@ -193,7 +193,7 @@ def _tell_totals(builders: Mapping[str, Sum], since_ms: int) -> None:
 
 def _init(arguments: Namespace) -> int:
     """Make a key that seals results, unless there is one."""
-    from aptui.config.model import user_file
+    from aptui.config.dirs import user_file
     from aptui.sharing.seal import make_key, read_key
 
     arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the key that it lacks is made here

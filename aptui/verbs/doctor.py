@@ -16,7 +16,8 @@ from typing import TypeVar
 
 from aptui import __version__
 from aptui.batch.run import load_config
-from aptui.config.model import Config, data_dir
+from aptui.config.dirs import data_dir
+from aptui.config.model import Config
 from aptui.link.places import NETWORK, filesystem
 from aptui.shared import printing
 from aptui.shared.errors import KnownError

@@ -15,7 +15,7 @@ from typing import Any
 
 from aptui.batch.run import load_config, project_dir
 from aptui.config import folder as config_folder
-from aptui.config import model as configuration
+from aptui.config import load
 from aptui.config.model import Config
 from aptui.config.schema import Node, pattern_of
 from aptui.core.model import Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
@@ -92,7 +92,7 @@ def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
 
 
 def _given(arguments: Namespace, config: Config, named: Named) -> Given:
-    root = configuration.tree(project_dir(arguments), arguments.set)
+    root = load.tree(project_dir(arguments), arguments.set)
     nodes = {node.value["name"].value: node for node in _items(root, "builders")}
     builders = all_builders(config)
     texts: dict[str, str] = {}

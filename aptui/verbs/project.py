@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, Wish, load_config, project_dir, run
 from aptui.batch.summary import Summary
+from aptui.config import dirs, explain, load, packing
 from aptui.config import model as configuration
 from aptui.shared import printing
 from aptui.store.queries.reader import open_reader
@@ -37,7 +38,7 @@ def init(arguments: Namespace) -> int:
             printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
         printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")
         return 0
-    file = configuration.init(Path(arguments.folder or arguments.project or "."), copy_patterns=arguments.copy)
+    file = load.init(Path(arguments.folder or arguments.project or "."), copy_patterns=arguments.copy)
     printing.say(f"wrote {printing.line(str(file))}; look it over, then: aptui batch --project {printing.line(str(file.parent))}")
     return 0
 
@@ -63,7 +64,7 @@ def demo(arguments: Namespace) -> int:
 
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
     demo_project.write_project(folder, has_page=arguments.web)
-    config = configuration.load(folder)
+    config = load.load(folder)
     if arguments.web:
         from aptui.verbs.web import show_demo
 
@@ -123,7 +124,7 @@ def config_arguments(parser: ArgumentParser) -> None:
 
 def _explain(arguments: Namespace) -> int:
     """Tell what every layer says about one key: the one in force first, then what it overrode."""
-    said = configuration.explain(project_dir(arguments), arguments.explain, arguments.set)
+    said = explain.explain(project_dir(arguments), arguments.explain, arguments.set)
     if arguments.json:
         printing.say_json([{"where": each.where, "value": each.text} for each in reversed(said)])
         return 0
@@ -145,7 +146,7 @@ def config(arguments: Namespace) -> int:
     found = load_config(arguments)
     project = found.project
     if arguments.json:
-        printing.say_json(configuration.pack(found))
+        printing.say_json(packing.pack(found))
         return 0
     printing.say(f"project       {printing.line(found.name)}  {printing.line(str(found.project_dir))}")
     for file, _digest in found.layers:
@@ -174,7 +175,7 @@ def schema_arguments(parser: ArgumentParser) -> None:
 
 def schema(arguments: Namespace) -> int:
     """Print the JSON Schema of `aptui.yaml`."""
-    file = configuration.data_dir() / "config" / "aptui.schema.json"
+    file = dirs.data_dir() / "config" / "aptui.schema.json"
     if arguments.path and file.is_file():
         printing.say(printing.line(str(file)))
         return 0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aptui.config import model as configuration
+from aptui.config import load
 from aptui.config.model import Config
 from aptui.core.messages import Said
 from aptui.shared.errors import HostError, UserError
@@ -92,7 +92,7 @@ def look_up_commit(config: Config, commit: str, platforms: str | None = None, *,
         if not trusts_code:
             _refuse_new_code(config, checkout / inside, commit)
         wanted = [name.strip() for name in platforms.split(",") if name.strip()] if platforms else None
-        there = configuration.load(checkout / inside, platforms=wanted, workers=config.workers)
+        there = load.load(checkout / inside, platforms=wanted, workers=config.workers)
         return look_up(replace(there, sharing=config.sharing))
 
 

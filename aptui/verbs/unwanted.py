@@ -6,7 +6,8 @@ import os
 import re
 from typing import Any
 
-from aptui.config.model import Config, tree
+from aptui.config.load import tree
+from aptui.config.model import Config
 from aptui.core.model import Builder, Pattern
 from aptui.core.patterns import PatternSet, ignore_matcher
 from aptui.core.settings import is_settings

@@ -15,7 +15,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Coroutine
 from typing import Any
 
-from aptui.config import cluster, model
+from aptui.config import cluster, dirs
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 
@@ -111,7 +111,7 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
     from aptui.engine.cluster.dask_transport import security_of
     from aptui.engine.cluster.remote_worker import MEMORY
 
-    slots = arguments.slots or model.core_count()
+    slots = arguments.slots or dirs.core_count()
     resources = {tag: float(count or slots) for tag, count in arguments.tags.items()}
     resources[MEMORY] = float(arguments.memory or int(_all_memory_bytes() * _MEMORY_SHARE))
     ca, cert, key = (os.path.abspath(path) if path else "" for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key))

@@ -14,7 +14,7 @@ from aptui.builders.params import ParamError, checked, library_versions, one_lin
 from aptui.builders.shader_builder import ShaderBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
-from aptui.config.model import data_dir
+from aptui.config.dirs import data_dir
 from aptui.sdk import Builder, Result
 
 ALL = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from aptui.config import model
+from aptui.config import load
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.engine.relocate.relocate import relocate
@@ -93,7 +93,7 @@ class RelocationRoom:
     def ask(self, source: str, destination: str = "", **options: bool) -> Report:
         """Ask, and do it if it is confirmed."""
         order = Relocate(source, destination, is_delete=not destination, **options)  # type: ignore[arg-type]  # they are all flags
-        return relocate(order, model.load(self.root))
+        return relocate(order, load.load(self.root))
 
     def do(self, source: str, destination: str = "", **options: bool) -> Report:
         """Do it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.cli import main
-from aptui.config import model
+from aptui.config import load
 from aptui.engine.cache.adoption import adopt
 from aptui.engine.live.supervisor import Live
 from aptui.shared.errors import UserError
@@ -45,7 +45,7 @@ def test_a_cache_of_o3de_is_refused_and_left_as_it_is(project):
 
 def test_a_live_engine_refuses_it_too(project):
     before = sorted(project.cache.rglob("*"))
-    settings = model.load(project.root)
+    settings = load.load(project.root)
 
     with pytest.raises(UserError, match=r"written by O3DE's Asset Processor"):
         Live(settings, lambda: settings).open()
@@ -56,7 +56,7 @@ def test_a_live_engine_refuses_it_too(project):
 def test_what_is_taken_over_is_set_aside_whole(project):
     before = listed(project)
 
-    told = adopt(model.load(project.root))
+    told = adopt(load.load(project.root))
     project.engine_run()
 
     after = listed(project)
@@ -72,11 +72,11 @@ def test_what_is_taken_over_is_set_aside_whole(project):
 
 
 def test_nothing_is_taken_over_twice_or_of_ours(project):
-    adopt(model.load(project.root))
+    adopt(load.load(project.root))
     project.engine_run()
     before = listed(project)
 
-    assert adopt(model.load(project.root)) == ""
+    assert adopt(load.load(project.root)) == ""
 
     assert listed(project) == before
 

@@ -10,7 +10,7 @@ import pytest
 from disk_project import Project
 
 from aptui.config import folder as config_folder
-from aptui.config import model
+from aptui.config import load
 from aptui.core.messages import AnalyseOrder, FolderSeen
 from aptui.core.model import FileFact, ScanFolder
 from aptui.core.model import Project as CoreProject
@@ -143,7 +143,7 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
     project = Project(tmp_path / "project", SETTINGS)
     for name in ("a.up", "one/b.up", "one/deep/c.up"):
         project.write(f"assets/{name}", name)
-    engine = Engine(model.load(project.root, workers=1))
+    engine = Engine(load.load(project.root, workers=1))
     engine.open()
     engine.start_scan()
     engine.run_until_idle()

@@ -10,7 +10,7 @@ import pytest
 from disk_project import Project
 from scripted_source import SCRIPTED
 
-from aptui.config import model
+from aptui.config import load
 from aptui.core.messages import JobChanged, Notice, ProductsChanged
 from aptui.engine.cache import cache as cache_room
 from aptui.engine.loop.engine import Engine
@@ -35,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def engine_of(project: Project, news: list[Notice], *, wants_all_news: bool = False) -> Engine:
-    engine = Engine(model.load(project.root, workers=1), [news.append], wants_all_news=wants_all_news)
+    engine = Engine(load.load(project.root, workers=1), [news.append], wants_all_news=wants_all_news)
     engine.open()
     engine.start_scan()
     return engine
@@ -52,13 +52,13 @@ def test_a_listener_that_wants_all_hears_pending_processing_completed_in_order(p
 
 def test_products_are_news_only_when_they_lie_in_the_cache(project: Project) -> None:
     seen: list[tuple[str, bool]] = []
-    engine = Engine(model.load(project.root, workers=1))
+    engine = Engine(load.load(project.root, workers=1))
 
     def look(notice: Notice) -> None:
         if isinstance(notice, ProductsChanged):
             seen.extend((name, (project.cache / name).exists()) for name, _digest in notice.products)
 
-    engine = Engine(model.load(project.root, workers=1), [look])
+    engine = Engine(load.load(project.root, workers=1), [look])
     engine.open()
     engine.start_scan()
     engine.run_until_idle()

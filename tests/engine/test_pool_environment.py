@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aptui.config.model import data_dir
+from aptui.config.dirs import data_dir
 from aptui.engine.pool import process
 
 

@@ -223,11 +223,11 @@ def test_without_a_database_people_are_told_to_process_first(tmp_path: Path) -> 
         "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ['*']}]\ncache: Cache\n"
     )
 
-    from aptui.config import model
+    from aptui.config import load
     from aptui.shared.relocation import Relocate
 
     with pytest.raises(UserError, match="nothing was processed"):
-        relocate.preview(Relocate("a", "b"), model.load(tmp_path))
+        relocate.preview(Relocate("a", "b"), load.load(tmp_path))
 
 
 # ---------------------------------------------------------------------------------------------------------------- metadata
@@ -535,9 +535,9 @@ def test_files_cross_from_one_file_system_to_another(tmp_path: Path, monkeypatch
 
 
 def test_no_engine_may_start_while_files_move(room: RelocationRoom) -> None:
-    from aptui.config import model
+    from aptui.config import load
 
-    settings = model.load(room.root)
+    settings = load.load(room.root)
     with relocate.held(settings), pytest.raises(BusyError), relocate.held(settings):
         pass
 

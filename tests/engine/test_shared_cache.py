@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 from disk_project import HOST, Project, Ran
 
-from aptui.config import model
+from aptui.config import load
 from aptui.core.messages import JobChanged
 from aptui.core.model import ProductFlag
 from aptui.engine.loop import engine as loop_engine
@@ -191,7 +191,7 @@ def test_what_a_person_asks_to_run_again_does_run(world: Checkouts) -> None:
     project = world.checkout("one")
     project.engine_run()
     world.ran()
-    engine = loop_engine.Engine(model.load(project.root, workers=1))
+    engine = loop_engine.Engine(load.load(project.root, workers=1))
     engine.open()
     engine.start_scan()
     engine.ask("reprocess", keys=["a.up"])  # type: ignore[list-item]  # a key is text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_engine import SmallEngine
 
-from aptui.config import model
+from aptui.config import formats
 from aptui.o3de.project import project_format
 
 
@@ -17,8 +17,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallEngine:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "person"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
-    monkeypatch.setattr(model, "DIALECTS", [])
-    for module in ("config.model", "config.compiler", "o3de.project.settings"):
+    monkeypatch.setattr(formats, "DIALECTS", [])
+    for module in ("config.signature", "config.compiler", "o3de.project.settings"):
         monkeypatch.setattr(f"aptui.{module}.host_platform", lambda: "linux")
     project_format.register()
     return SmallEngine(tmp_path)

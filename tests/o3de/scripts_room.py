@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from aptui.config import model
+from aptui.config import load as config_load
 from aptui.o3de.scripts.python_builder import SCRIPTS, scripts_builder
 from tests.disk_project import Project, Ran
 
@@ -95,14 +95,14 @@ class ScriptedProject(Project):
     @contextmanager
     def configured(self):
         """Have the scripts in the configuration, as an O3DE project has."""
-        load = model.load
+        load = config_load.load
 
         def with_scripts(*arguments, **more):
             loaded = load(*arguments, **more)
             builders = (*loaded.project.builders, *self.stand_in(tuple(each.id for each in loaded.project.platforms)))
             return replace(loaded, project=replace(loaded.project, builders=builders))
 
-        with mock.patch.object(model, "load", with_scripts):
+        with mock.patch.object(config_load, "load", with_scripts):
             yield
 
     def engine_run(self, **more) -> Ran:

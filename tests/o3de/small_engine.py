@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aptui.config import model
+from aptui.config import load, model
 from aptui.o3de.project import project_format
 from aptui.o3de.registry.options import Options
 
@@ -54,4 +54,4 @@ class SmallEngine:
 
     def load(self, *, options: Options | None = None, **asked: Any) -> model.Config:
         """Load the project, as a command line with these options would where there are any."""
-        return model.load(self.project, **asked) if options is None else project_format.load(self.project, options=options)
+        return load.load(self.project, **asked) if options is None else project_format.load(self.project, options=options)

@@ -14,8 +14,9 @@ from small_engine import SmallEngine
 
 import aptui
 from aptui.cli import main
-from aptui.config import model
-from aptui.config.model import Config, Said
+from aptui.config import dirs, explain, formats, load
+from aptui.config.explain import Said
+from aptui.config.model import Config
 from aptui.o3de.project import project_format
 from aptui.o3de.project.project import Options
 from aptui.shared.errors import UserError
@@ -53,7 +54,7 @@ def rich(engine: SmallEngine) -> SmallEngine:
 def test_a_project_is_found_from_below(engine: SmallEngine) -> None:
     (engine.project / "a" / "b").mkdir(parents=True)
 
-    assert model.find_project(engine.project / "a" / "b") == engine.project
+    assert dirs.find_project(engine.project / "a" / "b") == engine.project
 
 
 def test_a_folder_with_yaml_alone_is_as_ever(engine: SmallEngine, tmp_path: Path) -> None:
@@ -61,8 +62,8 @@ def test_a_folder_with_yaml_alone_is_as_ever(engine: SmallEngine, tmp_path: Path
     (tmp_path / "project.json").write_text('{"name": "of another tool"}')
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
 
-    assert model.dialect_of(tmp_path) is None
-    assert model.load(tmp_path).foreign == ""
+    assert formats.dialect_of(tmp_path) is None
+    assert load.load(tmp_path).foreign == ""
 
 
 def test_yaml_that_names_scan_folders_speaks_for_itself(engine: SmallEngine) -> None:
@@ -83,7 +84,7 @@ def test_yaml_beside_the_manifest_adds_builders(engine: SmallEngine) -> None:
 
 
 def test_the_persons_own_layer_lies_over_the_registry(engine: SmallEngine) -> None:
-    file = model.user_file()
+    file = dirs.user_file()
     file.parent.mkdir(parents=True)
     file.write_text("workers: 6\n")
 
@@ -103,7 +104,7 @@ def test_a_project_of_our_own_has_no_registry_to_set(engine: SmallEngine, tmp_pa
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
 
     with pytest.raises(UserError, match="which this project does not have"):
-        model.load(tmp_path, sets=["/Amazon/x=1"])
+        load.load(tmp_path, sets=["/Amazon/x=1"])
 
 
 # what is kept
@@ -211,18 +212,18 @@ def test_a_key_of_the_registry_is_explained(rich: SmallEngine) -> None:
     rich.add({"RC txt": {"params": "skip"}})
     key = "/Amazon/AssetProcessor/Settings/RC txt/params"
 
-    said = model.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
+    said = explain.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
 
     assert [each.text for each in said] == ['"copy"', '"skip"', '"copy"']
     assert said[1].where.startswith(f"{rich.project}/Registry/own.setreg:")
-    assert model.explain(rich.project, "RC txt/params") == said[:2]
+    assert explain.explain(rich.project, "RC txt/params") == said[:2]
 
 
 def test_a_key_of_ours_is_explained_in_an_o3de_project_too(rich: SmallEngine) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
-    assert [each.text for each in model.explain(rich.project, "builders.json.version")] == ["3"]
-    assert [each.text for each in model.explain(rich.project, "limits.analyse")] == ['"2m"']
+    assert [each.text for each in explain.explain(rich.project, "builders.json.version")] == ["3"]
+    assert [each.text for each in explain.explain(rich.project, "limits.analyse")] == ['"2m"']
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
     section, name = key.split("/")
     rich.add({section: {name: value}})
 
-    said = model.explain(rich.project, key)
+    said = explain.explain(rich.project, key)
 
     assert said[-1].text == json.dumps(value)
     assert said[-1].where.partition(" (accepted and ignored: ")[2].removesuffix(")") == why
@@ -246,19 +247,19 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
 
 def test_a_key_that_nobody_mentions_has_a_neighbour(rich: SmallEngine) -> None:
     with pytest.raises(UserError, match="nothing is said about '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
-        model.explain(rich.project, "/Amazon/AssetProcessor/Setings")
+        explain.explain(rich.project, "/Amazon/AssetProcessor/Setings")
 
 
 def test_a_key_of_yaml_is_explained_layer_by_layer(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("workers: 3\nscan_folders: [{name: a, path: assets}]\n")
 
-    said = model.explain(tmp_path, "workers", ["workers=5"])
+    said = explain.explain(tmp_path, "workers", ["workers=5"])
 
     assert [each.text for each in said] == ["0", "3", "5"]
     assert said[1:] == [Said(f"{tmp_path}/aptui.yaml:1:10", "3"), Said("--set workers:1:1", "5")]
     with pytest.raises(UserError, match="nothing is said about 'wokers'; did you mean 'workers'"):
-        model.explain(tmp_path, "wokers")
+        explain.explain(tmp_path, "wokers")
 
 
 def test_the_verb_tells_what_is_in_force_and_what_it_overrode(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -398,7 +399,7 @@ def test_yaml_that_is_there_stays(rich: SmallEngine, capsys: pytest.CaptureFixtu
 def test_an_edit_of_the_yaml_is_checked_with_the_registry(rich: SmallEngine) -> None:
     file = rich.project / "aptui.yaml"
 
-    model.check_with(rich.project, file, YAML.encode())
-    model.check_with(rich.project, model.user_file(), b"workers: 2\n")
+    load.check_with(rich.project, file, YAML.encode())
+    load.check_with(rich.project, dirs.user_file(), b"workers: 2\n")
     with pytest.raises(UserError, match="has both 'copy' and 'uses'"):
-        model.check_with(rich.project, file, b"builders: [{name: txt, uses: image}]\n")
+        load.check_with(rich.project, file, b"builders: [{name: txt, uses: image}]\n")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from small_engine import PLATFORMS, RULES, SCAN_FOLDERS, SmallEngine
 
-from aptui.config.model import Config, explain
+from aptui.config.explain import explain
+from aptui.config.model import Config
 from aptui.core.model import Builder, BuilderKind, Companion, Platform, RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import Planner
@@ -424,7 +425,7 @@ def test_metadata_types_have_three_forms(engine: SmallEngine) -> None:
 
 @pytest.mark.parametrize(("said", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
 def test_jobs_become_workers(engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int) -> None:
-    monkeypatch.setattr("aptui.config.model.core_count", lambda: cores)
+    monkeypatch.setattr("aptui.config.dirs.core_count", lambda: cores)
     monkeypatch.setattr("aptui.o3de.project.settings.core_count", lambda: cores)
     engine.add({"Jobs": {"maxJobs": said}})
 

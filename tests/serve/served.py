@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from disk_project import Project
 
-from aptui.config import model
+from aptui.config import load
 from aptui.serve import gateway
 from aptui.serve.access import tokens
 from aptui.serve.protocol.codec import Scope
@@ -67,7 +67,7 @@ class Served:
 
 @contextmanager
 def served(project: Project, token_file: Path) -> Iterator[Served]:
-    settings = model.load(project.root)
+    settings = load.load(project.root)
     settings = replace(settings, serve=replace(settings.serve, port=0))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

@@ -20,7 +20,7 @@ from disk_project import Project
 from waiting import until
 
 from aptui.client import Client, Disconnected, Refused
-from aptui.config import model
+from aptui.config import load
 from aptui.config.serve import Serve
 from aptui.serve import gateway
 from aptui.serve.access import tokens
@@ -164,7 +164,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
 
 def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_path: Path) -> None:
     """SEC-7: TCP is opt-in, 127.0.0.1 by default."""
-    serve = model.load(Project(tmp_path / "p", PLAIN).root).serve
+    serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
 
     assert not serve.is_enabled
     assert serve.address == "127.0.0.1"
@@ -480,7 +480,7 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
     from aptui.link import gateways
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    settings = model.load(Project(tmp_path / "p", PLAIN).root)
+    settings = load.load(Project(tmp_path / "p", PLAIN).root)
     old = os.umask(0)
     try:
         gateway.announce(settings, gateway.Place("http://127.0.0.1:1", "127.0.0.1", 1, "secret"))
@@ -547,4 +547,4 @@ def test_errors_that_others_cause_are_told_ten_times_and_counted(capsys: pytest.
 
 
 def test_closing_a_gateway_that_never_opened_is_harmless(tmp_path: Path) -> None:
-    asyncio.run(gateway.Gateway(model.load(Project(tmp_path / "p", PLAIN).root), tmp_path / "t").close())
+    asyncio.run(gateway.Gateway(load.load(Project(tmp_path / "p", PLAIN).root), tmp_path / "t").close())

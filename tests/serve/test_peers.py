@@ -18,7 +18,7 @@ from waiting import until as live_until
 from waiting import until_async as until
 
 from aptui.client import Disconnected
-from aptui.config import model as config
+from aptui.config import load
 from aptui.config.serve import Serve
 from aptui.core.messages import PeerOrdered
 from aptui.link import codec, peer_file, places, port
@@ -629,10 +629,10 @@ def test_the_configuration_says_what_devices_are_known_by(tmp_path):
         "scan_folders: [{name: game, path: assets}]\n"
         f"serve: {{dial_ca: keys/ca.pem, dial_fingerprints: ['sha256:{'ab' * 32}', '{':'.join(['CD'] * 32)}']}}\n"
     )
-    serve = config.load(tmp_path).serve
+    serve = load.load(tmp_path).serve
 
     assert serve.dial_ca == str(tmp_path / "keys/ca.pem")
     assert serve.dial_fingerprints == (f"sha256:{'ab' * 32}", ":".join(["CD"] * 32))
     (tmp_path / "aptui.yaml").write_text("serve: {dial_fingerprints: [ab]}\n")
     with pytest.raises(UserError, match="fingerprint"):
-        config.load(tmp_path)
+        load.load(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from disk_project import Project
 
-from aptui.config import model
+from aptui.config import dirs, load
 from aptui.serve import gateway
 from aptui.serve.protocol import codec, http_document, notices, requests
 from aptui.serve.protocol.asyncapi import FILE, document
@@ -20,7 +20,7 @@ from .served import served
 
 
 def test_the_published_document_is_that_of_the_records() -> None:
-    assert json.loads((model.data_dir() / "config" / FILE).read_text()) == document()
+    assert json.loads((dirs.data_dir() / "config" / FILE).read_text()) == document()
 
 
 def test_the_document_has_every_request_answer_and_notification() -> None:
@@ -102,9 +102,9 @@ def test_half_a_surrogate_pair_does_not_silence_anybody() -> None:
 
 def test_the_addresses_over_http_are_all_in_the_published_document(tmp_path: Path) -> None:
     made = http_document.document()
-    assert json.loads((model.data_dir() / "config" / http_document.FILE).read_text()) == made
+    assert json.loads((dirs.data_dir() / "config" / http_document.FILE).read_text()) == made
 
-    room = gateway.build_room(model.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
+    room = gateway.build_room(load.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
     routes = {resource.canonical for resource in gateway.build_app(room).router.resources()}
 
     assert {address.route for address in http_document.addresses()} == routes

@@ -14,7 +14,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from aptui.config import model
+from aptui.config import load
 from aptui.core.messages import Notice
 from aptui.demo import project
 from aptui.engine.live.supervisor import Live
@@ -30,7 +30,7 @@ def record(folder: Path) -> None:
     """Process the demo project, save some of its sources again, and keep what came of it."""
     project.write_project(folder)
     notices: list[bytes] = []
-    live = Live(model.load(folder), lambda: model.load(folder))
+    live = Live(load.load(folder), lambda: load.load(folder))
     Desk(live)
 
     def hear(notice: Notice) -> None:

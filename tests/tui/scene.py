@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 from waiting import until_async
 
-from aptui.config import model
+from aptui.config import load
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.demo import project
 from aptui.link import codec, port
@@ -148,7 +148,7 @@ class Scene:
         # What cannot be built on this machine was built where it was recorded.
         with patch.object(project, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in project.EXTRAS)):
             project.write_project(self.project)
-        self.config = model.load(self.project)
+        self.config = load.load(self.project)
         cache = self.config.cache_dir
         cache.mkdir()
         shutil.copyfile(RECORDED / "assetdb.sqlite", cache / "assetdb.sqlite")

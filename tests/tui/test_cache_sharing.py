@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.config.model import load
+from aptui.config.load import load
 from aptui.sharing import totals as shared_totals
 from aptui.sharing.account import Account
 from aptui.tui.pane import PaneSpec

@@ -9,7 +9,7 @@ import pytest
 from textual.binding import Binding
 
 import aptui.tui
-from aptui.config.model import data_dir
+from aptui.config.dirs import data_dir
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalised, own_file, shipped_actions, shown_key
 from aptui.tui.preferences.state import Memory, person_memory, project_memory

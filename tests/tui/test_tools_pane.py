@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 from textual.widgets import Input
 
-from aptui.config.model import load
+from aptui.config.load import load
 from aptui.core.messages import HealthChanged, JobChanged, Progress
 from aptui.link.port import Drain, Pause, ReloadConfig, Reprocess, Rescan, Resume, RunNext, SetOption, Status
 from aptui.shared.health import Health, WatchedRoot, WatchMode

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import aptui
-from aptui.config import model
+from aptui.config import tools as config_tools
 from aptui.core.model import Builder, BuilderKind
 from aptui.engine.registry import described
 from aptui.shared.errors import UserError
@@ -132,5 +132,5 @@ def _distributions() -> dict[str, list[str]]:
 
 
 def _tool_digest(name: str) -> str:
-    found = model.identify("", name, "", Path(os.sep))
+    found = config_tools.identify("", name, "", Path(os.sep))
     return found.digest if found is not None else "absent"

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aptui.config import model as configuration
+from aptui.config import dirs
 from aptui.config.model import Config
 from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import INTERMEDIATES, Builder
@@ -186,9 +186,9 @@ class Live:
 
     def _wanted_roots(self) -> list[Root]:
         folders = [str(self.config.project_dir), str(self.config.project_dir / registry.FOLDER)]
-        folders.append(str(configuration.user_file().parent))
+        folders.append(str(dirs.user_file().parent))
         folders += [*self.config.settings_folders, *(os.path.dirname(file) for file, _digest in self.config.layers)]
-        shipped = str(configuration.data_dir() / "config")  # it changes with aptui itself
+        shipped = str(dirs.data_dir() / "config")  # it changes with aptui itself
         folders = [path for path in dict.fromkeys(folders) if path != shipped]
         if any(builder.adapter for builder in self.config.project.builders):
             folders += registry.adapted_folders(self.config.cache_dir / ".aptui" / "builders.json")

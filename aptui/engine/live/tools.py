@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from aptui.config import model as configuration
+from aptui.config import tools
 from aptui.config.model import Config, Tool
 
 _LOOK_EVERY_S = 1.0
@@ -42,7 +42,7 @@ class Tools:
         """Look at them now."""
         if not config.tools:
             return
-        now = configuration.refresh_tools(config)
+        now = tools.refresh_tools(config)
         seen = now.tools if now is not None else None
         if config is not self._config:
             self._config, self._seen = config, config.tools

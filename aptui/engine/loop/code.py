@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aptui.config import model as configuration
+from aptui.config import tools
 from aptui.config.model import Config
 from aptui.core.model import Builder
 from aptui.engine import registry
@@ -63,7 +63,7 @@ def described_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     """
     memory = config.cache_dir / ".aptui" / "builders.json"
     registry.distrust(memory)
-    now = configuration.refresh_tools(config)
+    now = tools.refresh_tools(config)
     if now is None:
         raise UserError("a tool of a builder is gone", hint="see 'tools' in aptui.yaml")
     platforms = tuple(platform.id for platform in now.project.platforms)

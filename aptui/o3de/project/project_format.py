@@ -14,8 +14,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui.config import compiled, dirs, formats, merge, packing, signature
+from aptui.config import explain as config_explain
+from aptui.config import load as config_load
 from aptui.config import model as configuration
-from aptui.config.model import Config, Said
+from aptui.config.explain import Said
+from aptui.config.model import Config
 from aptui.o3de.registry.input_recorder import Sight, look_again
 from aptui.o3de.registry.options import MARKER, Options, is_project
 from aptui.shared.errors import UserError
@@ -34,8 +38,8 @@ _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/
 
 def register() -> None:
     """Let O3DE projects be opened by `aptui.config.model`."""
-    if (MARKER, __name__) not in configuration.DIALECTS:
-        configuration.DIALECTS.append((MARKER, __name__))
+    if (MARKER, __name__) not in formats.DIALECTS:
+        formats.DIALECTS.append((MARKER, __name__))
 
 
 def claims(folder: Path) -> bool:
@@ -43,7 +47,7 @@ def claims(folder: Path) -> bool:
     if not is_project(str(folder)):
         return False
     try:
-        return _COMPLETE.search((folder / configuration.FILE_NAME).read_bytes()) is None
+        return _COMPLETE.search((folder / dirs.FILE_NAME).read_bytes()) is None
     except OSError:
         return True
 
@@ -62,14 +66,14 @@ def load(
         ConfigErrors: all mistakes that were found.
     """
     options, sets = _options(options, sets)
-    file = configuration.kept_file(project_dir, sets, wanted, options)
-    surroundings = [*configuration.environment(project_dir), configuration.core_count(), os.getcwd(), sets, wanted, asdict(options)]
+    file = compiled.kept_file(project_dir, sets, wanted, options)
+    surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, asdict(options)]
     config = _recalled(file, surroundings)
     if config is None:
         sight = Sight()
         config = _compile(project_dir, sets, wanted, options, sight)
-        configuration.keep(file, _key(surroundings, sight.seen), config)
-        configuration.write_kept(f"{file}.seen", json.dumps(list(sight.seen)))
+        compiled.keep(file, _key(surroundings, sight.seen), config)
+        compiled.write_kept(f"{file}.seen", json.dumps(list(sight.seen)))
     return config
 
 
@@ -91,7 +95,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
             return _remarked([Said(each.where, each.text) for each in said], pointer)
     if key.startswith("/"):
         raise UserError(f"nothing is said about '{key}'", hint=_near(opened, key))
-    return configuration.explained(_trees(opened.tree, _layers(project_dir, sight), sets)[0], key)
+    return config_explain.explained(_trees(opened.tree, _layers(project_dir, sight), sets)[0], key)
 
 
 def _remarked(said: list[Said], pointer: str) -> list[Said]:
@@ -107,7 +111,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
     sight = Sight()
     options, _ = _options(None, ())
     layers = [(name, held) for name, held in _layers(project_dir, sight) if name != str(file)]
-    at = len(configuration.shipped_files()) if file == project_dir / configuration.FILE_NAME else len(layers)
+    at = len(config_load.shipped_files()) if file == project_dir / dirs.FILE_NAME else len(layers)
     layers.insert(at, (str(file), data))
     _compiled(project_dir, _open(project_dir, options, sight), layers, (), None, sight)
 
@@ -129,11 +133,11 @@ def _recalled(file: str, surroundings: list[object]) -> Config | None:
         seen = look_again(probes)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return configuration.recall(file, _key(surroundings, seen))
+    return compiled.recall(file, _key(surroundings, seen))
 
 
 def _key(surroundings: list[object], seen: dict[tuple[str, str], str]) -> str:
-    return configuration.digest_of([surroundings, [[kind, path, digest] for (kind, path), digest in seen.items()]])
+    return packing.digest_of([surroundings, [[kind, path, digest] for (kind, path), digest in seen.items()]])
 
 
 def _compile(project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, sight: Sight) -> Config:
@@ -160,11 +164,11 @@ def _compiled(
     from aptui.o3de.project.overrides import with_overrides
 
     trees, doubts = _trees(opened.tree, layers, sets)
-    root = with_overrides(configuration.merged(trees), opened.facts.builder_overrides)
+    root = with_overrides(merge.merged(trees), opened.facts.builder_overrides)
     config = Compiler(root, project_dir, wanted).config(sight.layers())
     return replace(
         config,
-        project=configuration.signed(
+        project=signature.signed(
             replace(
                 config.project,
                 builders=(*config.project.builders, *_script_builders(opened, config.project, sight)),
@@ -209,14 +213,14 @@ def _script_builders(opened: Opened, project: Project, sight: Sight) -> tuple[Bu
 
 def _layers(project_dir: Path, sight: Sight) -> list[tuple[str, bytes]]:
     """Return the YAML: what is shipped, the file beside the project's manifest, the person's."""
-    files = [*configuration.shipped_files(), project_dir / configuration.FILE_NAME, configuration.user_file()]
+    files = [*config_load.shipped_files(), project_dir / dirs.FILE_NAME, dirs.user_file()]
     return [(str(file), data) for file in files if (data := sight.read(str(file))) is not None]
 
 
 def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -> tuple[list[Node], list[str]]:
     """Return all layers, the translated registry among them, and what of the project's YAML is not used, a line each."""
-    parsed = configuration.parsed(layers, sets)
-    shipped = len(configuration.shipped_files())
+    parsed = merge.parse_layers(layers, sets)
+    shipped = len(config_load.shipped_files())
     for key in ("ignore", "companions"):  # the registry has its own
         for node in parsed[:shipped]:
             node.value.pop(key, None)

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from aptui.config.model import ConfigErrors, core_count, host_platform
+from aptui.config.dirs import core_count, host_platform
+from aptui.config.model import ConfigErrors
 from aptui.config.schema import Node, nearest
 from aptui.core.model import COMMON_PLATFORM
 from aptui.o3de.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings

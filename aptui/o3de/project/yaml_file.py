@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui.config import model as configuration
-from aptui.config.model import FILE_NAME
+from aptui.config import load, merge
+from aptui.config.dirs import FILE_NAME
 from aptui.config.schema import Node
 from aptui.o3de.project.layout import SETTINGS
 from aptui.o3de.project.project import MARKER, Options, is_project
@@ -76,7 +76,7 @@ def _lines(opened: Opened, project: str) -> Iterator[str]:
 
 def _shipped_companions() -> list[str]:
     """Return what has companions unless a project says otherwise."""
-    trees = configuration.parsed([(str(file), file.read_bytes()) for file in configuration.shipped_files()], ())
+    trees = merge.parse_layers([(str(file), file.read_bytes()) for file in load.shipped_files()], ())
     return [glob for tree in trees for glob in (tree.get("companions") or Node({}, "")).value]
 
 

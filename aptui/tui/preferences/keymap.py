@@ -56,7 +56,7 @@ def own_file() -> Path:
 
 def load_keymap() -> Keymap:
     """Read the shipped keys and the person's own over them; a mistake in the latter leaves its action as it was, and is reported."""
-    from aptui.config.model import data_dir
+    from aptui.config.dirs import data_dir
 
     keymap = Keymap(shipped_actions(data_dir() / "config" / "keymap.yaml"))
     file = own_file()

@@ -22,7 +22,7 @@ _FORM = 1
 
 def config_home() -> Path:
     """Return the folder of a person's own settings."""
-    from aptui.config.model import user_file
+    from aptui.config.dirs import user_file
 
     return user_file().parent
 

@@ -3,7 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
-from aptui.config.model import load
+from aptui.config.load import load
 from aptui.core.paths import name_uuid
 from aptui.store.logs import joblog
 from aptui.store.queries.reader import open_reader

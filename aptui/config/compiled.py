@@ -1,0 +1,133 @@
+"""The compiled form of a configuration, kept so that the next start reads no YAML; a damaged file is as good as none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aptui.config import cluster as config_cluster
+from aptui.config.packing import canonical, digest_of, frozen, pack
+from aptui.config.serve import restored
+from aptui.core.model import (
+    Builder,
+    BuilderKind,
+    CommandRule,
+    Companion,
+    Pattern,
+    PatternKind,
+    Platform,
+    Project,
+    ReferenceRule,
+    ScanFolder,
+    UndeclaredReads,
+)
+
+if TYPE_CHECKING:
+    pass
+
+from aptui.config.dirs import xdg
+from aptui.config.model import Config, Limits, SharedPattern, Sharing, Tool
+from aptui.config.tools import refresh_tools
+
+
+def kept_file(*asked: object) -> str:
+    """Return where the compiled form of what is asked for is kept, in the user's cache folder."""
+    return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
+
+
+def _plain(data: dict[str, Any], *special: str) -> dict[str, Any]:
+    return {key: frozen(value) for key, value in data.items() if key not in special}
+
+
+def _unpack(data: dict[str, Any]) -> Config:
+    return Config(
+        **_plain(
+            data, "project_dir", "cache_dir", "log_dir", "temp_dir", "project", "limits", "tools", "sharing", "serve", "cluster"
+        ),
+        project_dir=Path(data["project_dir"]),
+        cache_dir=Path(data["cache_dir"]),
+        log_dir=Path(data["log_dir"]),
+        temp_dir=Path(data["temp_dir"]),
+        project=_unpack_project(data["project"]),
+        limits=Limits(**data["limits"]),
+        serve=restored(data["serve"]),
+        cluster=config_cluster.restored(data["cluster"]),
+        tools=tuple(Tool(**_plain(tool)) for tool in data["tools"]),
+        sharing=_unpack_sharing(data["sharing"]),
+    )
+
+
+def _unpack_sharing(data: dict[str, Any]) -> Sharing:
+    patterns = (SharedPattern(each["name"], _unpack_pattern(each["pattern"]), each["is_enabled"]) for each in data["patterns"])
+    return Sharing(patterns=tuple(patterns), **_plain(data, "patterns"))
+
+
+def _unpack_project(data: dict[str, Any]) -> Project:
+    companions = [Companion(source=_unpack_pattern(rule["source"]), **_plain(rule, "source")) for rule in data["companions"]]
+    return Project(
+        platforms=tuple(Platform(**_plain(platform)) for platform in data["platforms"]),
+        scan_folders=tuple(ScanFolder(**_plain(folder)) for folder in data["scan_folders"]),
+        builders=tuple(_unpack_builder(rule) for rule in data["builders"]),
+        companions=tuple(companions),
+        undeclared_reads=UndeclaredReads(data["undeclared_reads"]),
+        **_plain(data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads"),
+    )
+
+
+def _unpack_builder(data: dict[str, Any]) -> Builder:
+    return Builder(
+        **_plain(data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command", "undeclared_reads", "references"),
+        uuid=bytes.fromhex(data["uuid"]),
+        code_digest=bytes.fromhex(data["code_digest"]),
+        asset_type=bytes.fromhex(data["asset_type"]),
+        kind=BuilderKind(data["kind"]),
+        undeclared_reads=UndeclaredReads(data["undeclared_reads"]) if data["undeclared_reads"] else None,
+        patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
+        command=CommandRule(**_plain(data["command"])) if data["command"] else None,
+        references=tuple(ReferenceRule(**rule) for rule in data["references"]),
+    )
+
+
+def _unpack_pattern(data: dict[str, Any]) -> Pattern:
+    return Pattern(PatternKind(data["kind"]), data["text"], data["regex"], data["is_absolute"])
+
+
+def recall(file: str, key: str) -> Config | None:
+    """Return what an earlier load kept, if nothing it depends on changed; a damaged file is as good as none."""
+    config = kept(file, key)
+    if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
+        return None
+    return refresh_tools(config)
+
+
+def kept(file: str, key: str | None = None) -> Config | None:
+    """Return the compiled form in `file`, for any key where `key` is None; a damaged file is as good as none."""
+    try:
+        with open(file, encoding="ascii") as stream:
+            kept_key, digest, text = stream.read().split("\n", 2)
+        if key not in (None, kept_key) or digest != hashlib.sha256(text.encode()).hexdigest():
+            return None
+        return _unpack(json.loads(text))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def keep(file: str, key: str, config: Config) -> None:
+    """Keep the compiled form for `recall`."""
+    text = canonical(pack(config))
+    write_kept(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+
+
+def write_kept(file: str, text: str) -> None:
+    """Write a file of the user's cache folder, whole or not at all; a folder that cannot be written costs only time."""
+    temporary = f"{file}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+        with open(temporary, "w", encoding="ascii") as stream:
+            stream.write(text)
+        os.replace(temporary, file)
+    except OSError:
+        return

@@ -1,0 +1,65 @@
+"""Where things lie on this machine: the project above a folder, what ships with the package, a person's configuration and store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.shared.errors import InternalError, UserError
+
+if TYPE_CHECKING:
+    pass
+
+from aptui.config.formats import dialect_of
+
+FILE_NAME = "aptui.yaml"
+
+
+# ── where things are ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def data_dir() -> Path:
+    """Return the folder that holds `config/` and `themes/`: inside the package in a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "_data", package.parent):
+        if (folder / "config" / "defaults.yaml").is_file():
+            return folder
+    raise InternalError("the shipped 'config' folder is missing", where=str(package), hint="install aptui again")
+
+
+def find_project(start: Path) -> Path:
+    """Return the nearest folder from `start` upwards that has an `aptui.yaml`, or is a project of a known program."""
+    start = Path(os.path.abspath(start))
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file() or dialect_of(folder) is not None:
+            return folder
+    raise UserError(f"no '{FILE_NAME}' in '{start}' or any folder above it", hint="'aptui init' writes one")
+
+
+def xdg(variable: str, fallback: str) -> str:
+    """Return a base directory of this person, `fallback` below the home where the variable says nothing."""
+    folder = os.environ.get(variable, "")
+    return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser(fallback), "aptui")
+
+
+def user_file() -> Path:
+    """Return where a person's own layer is looked for."""
+    return Path(xdg("XDG_CONFIG_HOME", "~/.config"), FILE_NAME)
+
+
+def store_dir() -> str:
+    """Return where this machine keeps results of jobs for all its checkouts, unless the configuration says otherwise."""
+    return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "store")
+
+
+def host_platform() -> str:
+    """Return the id of the platform that this machine is: linux, mac or pc, as in O3DE."""
+    return {"darwin": "mac", "win32": "pc"}.get(sys.platform, "linux")
+
+
+def core_count() -> int:
+    """Return the number of cores this process may use, at least 1."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return max(1, len(affinity(0)) if affinity else os.cpu_count() or 1)

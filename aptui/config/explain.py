@@ -1,0 +1,70 @@
+"""Which line of which file gave a key of the configuration its value, layer by layer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.config.schema import Node
+
+from aptui.config.formats import dialect_of
+from aptui.config.load import layer_trees
+
+_LONGEST = 100
+"""Characters of a value that is explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one layer says about a key: `text` is the value on one line, None when it takes the key away."""
+
+    where: str
+    text: str | None
+
+
+def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Said]:
+    """Return what each layer says about a key (with dots, as after `--set`), the one that is in force last.
+
+    Raises:
+        UserError: nobody says anything about it.
+    """
+    project_dir = Path(os.path.abspath(project_dir))
+    dialect = dialect_of(project_dir)
+    if dialect is not None:
+        said: list[Said] = dialect.explain(project_dir, key, sets)
+        return said
+    return explained(layer_trees(project_dir, sets), key)
+
+
+def explained(trees: Sequence[Node], key: str) -> list[Said]:
+    """Return what each of these layers says about a key, in their order."""
+    from aptui.config.schema import nearest
+
+    said = [Said(node.where, _shown(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None]
+    if not said:
+        known = {name for tree in trees for name in tree.value}
+        raise UserError(f"nothing is said about '{key}'", hint=nearest(key.partition(".")[0], known))
+    return said
+
+
+def _at(node: Node | None, steps: Sequence[str]) -> Node | None:
+    """Return the node at a way of keys; entries of lists go by their names."""
+    for step in steps:
+        if node is not None and isinstance(node.value, list):
+            names = {each.value["name"].value: each for each in node.value if each.get("name") is not None}
+            node = names.get(step)
+        else:
+            node = node.get(step) if node is not None else None
+    return node
+
+
+def _shown(node: Node) -> str:
+    text = json.dumps(node.plain(), ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

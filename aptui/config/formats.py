@@ -1,0 +1,28 @@
+"""Formats of projects other than ours: who opens a folder that has their marker file."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
+
+DIALECTS: list[tuple[str, str]] = []
+"""(file that marks a project of another program, module that speaks its language): the module is imported where the file is met.
+
+It has `claims(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of the functions of these names here
+(`load` without `workers`).
+"""
+
+
+def dialect_of(folder: Path) -> Any | None:
+    """Return the module that speaks the language of the project in `folder`, None for a project of aptui's own (`DIALECTS`)."""
+    for marker, module in DIALECTS:
+        if (folder / marker).is_file():
+            dialect = import_module(module)
+            if dialect.claims(folder):
+                return dialect
+    return None

@@ -1,0 +1,157 @@
+"""Layers of YAML to a compiled `Config`: what is read, in which order, and what is checked on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.config.schema import Node
+
+from aptui.config.compiled import keep, kept_file, recall
+from aptui.config.dirs import FILE_NAME, core_count, data_dir, user_file
+from aptui.config.formats import dialect_of
+from aptui.config.merge import SHIPPED_LAYERS, merged, parse_layers
+from aptui.config.model import Config
+from aptui.config.packing import digest_of
+from aptui.config.signature import environment
+
+
+def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
+    """Write a commented `aptui.yaml` into `folder`; see `config.compiler`."""
+    from aptui.config.compiler import write_project  # only one verb needs it
+
+    return write_project(folder, tuple(copy_patterns))
+
+
+# ── loading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def load(
+    project_dir: Path, *, sets: Sequence[str] = (), platforms: Sequence[str] | None = None, workers: int | None = None
+) -> Config:
+    """Return the configuration of a project.
+
+    Args:
+        sets: `KEY=VALUE` of `--set`, the last wins.
+        platforms: exactly these ids instead of the enabled ones.
+        workers: instead of the configured number; 0 is one per core.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+    """
+    project_dir = Path(os.path.abspath(project_dir))
+    wanted = None if platforms is None else tuple(platforms)
+    dialect = dialect_of(project_dir)
+    config: Config = (
+        _with_kept_platforms(_load(project_dir, sets, wanted)) if dialect is None else dialect.load(project_dir, sets, wanted)
+    )
+    return with_workers(config, config.workers if workers is None else workers)
+
+
+def _with_kept_platforms(config: Config) -> Config:
+    """Let platforms that are switched off rest where they have products: switching one off must not cost what it took hours to make."""
+    kept_ones = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
+    if not kept_ones:
+        return config
+    return replace(config, project=replace(config.project, resting_platforms=(*config.project.resting_platforms, *kept_ones)))
+
+
+def without_disabled(config: Config) -> Config:
+    """Return `config` with platforms that are switched off as if nobody had ever heard of them: their products go."""
+    disabled = config.project.disabled_platforms
+    resting = tuple(name for name in config.project.resting_platforms if name not in disabled)
+    project = replace(
+        config.project, resting_platforms=resting, signature=f"{config.project.signature} without {','.join(disabled)}"
+    )
+    return replace(config, project=project)
+
+
+def _load(project_dir: Path, sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
+    layers = _read_layers(project_dir)
+    key = digest_of([environment(project_dir), sets, wanted, [(path, hashlib.sha256(data).hexdigest()) for path, data in layers]])
+    file = kept_file(project_dir, sets, wanted)
+    config = recall(file, key)
+    if config is None:
+        config = _compile(project_dir, layers, sets, wanted)
+        keep(file, key, config)
+    return config
+
+
+def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
+    """Return (file, bytes) of the shipped layers, the project's, and the user's if there is one."""
+    project, user = project_dir / FILE_NAME, user_file()
+    if not project.is_file():
+        raise UserError(f"no '{FILE_NAME}' in '{project_dir}'", hint="'aptui init' writes one")
+    files = [*shipped_files(), project, *([user] if os.path.lexists(user) else [])]
+    return [(str(file), _read(file)) for file in files]
+
+
+def shipped_files() -> tuple[Path, ...]:
+    """Return the layers that are shipped with aptui."""
+    return tuple(data_dir() / "config" / name for name in ("defaults.yaml", "builders.yaml"))
+
+
+def _read(file: Path) -> bytes:
+    """Read a layer, but not much more than the YAML reader accepts, and never from a pipe, which would not end."""
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise UserError("not a regular file", where=str(file))
+        with file.open("rb") as stream:
+            return stream.read((1 << 20) + 1)
+    except OSError as error:
+        raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
+
+
+def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
+    """Parse and merge the layers, then say what they mean; mistakes in meaning show only where the form is right."""
+    from aptui.config.compiler import Compiler  # YAML is paid for only when something changed
+
+    digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
+    return Compiler(merged(parse_layers(layers, sets)), project_dir, wanted).config(digests)
+
+
+def check_with(project_dir: Path, file: Path, data: bytes) -> None:
+    """Check the configuration as it would be if `file`, the project's layer or the person's, held `data`.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+    """
+    project_dir = Path(os.path.abspath(project_dir))
+    dialect = dialect_of(project_dir)
+    if dialect is not None:
+        dialect.check_with(project_dir, file, data)
+        return
+    layers = [(name, held) for name, held in _read_layers(project_dir) if name != str(file)]
+    layers.insert(SHIPPED_LAYERS if file == project_dir / FILE_NAME else len(layers), (str(file), data))
+    _compile(project_dir, layers, (), None)
+
+
+def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
+    """Return the merged layers as they were written, every value with its place: slow, for questions about places."""
+    return merged(layer_trees(project_dir, sets))
+
+
+def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:
+    """Return the layers one by one, the shipped ones first, those that lie over others later."""
+    project_dir = Path(os.path.abspath(project_dir))
+    dialect = dialect_of(project_dir)
+    if dialect is not None:
+        trees: list[Node] = dialect.layer_trees(project_dir, sets)
+        return trees
+    return parse_layers(_read_layers(project_dir), sets)
+
+
+def with_workers(config: Config, workers: int) -> Config:
+    """Return `config` with this number of workers; 0 is one per core."""
+    if workers < 0:
+        raise UserError(f"{workers} workers cannot work", hint="0 is one per core")
+    count = workers or core_count()
+    return replace(config, workers=count, project=replace(config.project, workers=count))

@@ -1,0 +1,38 @@
+"""Records of the configuration as plain JSON, and digests over that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+FORM = 7
+"""Rises when the compiled form changes."""
+
+
+def digest_of(value: object) -> str:
+    """Return the SHA-256 of plain data, in hex."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def canonical(value: object) -> str:
+    """Return `value` as canonical JSON: equal values have equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def pack(value: Any) -> Any:
+    """Return a record as plain JSON data."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: pack(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple):
+        return [pack(item) for item in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, Path) else value
+
+
+def frozen(value: Any) -> Any:
+    """Return plain JSON data with its lists as tuples."""
+    return tuple(frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,50 @@
+"""One digest over everything in a configuration that decides about products: equal signatures need no look at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui import __version__
+from aptui.core.model import (
+    Project,
+)
+
+if TYPE_CHECKING:
+    pass
+
+from aptui.config.dirs import data_dir, host_platform
+from aptui.config.packing import FORM, digest_of, pack
+
+
+def environment(project_dir: Path) -> list[object]:
+    """Return what a compiled form depends on besides its layers."""
+    return [FORM, __version__, sys.version_info[:3], str(project_dir), str(data_dir()), host_platform(), os.path.expanduser("~")]
+
+
+# ── signatures ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_UNDECISIVE = (
+    "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files", "params_schema",
+)  # fmt: skip
+"""Fields of a builder that decide about no job's products."""
+
+
+def signed(project: Project, project_dir: Path | None = None) -> Project:
+    """Return `project` with its `signature` (Python code is the engine's to add) and, given its folder, `scan_signature`."""
+    builders = [{key: value for key, value in pack(rule).items() if key not in _UNDECISIVE} for rule in project.builders]
+    for rule in builders:
+        rule["patterns"] = [(pattern["kind"], pattern["text"], *([True] * pattern["is_absolute"])) for pattern in rule["patterns"]]
+    folders = [(folder.name, folder.order, folder.recursive, folder.platforms) for folder in project.scan_folders]
+    companions = [(rule.source.text, rule.suffix, rule.replaces, rule.file) for rule in project.companions]
+    is_bound = any(pattern.is_absolute for rule in project.builders for pattern in rule.patterns)
+    roots = [folder.path for folder in project.scan_folders] if is_bound else []
+    signature = digest_of([pack(project.platforms), folders, builders, companions, roots, project.metadata_types])
+    if project_dir is None:
+        return replace(project, signature=signature)
+    paths = [os.path.relpath(folder.path, project_dir) for folder in project.scan_folders]
+    scanned = [folders, paths, project.ignore_regex, project.metadata_types]
+    return replace(project, signature=signature, scan_signature=digest_of(scanned))

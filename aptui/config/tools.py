@@ -1,0 +1,73 @@
+"""Programs that commands need: found, and known by the digest of their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aptui.core.model import (
+    Builder,
+)
+
+if TYPE_CHECKING:
+    pass
+
+from aptui.config.model import Config, Tool
+from aptui.config.packing import canonical
+from aptui.config.signature import signed
+
+# ── tools: programs whose identity is part of what a command builder makes ────────────────────────────────────────────
+
+
+def identify(builder: str, name: str, where: str, project_dir: Path, known: Tool | None = None) -> Tool | None:
+    """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` still holds."""
+    path = _which(name, project_dir)
+    if path is None:
+        return None
+    try:
+        facts = os.stat(path)
+        stamp = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+        if known and known.path == path and known.stamp == stamp:
+            return known
+        with open(path, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None
+    return Tool(builder, name, path, stamp, digest, where)
+
+
+def _which(name: str, project_dir: Path) -> str | None:
+    folders = [str(project_dir)] if "/" in name else os.get_exec_path()
+    for folder in folders:
+        path = os.path.join(project_dir, folder, os.path.expanduser(name))
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return os.path.normpath(path)
+    return None
+
+
+def tools_digest(tools: Iterable[Tool]) -> bytes:
+    """Return what the tools of one builder add to its fingerprint: b"" for none. Where the project lies says nothing about its own."""
+    identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
+    return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
+
+
+def with_tools(builder: Builder, tools: Sequence[Tool]) -> Builder:
+    """Return a command builder with the tools that it names."""
+    return replace(builder, code_digest=tools_digest(tools), code_files=tuple((tool.path, tool.digest) for tool in tools))
+
+
+def refresh_tools(config: Config) -> Config | None:
+    """Return `config` with every tool as it is now; None when one is gone, which only a full load can report."""
+    if not config.tools:
+        return config
+    now = [identify(tool.builder, tool.name, tool.where, config.project_dir, tool) for tool in config.tools]
+    tools = tuple(tool for tool in now if tool is not None)
+    if len(tools) < len(now) or tools == config.tools:
+        return None if len(tools) < len(now) else config
+    by_name = {name: [tool for tool in tools if tool.builder == name] for name in {tool.builder for tool in tools}}
+    builders = tuple(with_tools(rule, by_name[rule.name]) if rule.name in by_name else rule for rule in config.project.builders)
+    return replace(config, tools=tools, project=signed(replace(config.project, builders=builders)))
