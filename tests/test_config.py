@@ -403,7 +403,7 @@ def test_the_unchanged_path_imports_no_yaml(write: Write) -> None:
     code = f"""
 import json, sys
 from pathlib import Path
-from aptui.config.model import load
+from aptui.config.load import load
 load(Path({str(folder)!r}))
 print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruamel", "jsonschema", "pathspec", "wcmatch"}}]))
 """
