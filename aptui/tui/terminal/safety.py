@@ -247,7 +247,7 @@ def _cleaned(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _safe_style(style: Style, colours: int) -> Style:
-    """Take colours away where there are none, and links that lead anywhere but to the web (SEC-5)."""
+    """Take colours away where there are none, and links that lead anywhere but to the web: foreign text must not open local files."""
     link = style.link
     if link is not None and (not link.isprintable() or not link.startswith(("http://", "https://"))):
         style = style.update_link(None)

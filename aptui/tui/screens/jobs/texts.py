@@ -27,7 +27,7 @@ def moment(time_ms: int) -> str:
 
 
 def line_text(line: LogLine, *, has_details: bool) -> str:
-    """Return a line in the reference's form (spec/surface.md §1.2), its details below."""
+    """Return a line in the form in which the Asset Processor's Event Log copies it, its details below."""
     head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'Info')} | origin: {line.window} | {line.text}"
     return "\n".join([head, *details(line.context)]) if has_details else head
 
