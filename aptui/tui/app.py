@@ -61,7 +61,6 @@ _BURST_S = 6 * FRAME_S
 """So many frames after a rest need not wait: the filter that a key changed takes two or three to be complete, the first rows five."""
 _TWICE_S = 2.0
 """Within so long a second `Ctrl+C` leaves."""
-_SHEETS = ("sheet-help", "sheet-info", "sheet-keys", "sheet-messages")
 
 
 def _palette() -> type[Provider]:

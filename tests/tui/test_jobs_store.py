@@ -173,13 +173,6 @@ def test_a_row_is_found_by_its_key_while_it_is_shown(jobs: JobsStore) -> None:
     assert [jobs.index_of(key) for key in (1, 5)] == [None, 0]
 
 
-def test_jobs_of_a_source_are_found_whenever_they_came(jobs: JobsStore) -> None:
-    jobs.apply(news(notice(9, "mesh/rock.fbx", platform="mac"), notice(10, "other")))
-
-    assert jobs.keys_of_source(3, "mesh/rock.fbx") == [4, 5, 9]
-    assert jobs.keys(1, 3) == [3, 5]
-
-
 def test_info_knows_a_job_that_is_not_shown(jobs: JobsStore) -> None:
     filtered(jobs, "lua")
 

@@ -15,7 +15,7 @@ from aptui.tui.widgets.lines import LogLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.table import Column, Table
-from aptui.tui.widgets.textview import TextView
+from aptui.tui.widgets.textview import TextView, make_preview
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 
 PAYLOADS = [
@@ -89,7 +89,7 @@ class Zoo(App[None]):
 
     def on_mount(self) -> None:
         self.query_one(KeyValue).show((text, text) for text in PAYLOADS)
-        self.query_one(TextView).show_text("\n".join(PAYLOADS), "evil.py")
+        self.query_one(TextView).show_preview(make_preview("\n".join(PAYLOADS).encode("utf-8", "surrogateescape"), "evil.py"))
         self.query_one(FilterBox).show_count(PAYLOADS[3])
         self.query_one(FilterBox).show_mistake(2, PAYLOADS[3])
         self.query_one(VTree).action_unfold()

@@ -107,13 +107,6 @@ class AssetTree:
         node = int(self._by_key[at]) if at < len(self) else -1
         return node if node >= 0 and self.keys[node] == key else None
 
-    def ancestors(self, node: int) -> list[int]:
-        """Return the folders above a node, the nearest first: what has to be open to show it."""
-        found = []
-        while (node := int(self.parent[node])) >= 0:
-            found.append(node)
-        return found
-
     def visible(self, opened: Mask, passing: Mask | None = None) -> Codes:
         """Return the nodes that are drawn: all above them are `opened` (a mask of nodes), and they are `passing` a search, if there is one."""
         closed = np.flatnonzero((self.keys < 0) & ~opened)
@@ -381,7 +374,6 @@ class AssetModel:
         self._nothing = np.empty(0, np.int32)
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._filter = Filter()
-        self._keys_before: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self.tree: AssetTree | None = None
         self.version = self.structure_version = 0
 
@@ -390,7 +382,6 @@ class AssetModel:
         tree = self._store.tree(self._kind)
         if tree is None or tree is self.tree:
             return False
-        self._keys_before = self.tree.keys if self.tree is not None else np.empty(0, np.int64)
         self.tree = tree
         self._spans.clear()
         self.version += 1
@@ -421,10 +412,6 @@ class AssetModel:
         """Return the stable id of a node: the id of a source or product, negative for a folder."""
         assert self.tree is not None
         return self.tree.key(node)
-
-    def key_before(self, node: int) -> int:
-        """Return the key that a node had in the tree before."""
-        return int(self._keys_before[node])
 
     def node_of(self, key: int) -> int | None:
         """Return the node with this key."""

@@ -211,15 +211,6 @@ class JobsStore:
         """Return the keys of a range of rows, for marks and copies."""
         return [int(key) for key in self._table.number("id")[self._view[start:end]]]
 
-    def keys_of_source(self, source_id: int, source: str) -> list[int]:
-        """Return the jobs of a source; for going there from other screens."""
-        table = self._table
-        owners, alive = table.number("source_id"), table.number("alive").astype(np.bool_)
-        # Jobs that came by news do not know their source's id.
-        late = [row for row in np.flatnonzero((owners == 0) & alive).tolist() if table.words("source", row) == source]
-        rows = [*np.flatnonzero((owners == source_id) & alive).tolist(), *late]
-        return [table.value("id", row) for row in rows]
-
     def next_with(self, word: str, index: int, step: int) -> int | None:
         """Return the nearest row before (-1) or after (1) `index` that failed or has errors ("errors") or has warnings; it wraps around.
 
@@ -368,7 +359,7 @@ class JobsStore:
                 self._running[key] = news.heard_ms
             else:
                 self._running.pop(key, None)
-        # A failed analysis is listed, any other is not (spec/surface.md §1.2).
+        # As in the Asset Processor's Jobs tab: a failed analysis is listed, any other is not.
         is_listed = [
             news.notice.status == "failed" if key < 0 else news.notice.status != "" for key, news in zip(keys, jobs, strict=True)
         ]

@@ -141,7 +141,6 @@ class FileLines:
         self._counts = array("Q", [0])  # newlines before each block
         self._indexed_bytes = 0
         self._size = os.fstat(self._fd).st_size
-        self._tail_start = 0
         self._is_indexed = False
         self._loaded: tuple[int, bytes, list[int]] = (-1, b"", [])
         self.version = 1

@@ -122,11 +122,6 @@ class LogPane(Rows):
         """Return the line under the cursor."""
         return self._source.line(self._place(self.cursor)) if self._row_count else None
 
-    def lines_of(self, keys: Sequence[int]) -> list[LogLine]:
-        """Return the lines with these keys that still exist, as for copying `selected_keys()`."""
-        places = (self._source.index_of(key) for key in keys)
-        return [self._source.line(place) for place in places if place is not None]
-
     def go_to_first_error(self) -> bool:
         """Put the cursor on the first error, or on the last line where there is none; return whether there is one."""
         place = 0 if self._row_count and self._source.line(0).level == "E" else self._source.next_of(0, "E", 1)

@@ -206,10 +206,6 @@ class Table(Rows):
         self._sort = value
         self.refresh()
 
-    def visible_columns(self) -> list[str]:
-        """Return the ids of the columns that fit on the screen now."""
-        return [column.id for column, _ in self._laid_out()]
-
     def row_text(self, key: int) -> str:
         """Return a row as text with tabs between its cells, all columns, for copying; "" where it is not in the view."""
         index = self._model.index_of(key)

@@ -4,7 +4,7 @@ How to use it:
 
     view = TextView(id="preview")
     view.show_file(path)                      # at most the first 256 KB; errors are said in place
-    view.show_text(text, "shader.lua")        # the name chooses the language
+    view.show_preview(make_preview(data, "shader.lua"))   # the name chooses the language
     view.title()                              # "Lua  41 lines" for the title line; `Ready` says when it changed
 
 Keys are those of `Rows` and left and right.
@@ -169,16 +169,6 @@ class TextView(Rows):
         self.run_worker(
             lambda: self._deliver(read_preview(path)), thread=True, exclusive=True, group="preview", exit_on_error=False
         )
-
-    def show_text(self, text: str, name: str = "") -> None:
-        """Colour a text in a thread and show it."""
-        data = text.encode("utf-8", "surrogateescape")
-        cut = len(data) > READ_BYTES
-
-        def work() -> None:
-            self._deliver(make_preview(data[:READ_BYTES], name, is_cut=cut))
-
-        self.run_worker(work, thread=True, exclusive=True, group="preview", exit_on_error=False)
 
     def show_preview(self, preview: Preview) -> None:
         """Show what was made elsewhere."""

@@ -28,7 +28,6 @@ SOURCE, PRODUCT, JOB = "source", "product", "job"
 """Where a reference leads to; "" = nowhere."""
 OUT, IN = "out", "in"
 """In which direction a reference is followed when it is opened."""
-_NO_DIGEST = b""
 
 
 @dataclass(frozen=True, slots=True)
