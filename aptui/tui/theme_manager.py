@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
+from aptui.tui.background import run_in_background
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.preferences import theming
 
@@ -83,7 +84,7 @@ class Wardrobe(App[None]):
     def begin_to_look(self) -> None:
         """Show what an editor elsewhere makes of the theme: a thread looks at the files' times, the screen hears of changes alone."""
         self._is_left = threading.Event()
-        threading.Thread(target=self._keep_looking, args=(self._is_left,), name="looks", daemon=True).start()
+        run_in_background("aptui-looks", self._keep_looking, self._is_left)
 
     def end_looking(self) -> None:
         """Look no more."""

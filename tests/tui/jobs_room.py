@@ -120,7 +120,7 @@ def in_jobs(tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), 
             pilot = Hands(slow_pilot)
             await until(pilot, lambda: "open" in session.done and isinstance(app.pane, JobsPane) and app.pane.store.is_loaded)
             pane = app.pane
-            await until(pilot, lambda: pane.event_log.papers is not None or not pane.store.total)
+            await until(pilot, lambda: pane.event_log.job_details is not None or not pane.store.total)
             await do(app, pilot, pane)
         return app
 

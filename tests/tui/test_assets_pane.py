@@ -28,7 +28,7 @@ from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.screens.assets import files, trees
 from aptui.tui.screens.assets.detail import Facts, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.preview import image_facts, preview_of
-from aptui.tui.screens.assets.query_worker import Errands
+from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.widgets.menu import Menu
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
@@ -130,7 +130,7 @@ def in_assets(tmp_path, do, *, size=MEDIUM, session=None, theme="dark", panes=PA
         await until(pilot, lambda: app.pane is not None and app.pane.shown_model().tree is not None)
         await press(pilot, "*")
         await do(app, pilot, app.pane, session)
-        await until(pilot, lambda: not app._mounted["assets"].errands.is_busy)
+        await until(pilot, lambda: not app._mounted["assets"].queries.is_busy)
 
     return in_shell(tmp_path, begin, size=size, session=session or FakeSession(tmp_path), theme=theme, panes=panes)
 
@@ -656,15 +656,15 @@ def test_of_each_kind_of_errand_only_the_newest_counts(store):
     def fails(_reader):
         raise UserError("no")
 
-    errands = Errands(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
-    errands.want("a", lambda _: gate.wait(20) and 1, told.append)
-    errands.want("a", lambda _: 2, told.append)
-    errands.want("preview", lambda _: 4, lambda answer: (told.append(answer), done.set()))
-    errands.want("b", lambda reader: reader.ask("SELECT nonsense"), told.append)
-    errands.want("c", fails, told.append)
+    queries = QueryWorker(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
+    queries.request("a", lambda _: gate.wait(20) and 1, told.append)
+    queries.request("a", lambda _: 2, told.append)
+    queries.request("preview", lambda _: 4, lambda answer: (told.append(answer), done.set()))
+    queries.request("b", lambda reader: reader.ask("SELECT nonsense"), told.append)
+    queries.request("c", fails, told.append)
     gate.set()
     assert done.wait(20)
-    errands.close()
+    queries.close()
 
     assert told == [2, 4]
     assert failures == [("b", True), ("c", True)]

@@ -16,7 +16,7 @@ from aptui.store.logs import joblog
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.preferences.state import Memory
 from aptui.tui.screens.jobs import texts
-from aptui.tui.screens.jobs.details import LARGEST_BYTES, PaperReader, Papers, Wish, read_log
+from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
 from aptui.tui.screens.jobs.lines import EventLines, LogColumns, search
 from aptui.tui.widgets.lines import LogLine
 from tests.store.conftest import job_row, source_row
@@ -59,8 +59,12 @@ async def sees(pilot, app, *parts: str) -> None:
 
 async def papers_of(pilot, pane, key: int, run_key: int | None = None) -> None:
     def is_there() -> bool:
-        papers = pane.event_log.papers
-        return bool(papers and papers.info.key == key and (run_key is None or (papers.run and papers.run.run_key == run_key)))
+        job_details = pane.event_log.job_details
+        return bool(
+            job_details
+            and job_details.info.key == key
+            and (run_key is None or (job_details.run and job_details.run.run_key == run_key))
+        )
 
     await until(pilot, is_there)
     await pilot.pause(0.02)
@@ -545,7 +549,7 @@ def test_the_log_is_read_again_when_its_job_has_run_and_news_may_come_before_row
         await until(pilot, lambda: pane.store.info(3).status == "failed")
         row = job_row(3, 2, run_key=77, state="failed", status=2, completed_ms=NOW_MS, last_log="JobLogs/sand-2.log", error="hot")
         pane.test_store.put(put_job=[row])
-        await until(pilot, lambda: pane.event_log.papers.row.run_key == 77)
+        await until(pilot, lambda: pane.event_log.job_details.row.run_key == 77)
         await pilot.pause()
         await sees(pilot, app, "Unexpected end of data")
         assert pane.table.cursor_key == 3
@@ -586,14 +590,14 @@ def test_of_many_jobs_asked_for_at_once_only_the_last_is_read(tmp_path):
         arrived: list[int] = []
         last = threading.Event()
 
-        def deliver(papers: Papers) -> None:
-            arrived.append(papers.info.key)
-            if papers.info.key == 200:
+        def deliver(job_details: JobDetails) -> None:
+            arrived.append(job_details.info.key)
+            if job_details.info.key == 200:
                 last.set()
 
-        reader = PaperReader(store.path, tmp_path, deliver)
+        reader = DetailsReader(store.path, tmp_path, deliver)
         for key in range(1, 201):
-            reader.want(Wish(replace(INFO, key=key)))
+            reader.request(DetailsRequest(replace(INFO, key=key)))
         assert last.wait(20)
         reader.close()
 
@@ -646,7 +650,7 @@ def test_other_screens_reveal_a_job_that_the_filter_hides(tmp_path):
 
 def test_a_report_fences_what_has_fences_and_says_nothing_raw():
     line = joblog.LogLine(LogLevel.ERROR, "x", "```\x1b[31m", NOW_MS, (("k", "v"),))
-    report = texts.bug_report(Papers(INFO, records=(line,)))
+    report = texts.bug_report(JobDetails(INFO, records=(line,)))
 
     assert "````\n" in report
     assert "\x1b" not in report
@@ -683,6 +687,6 @@ def test_of_a_very_large_log_the_end_is_read(tmp_path: Path):
 
 
 def test_a_database_that_is_gone_is_said_and_not_raised(tmp_path: Path):
-    reader = PaperReader(tmp_path / "assetdb.sqlite", tmp_path, lambda _papers: None)
+    reader = DetailsReader(tmp_path / "assetdb.sqlite", tmp_path, lambda _job_details: None)
 
-    assert "there is no asset database" in reader.read(Wish(INFO)).nothing
+    assert "there is no asset database" in reader.read(DetailsRequest(INFO)).nothing

@@ -25,6 +25,7 @@ from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, contains, engine
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader, open_reader
+from aptui.tui.background import LatestOnly
 from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
@@ -283,13 +284,11 @@ class AssetsStore:
 
     def __init__(self, database: Path, *, wake: Callable[[], None] = lambda: None) -> None:
         self._database, self._wake = database, wake
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
         self._trees: dict[Kind, AssetTree] = {}
-        self._owed: dict[Kind, None] = {}
         self._visited: set[Kind] = set()
         self._folder_keys = FolderKeys()
-        self._is_closed, self._is_reading = False, False
-        self._thread: threading.Thread | None = None
+        self._worker = LatestOnly[Kind]("aptui-assets", self._read_and_wake)
         self.version = 0
         self.error: KnownError | None = None
         self.took_s = 0.0
@@ -297,57 +296,37 @@ class AssetsStore:
 
     def tree(self, kind: Kind) -> AssetTree | None:
         """Return a tree as last read; None while it is read for the first time, which this begins."""
-        with self._condition:
+        with self._lock:
             if kind not in self._visited:
                 self._visited.add(kind)
-                self._owe(kind)
+                self._request(kind)
             return self._trees.get(kind)
 
     def mark_stale(self) -> None:
         """Read the trees that people look at again (`Batch.are_assets_stale`); what is shown stays until then."""
-        with self._condition:
+        with self._lock:
             for kind in self._visited:
-                self._owe(kind)
+                self._request(kind)
 
     def settle(self, timeout_s: float = 10.0) -> None:
-        """Wait until nothing is owed."""
-        with self._condition:
-            if not self._condition.wait_for(lambda: not self._owed and not self._is_reading, timeout_s):
-                raise TimeoutError
+        """Wait until nothing is to be read."""
+        self._worker.settle(timeout_s)
 
     def close(self) -> None:
         """End the thread."""
-        with self._condition:
-            self._is_closed = True
-            self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        self._worker.close()
 
     def read(self, kind: Kind) -> AssetTree | None:
         """Return the newest tree without asking for it."""
-        with self._condition:
+        with self._lock:
             return self._trees.get(kind)
 
-    def _owe(self, kind: Kind) -> None:
-        self._owed[kind] = None
-        if self._thread is None and not self._is_closed:
-            self._thread = threading.Thread(target=self._run, name="aptui-assets", daemon=True)
-            self._thread.start()
-        self._condition.notify_all()
+    def _request(self, kind: Kind) -> None:
+        self._worker.put(kind, kind.name)
 
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                self._is_reading = False
-                self._condition.notify_all()
-                self._condition.wait_for(lambda: self._owed or self._is_closed)
-                if self._is_closed:
-                    return
-                kind = next(iter(self._owed))
-                del self._owed[kind]
-                self._is_reading = True
-            self._read(kind)
-            self._wake()
+    def _read_and_wake(self, _name: str, kind: Kind) -> None:
+        self._read(kind)
+        self._wake()
 
     def _read(self, kind: Kind) -> None:
         tree, failure, start = None, None, time.monotonic()
@@ -356,7 +335,7 @@ class AssetsStore:
                 tree = read_tree(reader, kind, self._folder_keys)
         except KnownError as error:
             failure = error
-        with self._condition:
+        with self._lock:
             self.error, self.took_s = failure, time.monotonic() - start
             if tree is not None:
                 self._trees[kind] = tree

@@ -34,6 +34,7 @@ from aptui.shared.health import Connection, Health
 from aptui.shared.peers import GatewayReport
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, read_job_table
 from aptui.store.queries.reader import open_reader
+from aptui.tui.background import run_in_background
 
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
@@ -228,8 +229,7 @@ class Feed:
             if self._closed.is_set() or self._is_at_it:
                 return
             self._is_at_it = True
-            self._thread = threading.Thread(target=self._read_until_current, name="aptui-read", daemon=True)
-            self._thread.start()
+            self._thread = run_in_background("aptui-read", self._read_until_current)
 
     def read(self) -> Moment:
         """Read everything now, however long it takes; return the moment it is of.

@@ -32,7 +32,7 @@ from aptui.store.jobs.job_table import (
 )
 from aptui.store.jobs.texts import Codes, Mask
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.data.job_views import View, ViewWorker, Wish
+from aptui.tui.data.job_views import View, ViewRequest, ViewWorker
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 
@@ -297,7 +297,7 @@ class JobsStore:
     def refresh(self) -> bool:
         """Take what the worker finished; return whether anything looks different."""
         view = self._worker.take()
-        if view is None or view.wish.number != self._number:
+        if view is None or view.request.number != self._number:
             return False
         self._adopt(view)
         return True
@@ -317,25 +317,27 @@ class JobsStore:
         self._number += 1
         table = self._next or self._table
         self._touched.clear()
-        self._worker.wish(Wish(self._number, table, self._wanted, self._field, self._is_descending, self._changes, sorts_anew))
+        self._worker.request(
+            ViewRequest(self._number, table, self._wanted, self._field, self._is_descending, self._changes, sorts_anew)
+        )
 
     def _adopt(self, view: View) -> None:
         self.version += 1
         if view.error is not None:
             self.error, self._wanted = view.error, self._filter
-            self._done = view.wish.number
+            self._done = view.request.number
             if self._next is not None:
                 self._want()  # the rows are new, although the filter is not
             return
-        if self._next is view.wish.table:
+        if self._next is view.request.table:
             self._table, self._next, self.is_loaded = self._next, None, True
-        self._filter, self._view, self._is_complete = view.wish.filter, view.rows, view.is_complete
+        self._filter, self._view, self._is_complete = view.request.filter, view.rows, view.is_complete
         self._spans.clear()
         self._lingering.clear()
         self._shown = np.zeros(self._table.row_count() + 1024, np.bool_)
         self._shown[self._view] = True
         if view.is_complete:
-            self._done = view.wish.number
+            self._done = view.request.number
             self.late_count = 0
             touched, self._touched = self._touched, set()
             self._reconsider(touched)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aptui.shared.sanitize import sanitize_lines
+from aptui.tui.background import run_in_background
 from aptui.tui.frame.words import size_text
 from aptui.tui.terminal.safety import prepare_terminal
 
@@ -97,7 +98,7 @@ class Clipboard:
 
     def copy_soon(self, text: str, done: Callable[[Copied], object], *, raw: bool = False) -> None:
         """Copy in a thread; `done` is called there: let it post a message or use `app.call_from_thread`."""
-        threading.Thread(target=lambda: done(self.copy(text, raw=raw)), name="aptui-copy", daemon=True).start()
+        run_in_background("aptui-copy", lambda: done(self.copy(text, raw=raw)))
 
     def _send(self, data: bytes) -> tuple[str, ...]:
         multiplexer = prepare_terminal(self._environ).multiplexer

@@ -21,7 +21,7 @@ from aptui.tui.widgets.tree import Branch, VTree
 if TYPE_CHECKING:
     from rich.segment import Segment
 
-    from aptui.tui.screens.assets.query_worker import Errands
+    from aptui.tui.screens.assets.query_worker import QueryWorker
     from aptui.tui.widgets.cells import Painter
 
 _TELLS_CHANGE = frozenset({"Digest", "Size", "Changed", "Last processed"})
@@ -90,7 +90,7 @@ class AssetDetail(Vertical):
     def __init__(self) -> None:
         super().__init__(id="assets-detail")
         self._panel: Panel | None = None
-        self._errands: Errands | None = None
+        self._queries: QueryWorker | None = None
         self._previewed: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -106,15 +106,15 @@ class AssetDetail(Vertical):
         """The references."""
         return self.query_one(ReferenceTree)
 
-    def show(self, panel: Panel, errands: Errands) -> None:
+    def show(self, panel: Panel, queries: QueryWorker) -> None:
         """Show an asset, or what is new of it: then cursor and branches stay."""
-        before, self._panel, self._errands = self._panel, panel, errands
+        before, self._panel, self._queries = self._panel, panel, queries
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)
         if not is_same or before is None or before.facts != panel.facts:
             self.query_one(Facts).show(panel.facts)
         self.references.show_panel(panel, is_same=is_same)
-        self._show_preview(panel, errands)
+        self._show_preview(panel, queries)
 
     @property
     def _title(self) -> TitleLine:
@@ -134,10 +134,10 @@ class AssetDetail(Vertical):
     def _ask_below(self, branch: Branch) -> None:
         """Have the children of a reference read."""
         references, ref = self.references.references, branch.data
-        if references is None or self._errands is None or self._panel is None or not isinstance(ref, Ref):
+        if references is None or self._queries is None or self._panel is None or not isinstance(ref, Ref):
             return
         above = references.above(branch) | {self._panel.key}
-        self._errands.want(
+        self._queries.request(
             f"below {branch.key}", lambda reader: read_links(reader, ref, above), partial(self._grow, references, branch)
         )
 
@@ -146,14 +146,14 @@ class AssetDetail(Vertical):
             references.grow(branch, branches(refs))
             self.references.refresh_model()
 
-    def _show_preview(self, panel: Panel, errands: Errands) -> None:
+    def _show_preview(self, panel: Panel, queries: QueryWorker) -> None:
         """Read the file, unless it is as it was."""
         state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _TELLS_CHANGE))
         if state == self._previewed:
             return
         self._previewed = state
         is_file = bool(panel.file) and not panel.is_folder
-        errands.want(
+        queries.request(
             "preview",
             lambda _reader: preview_of(panel.file) if is_file else Preview("", ()),
             partial(self._draw_preview, "Preview" if is_file else ""),

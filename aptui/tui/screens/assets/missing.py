@@ -132,7 +132,7 @@ class MissingTrees(AssetTrees):
         name = paths[0] if len(paths) == 1 else f"{len(paths):,} files and folders"
         folders = tuple(path for path, node in zip(paths, nodes, strict=True) if model.tree.is_folder(node))
         files = [key for key in keys if key >= 0]
-        self.errands.want("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, folders))
+        self.queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, folders))
 
     def _scan(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
         from aptui.link.port import ScanMissing

@@ -1,6 +1,6 @@
 """The Assets screen: the trees of sources, intermediates and products, what there is to know of each, and the ways from one to the next.
 
-Everything is read in threads: trees by `AssetsStore`, the rest by `Errands`. What is shown stays until something newer is there.
+Everything is read in threads: trees by `AssetsStore`, the rest by `QueryWorker`. What is shown stays until something newer is there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from aptui.tui.screens.assets.panel import (
     read_panel,
 )
 from aptui.tui.screens.assets.parts import AssetsBody, AssetsHead
-from aptui.tui.screens.assets.query_worker import Errands
+from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.screens.assets.trees import Place
 from aptui.tui.widgets.rows import Rows
@@ -92,7 +92,7 @@ class AssetsPane(MissingTrees):
         shell = self.shell
         database = shell.session.cache_dir / "assetdb.sqlite"
         self.store = AssetsStore(database, wake=shell.wake)
-        self.errands = Errands(database, partial(shell.in_ui, self._take), self._failed)
+        self.queries = QueryWorker(database, partial(shell.in_ui, self._take), self._failed)
         orders = {folder.name: folder.order for folder in shell.config.project.scan_folders} if shell.config else {}
         self._where = Places(str(shell.session.cache_dir), orders)
         self.models = {kind: AssetModel(self.store, kind) for kind in Kind}
@@ -110,7 +110,7 @@ class AssetsPane(MissingTrees):
     def on_unmount(self) -> None:
         """End the threads."""
         self.store.close()
-        self.errands.close()
+        self.queries.close()
 
     def on_resize(self, event: events.Resize) -> None:
         """Let the details take the place of the tree where there is no room beside it."""
@@ -172,7 +172,7 @@ class AssetsPane(MissingTrees):
     def reveal(self, text: str) -> None:
         """Go to an asset by the path of a source, by a product, a UUID or an asset id; other screens call it."""
         if text.strip():
-            self.errands.want("target", lambda reader: find(reader, text, self._where), partial(self._go_if_found, text))
+            self.queries.request("target", lambda reader: find(reader, text, self._where), partial(self._go_if_found, text))
 
     def _go_if_found(self, text: str, place: Place | None) -> None:
         if place is None:
@@ -201,7 +201,7 @@ class AssetsPane(MissingTrees):
             self._show_panel(folder_panel(self.kind, key, tree.path(node), count, self._where))
 
     def _read_panel(self, place: Place) -> None:
-        self.errands.want("panel", lambda reader: read_panel(reader, *place, self._where), partial(self._panel_read, place))
+        self.queries.request("panel", lambda reader: read_panel(reader, *place, self._where), partial(self._panel_read, place))
 
     def _panel_read(self, place: Place, panel: Panel | None) -> None:
         if place != self._looked_at:
@@ -213,7 +213,7 @@ class AssetsPane(MissingTrees):
 
     def _show_panel(self, panel: Panel) -> None:
         self.panel = panel
-        self.query_one(AssetDetail).show(panel, self.errands)
+        self.query_one(AssetDetail).show(panel, self.queries)
         self.panel_came(panel)
 
     # ------------------------------------------------------------------------------------------------------------- going there
@@ -240,7 +240,7 @@ class AssetsPane(MissingTrees):
         elif ref.leads == PRODUCT:
             self.go_to(Kind.PRODUCTS, ref.key)
         elif ref.leads:
-            self.errands.want("target", lambda reader: kind_of_source(reader, ref.key), lambda kind: self.go_to(kind, ref.key))
+            self.queries.request("target", lambda reader: kind_of_source(reader, ref.key), lambda kind: self.go_to(kind, ref.key))
 
     def go_to(self, kind: Kind, key: int) -> None:
         """Go to an asset, and remember the way back."""

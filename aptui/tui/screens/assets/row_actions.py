@@ -14,7 +14,7 @@ from aptui.tui.screens.assets import files as assets_files
 from aptui.tui.screens.assets.detail import AssetDetail, Facts, ReferenceTree
 from aptui.tui.screens.assets.moving import Moving
 from aptui.tui.screens.assets.panel import PRODUCT, SOURCE, Panel, Ref, sources_of
-from aptui.tui.screens.assets.query_worker import Errands
+from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.why import read_why
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
@@ -34,7 +34,7 @@ class AssetVerbs(Pane):
 
     kind: Kind = Kind.SOURCES
     panel: Panel | None = None
-    errands: Errands
+    queries: QueryWorker
     _later: tuple[tuple[Kind, int], Callable[[Panel], object]] | None = None
 
     def shown_tree(self) -> VTree:
@@ -205,7 +205,7 @@ class AssetVerbs(Pane):
 
         def ask(is_sure: bool) -> None:
             if is_sure:
-                self.errands.want(
+                self.queries.request(
                     "reprocess", lambda reader: sources_of(reader, kind, files), lambda names: self._reprocess([*folders, *names])
                 )
 
@@ -233,7 +233,7 @@ class AssetVerbs(Pane):
     def _tell_why(self, panel: Panel) -> None:
         if panel.is_folder or not panel.source:
             return
-        self.errands.want("preview", lambda reader: read_why(reader, panel.source), self.query_one(AssetDetail).show_why)
+        self.queries.request("preview", lambda reader: read_why(reader, panel.source), self.query_one(AssetDetail).show_why)
 
     # ---------------------------------------------------------------------------------------------------------------- moving
 

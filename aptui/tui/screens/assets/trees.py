@@ -198,7 +198,7 @@ class AssetTrees(AssetVerbs):
         if newest is None:
             return
         if text.strip():
-            self.errands.want("search", lambda reader: search(newest, text, reader), partial(self._show_found, kind))
+            self.queries.request("search", lambda reader: search(newest, text, reader), partial(self._show_found, kind))
             return
         if self._found[kind] is not None:
             self.show_everything()

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry, Spent, analysis_entries, job_entries
 from aptui.store.queries.reader import open_reader
+from aptui.tui.background import run_in_background
 from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.screens.builders.facts import Known
 from aptui.tui.terminal.safety import facts
@@ -118,7 +118,7 @@ class Metrics:
         group: Group = branch.data
         if group.entries is None and not group.is_asked and self._known is not None:
             group.is_asked = True
-            Thread(target=self._read, args=(self._known, group), name="aptui-metrics", daemon=True).start()
+            run_in_background("aptui-metrics", self._read, self._known, group)
         return None if group.entries is None else self._leaves(group)
 
     def _read(self, known: Known, group: Group) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -19,6 +18,7 @@ from textual.widgets import Input
 
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
+from aptui.tui.background import run_in_background
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Command, Pane
 from aptui.tui.screens.builders import facts as known
@@ -225,7 +225,7 @@ class BuildersPane(Pane):
             {each.uuid: each.name for each in config.project.builders} if config else {},
         )  # fmt: skip
         self._is_stale, self._is_reading = False, True
-        Thread(target=self._find, args=(places, shell.in_ui), name="aptui-builders", daemon=True).start()
+        run_in_background("aptui-builders", self._find, places, shell.in_ui)
 
     def _find(self, places: known.Places, in_ui: Callable[..., None]) -> None:
         """Read, in a thread."""

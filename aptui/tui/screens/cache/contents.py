@@ -16,7 +16,7 @@ from aptui.store.db.schema import told, uuid_text
 from aptui.store.queries.integrity import Finding, Stray, amount, examined, still_strays, strays
 from aptui.store.queries.metrics import Amount, cache_contents
 from aptui.store.queries.reader import open_reader
-from aptui.tui.screens.common.background_task import Chore
+from aptui.tui.background import BackgroundTask
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
@@ -139,11 +139,11 @@ def _disk(folder: Path) -> tuple[int, int]:
     return usage.free, usage.total
 
 
-def verified(chore: Chore, cache_dir: Path, tell: Callable[[Looked], object]) -> Looked:
+def verified(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], object]) -> Looked:
     """Compare every product with its digest; `tell` hears, not too often, how far it is.
 
     Raises:
-        KnownError: the database cannot be read. GivenUpError: nobody waits any more.
+        KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
     path, told_at = cache_dir / DATABASE, 0.0
     with closing(open_reader(path)) as reader, told(path):
@@ -151,7 +151,7 @@ def verified(chore: Chore, cache_dir: Path, tell: Callable[[Looked], object]) ->
         done = count = without = 0
         problems: list[Problem] = []
         for product, finding in examined(reader, cache_dir):
-            chore.check()
+            task.check()
             count, done, without = count + 1, done + max(product.size, 0), without + (not product.digest)
             if finding is not None:
                 problems.append(_problem(finding, product.size))
@@ -165,17 +165,17 @@ def _problem(finding: Finding, size_bytes: int) -> Problem:
     return Problem(finding.problem, finding.product, finding.source, size_bytes, finding.job_id)
 
 
-def unowned(chore: Chore, cache_dir: Path, platforms: tuple[str, ...], tell: Callable[[Looked], object]) -> Looked:
+def unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], tell: Callable[[Looked], object]) -> Looked:
     """Look for files that belong to no product.
 
     Raises:
-        KnownError: the database cannot be read. GivenUpError: nobody waits any more.
+        KnownError: the database cannot be read. CancelledError: nobody waits any more.
     """
     path, told_at, count = cache_dir / DATABASE, 0.0, 0
     found: list[Stray] = []
     with closing(open_reader(path)) as reader, told(path):
         for _folder, here in strays(reader, cache_dir, platforms):
-            chore.check()
+            task.check()
             count += 1
             found += here
             if time.monotonic() - told_at > _TELL_EACH_S:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from aptui.core.paths import cache_path, key_of
 from aptui.shared.printing import count
 from aptui.store.queries.integrity import mark_for_a_look
+from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.words import shortened
 from aptui.tui.screens.assets.files import native
 from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import Problem
-from aptui.tui.screens.common.background_task import Chore
 from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.menu import Menu, MenuItem
 
@@ -35,7 +35,7 @@ class Mending:
 
     def __init__(self, shell: AptuiApp, problems: Callable[[], Sequence[Problem]], gone: Callable[[set[str]], object]) -> None:
         self._shell, self._problems, self._gone = shell, problems, gone
-        self._checking = Chore("aptui-cache-check", shell.in_ui)
+        self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
         self.going: list[Problem] = []
         """Files that the engine was asked to delete, and that were still there."""
 
@@ -84,7 +84,7 @@ class Mending:
 
         cache_dir = self._shell.session.cache_dir
 
-        def work(_chore: Chore) -> int:
+        def work(_task: BackgroundTask) -> int:
             return mark_for_a_look(held.strays_of(tuple(gone)), cache_dir)
 
         def ask(_folders: int) -> None:
@@ -99,7 +99,7 @@ class Mending:
         """Look, in a thread, which of the files that the engine was asked to delete are still there."""
         cache_dir, going = self._shell.session.cache_dir, tuple(self.going)
         if going:
-            self._checking.start(lambda _chore: held.still_unowned(cache_dir, going), self._take_left, self._complain)
+            self._checking.start(lambda _task: held.still_unowned(cache_dir, going), self._take_left, self._complain)
 
     def _take_left(self, left: tuple[Problem, ...]) -> None:
         gone = {each.name for each in self.going} - {each.name for each in left}

@@ -16,6 +16,7 @@ from textual.containers import Horizontal, Vertical
 
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import count, size
+from aptui.tui.background import BackgroundTask
 from aptui.tui.data.feed import Batch
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import clock
@@ -24,7 +25,6 @@ from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import Contents, Looked, Problem, Share
 from aptui.tui.screens.cache.mending import Mending
 from aptui.tui.screens.cache.sharing import SharedSettings
-from aptui.tui.screens.common.background_task import Chore
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.terminal.safety import shown
@@ -106,8 +106,8 @@ class CachePane(Pane):
 
     def on_mount(self) -> None:
         """Sort as it was, and get ready for chores."""
-        self._reading = Chore("aptui-cache-contents", self.shell.in_ui)
-        self._looking = Chore("aptui-cache-look", self.shell.in_ui)
+        self._reading = BackgroundTask("aptui-cache-contents", self.shell.in_ui)
+        self._looking = BackgroundTask("aptui-cache-look", self.shell.in_ui)
         self._shared = SharedSettings(self.shell, self._draw)
         self._mending = Mending(self.shell, self._problems, self._take_gone)
         for name, usual in _SORTS.items():
@@ -210,7 +210,7 @@ class CachePane(Pane):
         builders = {builder.uuid: builder.name for builder in config.project.builders} if config else {}
         now_ms = int(time.time() * 1000)
         if self._reading.start(
-            lambda _chore: held.read_contents(cache_dir, builders, now_ms), self._take_contents, self._take_trouble
+            lambda _task: held.read_contents(cache_dir, builders, now_ms), self._take_contents, self._take_trouble
         ):
             self._is_stale = False
             self._draw()
@@ -273,9 +273,9 @@ class CachePane(Pane):
         """Compare every product with its digest."""
         cache_dir = self.shell.session.cache_dir
 
-        def work(chore: Chore) -> Looked:
+        def work(task: BackgroundTask) -> Looked:
             held.refuse_unreadable(cache_dir)
-            return held.verified(chore, cache_dir, lambda looked: self.shell.in_ui(self._take_look, looked))
+            return held.verified(task, cache_dir, lambda looked: self.shell.in_ui(self._take_look, looked))
 
         self._start("verify", work)
 
@@ -284,9 +284,9 @@ class CachePane(Pane):
         cache_dir, config = self.shell.session.cache_dir, self.shell.config
         platforms = tuple(platform.id for platform in config.project.platforms) if config else ()
 
-        def work(chore: Chore) -> Looked:
+        def work(task: BackgroundTask) -> Looked:
             held.refuse_unreadable(cache_dir)
-            return held.unowned(chore, cache_dir, platforms, lambda looked: self.shell.in_ui(self._take_look, looked))
+            return held.unowned(task, cache_dir, platforms, lambda looked: self.shell.in_ui(self._take_look, looked))
 
         self._start("unowned", work)
 
@@ -301,7 +301,7 @@ class CachePane(Pane):
 
     def action_cancel(self) -> None:
         """Stop looking; what was found so far stays."""
-        self._looking.give_up()
+        self._looking.cancel()
 
     def _take_look(self, looked: Looked) -> None:
         self._looked = looked

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from aptui.core.model import PatternKind
 from aptui.shared.errors import KnownError
+from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Part
-from aptui.tui.screens.common.background_task import Chore
 from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
@@ -76,7 +76,7 @@ class SharedSettings:
 
     def __init__(self, shell: AptuiApp, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
-        self._chore = Chore("aptui-cache-sharing", shell.in_ui)
+        self._task = BackgroundTask("aptui-cache-sharing", shell.in_ui)
         self._seen: Draft | None = None
         """What was in force when it was looked at last."""
         self._saved = Draft()
@@ -87,7 +87,7 @@ class SharedSettings:
 
     def close(self) -> None:
         """Give up what is under way."""
-        self._chore.close()
+        self._task.close()
 
     @property
     def is_dirty(self) -> bool:
@@ -136,7 +136,7 @@ class SharedSettings:
 
     def open_menu(self) -> None:
         """Offer everything that can be said about it."""
-        draft, can_test = self.draft, bool(self.draft.store) and not self._chore.is_busy
+        draft, can_test = self.draft, bool(self.draft.store) and not self._task.is_busy
         rows = [
             MenuItem(f"pattern {at}", f"{'[x]' if row.is_enabled else '[ ]'} {row.name}   {_KINDS[row.kind]}   {row.text}")
             for at, row in enumerate(draft.patterns)
@@ -242,7 +242,7 @@ class SharedSettings:
             return
         sharing = replace(config.sharing, mode=self.draft.mode, store=self.draft.store)
 
-        def work(_chore: Chore) -> Answer:
+        def work(_task: BackgroundTask) -> Answer:
             from aptui.sharing.probe import probe
 
             return probe(sharing)
@@ -251,7 +251,7 @@ class SharedSettings:
             self.answer = answer
             self._changed()
 
-        self._chore.start(work, answered, self._complain)
+        self._task.start(work, answered, self._complain)
 
     def save(self) -> None:
         """Write what differs into the project's file, in a thread."""
@@ -259,7 +259,7 @@ class SharedSettings:
         if folder is None:
             return
 
-        def work(_chore: Chore) -> None:
+        def work(_task: BackgroundTask) -> None:
             from aptui.config.edit import writable_files, write
 
             file = writable_files(folder)[0]
@@ -276,7 +276,7 @@ class SharedSettings:
             self._shell.tell(f"the shared cache is {draft.mode} now, as '{folder / 'aptui.yaml'}' says{heard}", seconds=8)
             self._changed()
 
-        if not self._chore.start(work, written, self._complain):
+        if not self._task.start(work, written, self._complain):
             self._shell.tell("the shared cache is being tested; try again", "warning")
 
     def _complain(self, error: KnownError) -> None:

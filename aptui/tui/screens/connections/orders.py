@@ -10,8 +10,8 @@ from aptui.link.port import OrderPeers
 from aptui.shared.errors import KnownError
 from aptui.shared.peer_rules import applied
 from aptui.shared.peers import GatewayReport, PeerOrder, PeerSettings
+from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
-from aptui.tui.screens.common.background_task import Chore
 
 if TYPE_CHECKING:
     from aptui.tui.app import AptuiApp
@@ -27,7 +27,7 @@ class Orders:
     def __init__(self, shell: AptuiApp, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
         self.file = shell.session.cache_dir / peer_file.PLACE
-        self._chore = Chore("aptui-connections", shell.in_ui)
+        self._task = BackgroundTask("aptui-connections", shell.in_ui)
         self._kept = PeerSettings()
         self._had_gateway = False
         self._waiting: list[tuple[PeerOrder, str]] = []
@@ -56,12 +56,12 @@ class Orders:
 
     def close(self) -> None:
         """Wait for what is being written."""
-        self._chore.close()
+        self._task.close()
 
     def read(self) -> None:
         """Look what is kept, while no gateway says."""
         if self.report is None:
-            self._chore.start(lambda _chore: self._look(), self._came, self._failed)
+            self._task.start(lambda _task: self._look(), self._came, self._failed)
 
     def do(self, order: PeerOrder, done: str) -> None:
         """Have something done; `done` is said when it was taken. What cannot be is told."""
@@ -90,7 +90,7 @@ class Orders:
             self._shell.tell(done)
             self._came((settings, ""))
 
-        self._chore.start(lambda _chore: peer_file.change(self.file, self._configured(), order), written, self._failed)
+        self._task.start(lambda _task: peer_file.change(self.file, self._configured(), order), written, self._failed)
 
     def _look(self) -> tuple[PeerSettings, str]:
         kept = peer_file.read(self.file, puts_aside=self._shell.can_ask)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aptui.tui.screens.jobs import texts
-from aptui.tui.screens.jobs.details import Papers
+from aptui.tui.screens.jobs.details import JobDetails
 from aptui.tui.widgets.menu import Menu, MenuItem
 
 if TYPE_CHECKING:
@@ -16,18 +16,18 @@ Place = tuple[int, int] | None
 _Copies = list[tuple[MenuItem, Callable[[], str]]]
 
 
-def ask_lines(shell: AptuiApp, papers: Papers | None, keys: Sequence[int], place: Place) -> None:
+def ask_lines(shell: AptuiApp, job_details: JobDetails | None, keys: Sequence[int], place: Place) -> None:
     """Ask what of a log to copy; `keys` are the lines that are meant."""
-    if papers is None or not papers.records:
+    if job_details is None or not job_details.records:
         shell.tell("there is no line to copy", "warning")
         return
-    lines = [papers.records[key] for key in keys if key < len(papers.records)]
+    lines = [job_details.records[key] for key in keys if key < len(job_details.records)]
     word = "line" if len(lines) == 1 else f"{len(lines):,} lines"
     copies: _Copies = [
         (MenuItem("line", f"Copy {word}", "y", bool(lines)), lambda: texts.log_text(lines, has_details=False)),
         (MenuItem("details", f"Copy {word} with details", "d", bool(lines)), lambda: texts.log_text(lines, has_details=True)),
-        (MenuItem("all", "Copy all", "a"), lambda: texts.log_text(papers.records, has_details=True)),
-        (MenuItem("report", "Copy a bug report (Markdown)", "b"), lambda: texts.bug_report(papers)),
+        (MenuItem("all", "Copy all", "a"), lambda: texts.log_text(job_details.records, has_details=True)),
+        (MenuItem("report", "Copy a bug report (Markdown)", "b"), lambda: texts.bug_report(job_details)),
     ]
     _ask(shell, copies, place)
 

@@ -1,13 +1,11 @@
 """What the Jobs screen reads about one job, in a thread of its own: its row, its runs, and the log of one of them. Nothing is drawn here.
 
-Only the newest wish is read. While wishes come faster than people read (a key held down), nothing is read until they pause.
+Only the newest request is read. While requests come faster than people read (a key held down), nothing is read until they pause.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.store.logs import joblog
 from aptui.store.logs.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
+from aptui.tui.background import LatestOnly
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.words import size_text
 from aptui.tui.widgets.lines import LogLine
@@ -33,7 +32,7 @@ _LETTERS = "DIWE"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DetailsRequest:
     """What is to be read.
 
     Args:
@@ -47,7 +46,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Papers:
+class JobDetails:
     """One job as it rests, and the log of one run.
 
     Args:
@@ -83,91 +82,58 @@ def native(path: str) -> str:
     return os.fsdecode(from_text(path))
 
 
-class PaperReader:
-    """The thread. `deliver` is called there."""
+class DetailsReader:
+    """Reads jobs in a thread; `deliver` is called there."""
 
-    def __init__(self, database: Path, log_dir: Path, deliver: Callable[[Papers], object]) -> None:
+    def __init__(self, database: Path, log_dir: Path, deliver: Callable[[JobDetails], object]) -> None:
         self._database, self._log_dir, self._deliver = database, log_dir, deliver
-        self._condition = threading.Condition()
-        self._wish: Wish | None = None
-        self._is_closed = False
-        self._asked_at = -1.0
-        self._thread: threading.Thread | None = None
+        self._worker = LatestOnly[DetailsRequest]("aptui-details", self._read_current, pause_s=QUIET_S)
         self.read_count = 0
 
-    def want(self, wish: Wish) -> None:
-        """Ask for a job; what was asked for before and not read yet is forgotten."""
-        with self._condition:
-            self._wish = wish
-            if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._run, name="aptui-papers", daemon=True)
-                self._thread.start()
-            self._condition.notify_all()
+    def request(self, request: DetailsRequest) -> None:
+        """Ask for a job; what was asked for before and not read yet is dropped."""
+        self._worker.put(request)
 
     def close(self) -> None:
         """End the thread."""
-        with self._condition:
-            self._is_closed = True
-            self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        self._worker.close()
 
-    def _run(self) -> None:
-        while True:
-            wish = self._next()
-            if wish is None:
-                return
-            papers = self.read(wish)
-            for pause_s in CATCH_UP_S:
-                if _is_current(papers, wish) or self._is_superseded(pause_s):
-                    break
-                papers = self.read(wish)
-            if not self._is_superseded(0):
-                self._deliver(papers)
+    def _read_current(self, _kind: str, request: DetailsRequest) -> None:
+        """Read until the database knows what news told, and deliver that, unless another job is asked for."""
+        details = self.read(request)
+        for pause_s in CATCH_UP_S:
+            if _is_current(details, request) or self._worker.is_superseded(wait_s=pause_s):
+                break
+            details = self.read(request)
+        if not self._worker.is_superseded():
+            self._deliver(details)
 
-    def _next(self) -> Wish | None:
-        """Wait for a wish, and while they come fast for a pause."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._wish is not None or self._is_closed)
-            if time.monotonic() - self._asked_at < 3 * QUIET_S:
-                wish = None
-                while wish is not self._wish and not self._is_closed:
-                    wish = self._wish
-                    self._condition.wait(QUIET_S)
-            self._asked_at = time.monotonic()
-            wish, self._wish = self._wish, None
-            return None if self._is_closed else wish
-
-    def _is_superseded(self, wait_s: float) -> bool:
-        with self._condition:
-            return self._condition.wait_for(lambda: self._wish is not None or self._is_closed, wait_s)
-
-    def read(self, wish: Wish) -> Papers:
+    def read(self, request: DetailsRequest) -> JobDetails:
         """Read a job now."""
         self.read_count += 1
         try:
             with closing(open_reader(self._database)) as reader:
-                row = find_job(reader, wish.info)
-                runs = tuple(reader.runs_of(wish.info.key)) if wish.info.key > 0 else ()
+                row = find_job(reader, request.info)
+                runs = tuple(reader.runs_of(request.info.key)) if request.info.key > 0 else ()
         except KnownError as error:
-            return Papers(wish.info, nothing=error.what)
-        at = next((at for at, run in enumerate(runs) if run.run_key == wish.run_key), 0)
+            return JobDetails(request.info, nothing=error.what)
+        at = next((at for at, run in enumerate(runs) if run.run_key == request.run_key), 0)
         log = runs[at].log_file if runs else row.log if row else ""
-        return self._with_log(Papers(wish.info, row, runs, at, place_of(self._log_dir, log) if log else ""))
+        return self._with_log(JobDetails(request.info, row, runs, at, place_of(self._log_dir, log) if log else ""))
 
-    def _with_log(self, papers: Papers) -> Papers:
+    def _with_log(self, details: JobDetails) -> JobDetails:
         records, nothing = [], ""
-        if papers.log:
+        if details.log:
             try:
-                records = read_log(native(papers.log))
+                records = read_log(native(details.log))
             except KnownError as error:
                 nothing = error.what
-        elif papers.row is not None and papers.row.status in ("pending", "processing"):
+        elif details.row is not None and details.row.status in ("pending", "processing"):
             nothing = "no log yet: it is written when the run ends"
         else:
-            nothing = papers.row.error.partition("\n")[0] if papers.row and papers.row.error else "no log: the run said nothing"
+            nothing = details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run said nothing"
         lines = tuple(_drawn(record) for record in records)
-        return Papers(papers.info, papers.row, papers.runs, papers.at, papers.log, tuple(records), lines, nothing)
+        return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
 
 
 def read_log(path: str) -> list[joblog.LogLine]:
@@ -201,8 +167,8 @@ def find_job(reader: Reader, info: JobInfo) -> JobRow | None:
     return next((row for row in failed if row.job_key == info.job_key), failed[0] if failed else None)
 
 
-def _is_current(papers: Papers, wish: Wish) -> bool:
-    return wish.expects is None or papers.row is None or (papers.row.status, papers.row.run_key) == wish.expects
+def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
+    return request.expects is None or details.row is None or (details.row.status, details.row.run_key) == request.expects
 
 
 def _drawn(record: joblog.LogLine) -> LogLine:

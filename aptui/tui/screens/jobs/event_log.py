@@ -20,7 +20,7 @@ from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.jobs import copying
 from aptui.tui.screens.jobs.bar import FRAME_CELLS, Bar
-from aptui.tui.screens.jobs.details import PaperReader, Papers, Wish
+from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
 from aptui.tui.screens.jobs.lines import EventLines, LogColumns, Search, search
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
@@ -56,7 +56,7 @@ class EventLog(Vertical):
         """Esc: the cursor goes back to the jobs."""
 
     class Shown(Message):
-        """Other papers are shown, or the size of the details is another one."""
+        """Other job_details are shown, or the size of the details is another one."""
 
     @dataclass
     class Stepped(Message):
@@ -66,8 +66,8 @@ class EventLog(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id="event-log")
-        self.reader: PaperReader | None = None
-        self.papers: Papers | None = None
+        self.reader: DetailsReader | None = None
+        self.job_details: JobDetails | None = None
         self.info: JobInfo | None = None
         self._columns: LogColumns | None = None
         self._search: Search | None = None
@@ -119,33 +119,33 @@ class EventLog(Vertical):
             self._wants_error = False
             self.arrived(None)
             return
-        self.reader.want(Wish(info, run_key, expects))
+        self.reader.request(DetailsRequest(info, run_key, expects))
         self.query_one("#event-title", Bar).changed()
 
-    def arrived(self, papers: Papers | None) -> None:
+    def arrived(self, job_details: JobDetails | None) -> None:
         """Show what was read; what is not wanted any more is let go."""
-        if not self.is_mounted or (papers is not None and (self.info is None or papers.info.key != self.info.key)):
+        if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
             return
-        before, self.papers = self.papers, papers
+        before, self.job_details = self.job_details, job_details
         if (
-            papers is None
+            job_details is None
             or before is None
-            or (papers.info.key, papers.log, papers.records) != (before.info.key, before.log, before.records)
+            or (job_details.info.key, job_details.log, job_details.records) != (before.info.key, before.log, before.records)
         ):
-            self._renew(papers)
-        self.log_pane.empty_text = "no job is selected" if papers is None else sanitize(papers.nothing)
-        if self._wants_error and papers is not None:
+            self._renew(job_details)
+        self.log_pane.empty_text = "no job is selected" if job_details is None else sanitize(job_details.nothing)
+        if self._wants_error and job_details is not None:
             self._wants_error = False
             self.log_pane.go_to_first_error()
         self.log_pane.refresh()
         self._details_changed()
         self.post_message(self.Shown())
 
-    def _renew(self, papers: Papers | None) -> None:
+    def _renew(self, job_details: JobDetails | None) -> None:
         pane = self.log_pane
         self._columns = self._search = None
         pane.set_search(None)
-        pane.set_source(EventLines(papers.lines if papers else ()))
+        pane.set_source(EventLines(job_details.lines if job_details else ()))
         if pane.is_following:
             pane.action_last()
         else:
@@ -155,18 +155,18 @@ class EventLog(Vertical):
 
     def go_to_first_error(self) -> None:
         """Put the cursor there, now or when the log was read."""
-        self._wants_error = self.papers is None or self.info is None or self.papers.info.key != self.info.key
+        self._wants_error = self.job_details is None or self.info is None or self.job_details.info.key != self.info.key
         if not self._wants_error:
             self.log_pane.go_to_first_error()
 
     def step_run(self, step: int) -> None:
         """Show the run after (1) or before (-1) the one that is shown."""
-        papers = self.papers
-        if papers is None or self.info is None or papers.info.key != self.info.key or not papers.runs:
+        job_details = self.job_details
+        if job_details is None or self.info is None or job_details.info.key != self.info.key or not job_details.runs:
             return
-        at = papers.at - step
-        if 0 <= at < len(papers.runs):
-            self.show(self.info, run_key=papers.runs[at].run_key)
+        at = job_details.at - step
+        if 0 <= at < len(job_details.runs):
+            self.show(self.info, run_key=job_details.runs[at].run_key)
         else:
             self.shell.tell("there is no later run" if step > 0 else "no run before this one is kept", seconds=2)
 
@@ -212,26 +212,26 @@ class EventLog(Vertical):
         self._details_changed()
 
     def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        info, papers = self.info, self.papers
+        info, job_details = self.info, self.job_details
         role = "title" if self.log_pane.has_focus else "header"
         if info is None:
             return (Part("Event log", role),), ()
-        is_read = papers is not None and papers.info.key == info.key
+        is_read = job_details is not None and job_details.info.key == info.key
         count = self.log_pane.source.line_count()
         right = self._search_parts() + self._level_parts()
         right += [Part(f"  {count:,} line{'' if count == 1 else 's'}" if is_read else "  reading", "muted")] if width >= 60 else []
-        head, tail = [Part("Event log", role), Part(" · ", "muted")], self._run_parts(papers if is_read else None)
+        head, tail = [Part("Event log", role), Part(" · ", "muted")], self._run_parts(job_details if is_read else None)
         job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
         room = width - FRAME_CELLS - width_of(head + tail + right)
         job = job if room - width_of(job) >= _LEAST_PATH else []
         path = fit(info.source, max(1, room - width_of(job))).text.rstrip()
         return [*head, Part(path, "path"), *job, *tail], right
 
-    def _run_parts(self, papers: Papers | None) -> list[Part]:
+    def _run_parts(self, job_details: JobDetails | None) -> list[Part]:
         parts = []
-        if papers is not None and papers.run is not None:
-            which = f" ({len(papers.runs) - papers.at} of {len(papers.runs)})" if len(papers.runs) > 1 else ""
-            parts.append(Part(f" · run {papers.run.run_key}{which}", "muted" if papers.is_newest else "warning"))
+        if job_details is not None and job_details.run is not None:
+            which = f" ({len(job_details.runs) - job_details.at} of {len(job_details.runs)})" if len(job_details.runs) > 1 else ""
+            parts.append(Part(f" · run {job_details.run.run_key}{which}", "muted" if job_details.is_newest else "warning"))
         if self.info is not None and self.info.status == "processing":
             parts.append(Part(f" {glyph('processing')} running", "processing"))
         return parts
@@ -261,7 +261,7 @@ class EventLog(Vertical):
         event.stop()
         if event.rows is not self.log_pane:
             return
-        records = self.papers.records if self.papers else ()
+        records = self.job_details.records if self.job_details else ()
         context = list(records[event.key].context) if event.key < len(records) else []
         if context != self.details.pairs:
             had_details = self.has_details
@@ -337,7 +337,7 @@ class EventLog(Vertical):
         if not text:
             self._found(self._search_number, None)
             return
-        records = self.papers.records if self.papers else ()
+        records = self.job_details.records if self.job_details else ()
         self.run_worker(
             partial(self._search_in, self._search_number, text, self._columns, records), thread=True, exclusive=True, group="search"
         )
@@ -396,4 +396,4 @@ class EventLog(Vertical):
         if self.details.has_focus:
             copying.ask_details(self.shell, self.details.current(), self.details.pairs, place)
         else:
-            copying.ask_lines(self.shell, self.papers, self.log_pane.selected_keys(), place)
+            copying.ask_lines(self.shell, self.job_details, self.log_pane.selected_keys(), place)

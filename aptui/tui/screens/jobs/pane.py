@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +11,7 @@ from textual.binding import Binding, BindingType
 
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.logs import log_folder
+from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import JobInfo, JobsStore
 from aptui.tui.frame.line import Part
@@ -19,7 +19,7 @@ from aptui.tui.pane import Command
 from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import Causes, CausesTable, JobsTable
-from aptui.tui.screens.jobs.details import PaperReader, Papers
+from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
 from aptui.tui.screens.jobs.event_log import EventLog
 from aptui.tui.screens.jobs.layout import ThreePanes
 from aptui.tui.screens.jobs.row_actions import DEEDS, Deeds
@@ -85,7 +85,7 @@ class JobsPane(ThreePanes):
         self.choices = Choices(self, self.store)
         self.deeds = Deeds(self)
         self._causes = Causes(self.store)
-        self._reader: PaperReader | None = None
+        self._reader: DetailsReader | None = None
         self._selected: int | None = None
         self._goal: int | None = None
         self._expects: tuple[str, int] | None = None
@@ -108,7 +108,9 @@ class JobsPane(ThreePanes):
         """Take up what was chosen last time; the first rows come with the first frame."""
         session, config = self.shell.session, self.shell.config
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
-        self._reader = PaperReader(self.database, log_dir, lambda papers: self.shell.in_ui(self._papers_arrived, papers))
+        self._reader = DetailsReader(
+            self.database, log_dir, lambda job_details: self.shell.in_ui(self._details_arrived, job_details)
+        )
         self.event_log.reader = self._reader
         self.box.disabled = True
         self.box.history.texts = self.choices.history()
@@ -232,13 +234,13 @@ class JobsPane(ThreePanes):
             self.shell.wake()
 
     def _read_again(self) -> None:
-        papers, info = self.event_log.papers, self.store.info(self._selected or 0)
-        run = papers.run if papers is not None and not papers.is_newest else None
+        job_details, info = self.event_log.job_details, self.store.info(self._selected or 0)
+        run = job_details.run if job_details is not None and not job_details.is_newest else None
         self.event_log.show(info, expects=self._expects, run_key=run.run_key if run else 0)
         self._is_stale, self._expects = False, None
 
-    def _papers_arrived(self, papers: Papers) -> None:
-        self.event_log.arrived(papers)
+    def _details_arrived(self, job_details: JobDetails) -> None:
+        self.event_log.arrived(job_details)
 
     def _select(self, key: int | None) -> None:
         self._selected, self._is_stale, self._expects = key, False, None
@@ -382,7 +384,7 @@ class JobsPane(ThreePanes):
             self.go_to("table")
         if not self._is_warm:
             self._is_warm = True
-            threading.Thread(target=self.store.warm, name="aptui-warm", daemon=True).start()
+            run_in_background("aptui-warm", self.store.warm)
         box = self.box
         self.query_one("#jobs-bar").display = False
         box.disabled, box.display = False, True

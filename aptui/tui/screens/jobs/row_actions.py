@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from aptui.core.paths import cache_path
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader, open_reader
+from aptui.tui.background import run_in_background
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.details import native
@@ -210,8 +210,8 @@ class Deeds:
     # ------------------------------------------------------------------------------------------------------ other programs
 
     def _log_of(self, info: JobInfo) -> str:
-        papers = self._pane.event_log.papers
-        return native(papers.log) if papers is not None and papers.info.key == info.key and papers.log else ""
+        job_details = self._pane.event_log.job_details
+        return native(job_details.log) if job_details is not None and job_details.info.key == info.key and job_details.log else ""
 
     def _pager(self, infos: Sequence[JobInfo]) -> None:
         command = shlex.split(os.environ.get("PAGER", "")) or ([found] if (found := shutil.which("less")) else [])
@@ -265,8 +265,8 @@ class Deeds:
 
     def _copy(self, infos: Sequence[JobInfo]) -> None:
         word = "s" if len(infos) > 1 else ""
-        papers = self._pane.event_log.papers
-        has_papers = papers is not None and papers.info.key == infos[0].key
+        job_details = self._pane.event_log.job_details
+        has_job_details = job_details is not None and job_details.info.key == infos[0].key
         commands = [command for info in infos if (command := texts.rerun_command(info, self._project_dir()))]
         items = [
             MenuItem("path", f"Copy path{word}", "y"),
@@ -275,7 +275,7 @@ class Deeds:
             MenuItem("uuid", f"Copy source UUID{word}", "u"),
             MenuItem("text", f"Copy row{word} as text", "t"),
             MenuItem("command", f"Copy command{word} that run{'' if word else 's'} this alone", "c", bool(commands)),
-            MenuItem("report", "Copy a bug report (Markdown)", "b", has_papers),
+            MenuItem("report", "Copy a bug report (Markdown)", "b", has_job_details),
         ]
 
         def chosen(what: str | None) -> None:
@@ -293,8 +293,8 @@ class Deeds:
                     self.shell.copy_text("\n".join(filter(None, rows)))
                 case "command":
                     self.shell.copy_text("\n".join(commands))
-                case "report" if papers is not None:
-                    self.shell.copy_text(texts.bug_report(papers))
+                case "report" if job_details is not None:
+                    self.shell.copy_text(texts.bug_report(job_details))
 
         Menu.ask(self.shell, items, chosen, title="Copy")
 
@@ -339,7 +339,7 @@ def in_thread(shell: AptuiApp, work: Callable[[], T], then: Callable[[T], object
         else:
             shell.in_ui(then, result)
 
-    threading.Thread(target=run, name="aptui-jobs", daemon=True).start()
+    run_in_background("aptui-jobs", run)
 
 
 def path_of(reader: Reader, info: JobInfo) -> str:

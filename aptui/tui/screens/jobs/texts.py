@@ -13,7 +13,7 @@ from aptui.core.notices import LogLevel
 from aptui.shared.sanitize import sanitize
 from aptui.store.logs.joblog import LogLine
 from aptui.tui.data.jobs_store import JobInfo, duration_text
-from aptui.tui.screens.jobs.details import Papers
+from aptui.tui.screens.jobs.details import JobDetails
 
 _WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
 _BEFORE_ERROR = 3
@@ -42,9 +42,9 @@ def log_text(lines: Sequence[LogLine], *, has_details: bool) -> str:
     return "\n".join(line_text(line, has_details=has_details) for line in lines)
 
 
-def bug_report(papers: Papers) -> str:
+def bug_report(job_details: JobDetails) -> str:
     """Return what somebody needs to know who shall mend a job, in Markdown."""
-    info, row, run = papers.info, papers.row, papers.run
+    info, row, run = job_details.info, job_details.row, job_details.run
     reason = (run.reason if run else "") or info.reason
     error = (run.error if run else "") or (row.error if row else "") or info.error
     facts = [
@@ -61,16 +61,16 @@ def bug_report(papers: Papers) -> str:
     ]
     title = f"### {sanitize(info.source)} {'failed' if info.status == 'failed' else info.status} on {sanitize(info.platform)}"
     body = [f"* {name}: {_code(value)}" for name, value in facts if value]
-    return "\n".join([title, "", *body, *_first_error(papers)]) + "\n"
+    return "\n".join([title, "", *body, *_first_error(job_details)]) + "\n"
 
 
-def _first_error(papers: Papers) -> list[str]:
-    at = next((at for at, line in enumerate(papers.records) if line.level >= LogLevel.ERROR), None)
+def _first_error(job_details: JobDetails) -> list[str]:
+    at = next((at for at, line in enumerate(job_details.records) if line.level >= LogLevel.ERROR), None)
     if at is None:
         return []
-    lines = papers.records[max(0, at - _BEFORE_ERROR) : at]
+    lines = job_details.records[max(0, at - _BEFORE_ERROR) : at]
     text = log_text(lines, has_details=False).split("\n") if lines else []
-    text += line_text(papers.records[at], has_details=True).split("\n")
+    text += line_text(job_details.records[at], has_details=True).split("\n")
     fence = "`" * max(3, _longest_ticks("\n".join(text)) + 1)
     return ["", "First error:", "", fence, *map(sanitize, text), fence]
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from aptui.shared.errors import KnownError
 from aptui.store.logs import joblog
+from aptui.tui.background import LatestOnly
 from aptui.tui.screens.logs.tabs import STANDARD, LineFilter, LogTab, filter_of, parsed
 from aptui.tui.widgets.lines import FileLines, LogLine
 
@@ -229,17 +230,18 @@ def parse_large(data: bytes) -> LogLine:
 # ── the thread ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_VIEW, _LOOK = "view", "look"
+
+
 class LogReader:
-    """The thread: finds the lines of the newest view, and those that come. `wake` is called there when there is something to `take`."""
+    """Reads logs in a thread: finds the lines of the newest view, and those that come. `wake` is called there when there is something to `take`."""
 
     def __init__(self, wake: Callable[[], None], *, largest_bytes: int = LARGEST_BYTES) -> None:
         self._wake, self._largest_bytes = wake, largest_bytes
-        self._condition = threading.Condition()
-        self._wish: LogView | None = None
-        self._shall_look = self._is_closed = False
-        self._stop = threading.Event()
+        self._lock = threading.Lock()
         self._pieces: list[Piece] = []
-        self._thread: threading.Thread | None = None
+        self._shown: _Understood | None = None
+        self._worker = LatestOnly[LogView | None]("aptui-log", self._handle, last=_LOOK)
         self._file: LogFile | None = None
         self._end = 0
         self._large: FileLines | None = None
@@ -247,64 +249,41 @@ class LogReader:
         self._retired: list[FileLines] = []
 
     def show(self, view: LogView) -> None:
-        """Want something else; what was wanted before is given up."""
-        with self._condition:
-            self._wish = view
+        """Show something else; what was shown before is given up."""
+        with self._lock:
             self._pieces.clear()
-            self._stop.set()
-            self._start()
+            self._worker.put(view, _VIEW, interrupts=True)
 
     def look(self) -> None:
         """Look whether the file has grown, was cut off or replaced."""
-        with self._condition:
-            self._shall_look = True
-            self._start()
+        self._worker.put(None, _LOOK)
 
     def take(self) -> list[Piece]:
         """Return what was found and nobody took."""
-        with self._condition:
+        with self._lock:
             pieces, self._pieces = self._pieces, []
             return pieces
 
     def close(self) -> None:
         """End the thread."""
-        with self._condition:
-            self._is_closed = True
-            self._stop.set()
-            self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        self._worker.close()
         for lines in (*self._retired, *([self._large] if self._large is not None else ())):
             lines.close()
 
-    def _start(self) -> None:
-        if self._thread is None and not self._is_closed:
-            self._thread = threading.Thread(target=self._run, name="aptui-log", daemon=True)
-            self._thread.start()
-        self._condition.notify_all()
+    def _handle(self, _kind: str, view: LogView | None) -> None:
+        if view is not None:
+            understood = self._understood(view)
+            if understood is None:
+                return
+            self._shown = understood
+        if self._shown is not None:
+            self._serve(self._shown, is_new=view is not None)
 
-    def _run(self) -> None:
-        shown: _Understood | None = None
-        while True:
-            with self._condition:
-                self._condition.wait_for(lambda: self._wish is not None or self._shall_look or self._is_closed)
-                if self._is_closed:
-                    return
-                wish, self._wish, self._shall_look = self._wish, None, False
-                self._stop.clear()
-            if wish is not None:
-                understood = self._understood(wish)
-                shown = understood or shown
-                if understood is None:
-                    continue
-            if shown is not None:
-                self._serve(shown, is_new=wish is not None)
-
-    def _understood(self, wish: LogView) -> _Understood | None:
+    def _understood(self, view: LogView) -> _Understood | None:
         try:
-            return _Understood(wish, filter_of(wish.tab), parsed(wish.search))
+            return _Understood(view, filter_of(view.tab), parsed(view.search))
         except KnownError as error:
-            self._publish(Piece(wish, mistake=error))
+            self._publish(Piece(view, mistake=error))
             return None
 
     def _serve(self, wanted: _Understood, *, is_new: bool) -> None:
@@ -339,18 +318,18 @@ class LogReader:
             self._publish(tail)
         whole = self._found(wanted, self._file, 0, size)
         whole.file, whole.start = self._file, 0
-        if not self._stop.is_set():
+        if not self._worker.stop.is_set():
             self._publish(whole)
 
     def _begin_large(self, view: LogView) -> None:
         if self._large is None:
             self._large, self._large_path = FileLines(view.path, parse_large), view.path
         self._publish(Piece(view, large=self._large, is_whole=self._large.is_indexed))
-        if self._large.index(self._stop):
+        if self._large.index(self._worker.stop):
             self._publish(Piece(view, large=self._large))
 
     def _look_at_large(self, view: LogView) -> None:
-        if self._large is not None and self._large.has_changed() and self._large.index(self._stop):
+        if self._large is not None and self._large.has_changed() and self._large.index(self._worker.stop):
             self._publish(Piece(view, large=self._large))
 
     def _found(self, wanted: _Understood, file: LogFile, first: int, last: int, *, skips_first: bool = False) -> Piece:
@@ -360,7 +339,7 @@ class LogReader:
         batch: list[_Seen] = []
         has_context = False
         for start, raw, is_ended in _physical(file, first, last):
-            if self._stop.is_set():
+            if self._worker.stop.is_set():
                 break
             found = [] if skips_first else _records(raw)
             if found:
@@ -376,8 +355,8 @@ class LogReader:
         return piece
 
     def _publish(self, piece: Piece) -> None:
-        with self._condition:
-            if self._wish is None:  # else people want something else by now
+        with self._lock:
+            if not self._worker.is_superseded(_VIEW):  # else people want something else by now
                 self._pieces.append(piece)
         self._wake()
 

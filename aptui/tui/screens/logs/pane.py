@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -16,6 +15,7 @@ from textual.widgets import Input
 
 from aptui.store.logs import joblog
 from aptui.store.logs.logs import engine_logs, log_folder
+from aptui.tui.background import run_in_background
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import size_text
 from aptui.tui.pane import Command, Pane
@@ -454,7 +454,7 @@ class LogsPane(Pane):
             if read == self._record:  # they are few, and of the app's thread
                 self._copy_lines(keys, read, what != "line")
             else:
-                Thread(target=self._copy_lines, args=(keys, read, what != "line"), name="aptui-copy", daemon=True).start()
+                run_in_background("aptui-copy", self._copy_lines, keys, read, what != "line")
 
     def _copy_lines(self, keys: Sequence[int], read: Callable[[int], joblog.LogLine | None], has_details: bool) -> None:
         found = [record for key in keys if (record := read(key)) is not None]

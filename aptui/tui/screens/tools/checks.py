@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aptui.shared.health import Health, WatchedRoot
-    from aptui.tui.screens.common.background_task import Chore
+    from aptui.tui.background import BackgroundTask
 
 COLUMNS = (
     Column("state", "State", 6),
@@ -88,11 +88,11 @@ def command(project_dir: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
 
 
-def ask_doctor(chore: Chore, words: list[str]) -> list[Check]:
+def ask_doctor(task: BackgroundTask, words: list[str]) -> list[Check]:
     """Run the doctor and return what it found.
 
     Raises:
-        HostError: it says nothing that can be read. GivenUpError: nobody waits any more.
+        HostError: it says nothing that can be read. CancelledError: nobody waits any more.
     """
     waited_s = 0.0
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -102,7 +102,7 @@ def ask_doctor(chore: Chore, words: list[str]) -> list[Check]:
                     said, complaint = process.communicate(timeout=_LOOK_S)
                     break
                 except subprocess.TimeoutExpired:
-                    chore.check()
+                    task.check()
                     waited_s += _LOOK_S
                     if waited_s > _LIMIT_S:
                         raise HostError(

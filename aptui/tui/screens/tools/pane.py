@@ -15,12 +15,12 @@ from textual.binding import Binding, BindingType
 
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import count
+from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Command, Pane
 from aptui.tui.preferences.keymap import shown_key
-from aptui.tui.screens.common.background_task import Chore
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.tools import checks
@@ -92,9 +92,9 @@ class ToolsPane(Pane):
 
     def on_mount(self) -> None:
         """Get ready for chores; hear when the engine comes and goes."""
-        self._counting = Chore("aptui-tools-count", self.shell.in_ui)
+        self._counting = BackgroundTask("aptui-tools-count", self.shell.in_ui)
         self._editor = Settings(self.shell, self._draw)
-        self._doctor = Chore("aptui-tools-doctor", self.shell.in_ui)
+        self._doctor = BackgroundTask("aptui-tools-doctor", self.shell.in_ui)
         self.shell.session.on_state.append(self.shell.wake)
         self._checks_table.empty_text = "nothing is known yet: no engine tells, and the doctor was not asked"
         self.set_class(self.shell.config is None and self.shell.session.state is SessionState.NONE, "-alone")
@@ -189,7 +189,7 @@ class ToolsPane(Pane):
         self._options = {str(name): bool(value) for name, value in options.items()} if isinstance(options, dict) else {}
         self._draw()
 
-    def _count_failed(self, _chore: Chore) -> int:
+    def _count_failed(self, _task: BackgroundTask) -> int:
         from aptui.store.db.schema import told
         from aptui.store.queries.reader import open_reader
 
@@ -408,7 +408,7 @@ class ToolsPane(Pane):
         """Look for all failed jobs and analyses, then ask whether to run them again."""
         database = self.shell.session.cache_dir / DATABASE
 
-        def work(_chore: Chore) -> tuple[list[int], list[str]]:
+        def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
             from aptui.core.paths import key_of
             from aptui.store.db.schema import told
             from aptui.store.queries.reader import open_reader
@@ -440,7 +440,7 @@ class ToolsPane(Pane):
     def action_doctor(self) -> None:
         """Ask the doctor, in another process."""
         words = checks.command(self._project_dir)
-        if self._doctor.start(lambda chore: checks.ask_doctor(chore, words), self._take_doctor, self._doctor_failed):
+        if self._doctor.start(lambda task: checks.ask_doctor(task, words), self._take_doctor, self._doctor_failed):
             self._draw()
 
     def _take_doctor(self, found: list[Check]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.shared.errors import KnownError
+from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
-from aptui.tui.screens.common.background_task import Chore
 from aptui.tui.screens.tools.list_view import ADJUSTABLE, Adjustable
 from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
@@ -28,8 +28,8 @@ class Settings:
 
     def __init__(self, shell: AptuiApp, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
-        self._reading = Chore("aptui-tools-settings", shell.in_ui)
-        self._writing = Chore("aptui-tools-write", shell.in_ui)
+        self._reading = BackgroundTask("aptui-tools-settings", shell.in_ui)
+        self._writing = BackgroundTask("aptui-tools-write", shell.in_ui)
         self.known: dict[str, Setting] | None = None
         """{key: setting} of those that are given anywhere; None = not read yet, or they cannot be."""
 
@@ -42,7 +42,7 @@ class Settings:
         """Read all anew; return False where that is under way, so that it has to be asked for again."""
         project_dir = self._project_dir
 
-        def work(_chore: Chore) -> dict[str, Setting]:
+        def work(_task: BackgroundTask) -> dict[str, Setting]:
             from aptui.config.edit import settings
 
             return settings(project_dir, [each.key for each in ADJUSTABLE])
@@ -102,7 +102,7 @@ class Settings:
     def _write(self, adjustable: Adjustable, file: Path, value: Value) -> None:
         adds, project_dir = adjustable.kind == "list", self._project_dir
 
-        def work(_chore: Chore) -> None:
+        def work(_task: BackgroundTask) -> None:
             from aptui.config.edit import write
 
             write(project_dir, file, adjustable.key, value, adds=adds)

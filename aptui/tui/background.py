@@ -1,0 +1,200 @@
+"""Threads beside the screen: the newest request of each kind, one cancellable task, a piece of work. Nothing here knows what it is about."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from aptui.shared.errors import KnownError
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def run_in_background(name: str, work: Callable[..., object], *arguments: Any) -> threading.Thread:
+    """Call `work` in a thread of its own, which does not keep the program alive; return the thread."""
+    thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+class LatestOnly(Generic[R]):
+    """A thread that handles the newest request of each kind and drops the older ones; it begins with the first request.
+
+    Args:
+        name: of the thread.
+        handle: called in the thread with the kind and the request.
+        last: this kind waits until nothing else is requested.
+        pause_s: while requests come faster than three times this, none is handled until they pause for so long; 0 = at once.
+    """
+
+    def __init__(self, name: str, handle: Callable[[str, R], object], *, last: str = "", pause_s: float = 0.0) -> None:
+        self._name, self._handle, self._last, self._pause_s = name, handle, last, pause_s
+        self._condition = threading.Condition()
+        self._waiting: dict[str, R] = {}
+        self._is_handling = self._is_closed = False
+        self._taken_s = -1.0
+        self._put_count = 0
+        self._thread: threading.Thread | None = None
+        self.stop = threading.Event()
+        """Is set while what is handled is not wanted any more: `put` with `interrupts` came, or the end. For loops in `handle`."""
+
+    def put(self, request: R, kind: str = "", *, interrupts: bool = False) -> None:
+        """Have a request handled instead of what waits of its kind; with `interrupts`, also instead of what is being handled."""
+        with self._condition:
+            self._waiting.pop(kind, None)
+            self._waiting[kind] = request
+            self._put_count += 1
+            if interrupts:
+                self.stop.set()
+            if self._thread is None and not self._is_closed:
+                self._thread = run_in_background(self._name, self._run)
+            self._condition.notify_all()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything waits or is being handled."""
+        with self._condition:
+            return bool(self._waiting) or self._is_handling
+
+    def is_superseded(self, kind: str = "", wait_s: float = 0.0) -> bool:
+        """Return whether a newer request of this kind waits, or the end has come; wait for that so long."""
+        with self._condition:
+            return self._condition.wait_for(lambda: kind in self._waiting or self._is_closed, wait_s)
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until nothing is under way.
+
+        Raises:
+            TimeoutError: something still is.
+        """
+        with self._condition:
+            if not self._condition.wait_for(lambda: not self._waiting and not self._is_handling, timeout_s):
+                raise TimeoutError
+
+    def close(self) -> None:
+        """End the thread, and wait for it."""
+        with self._condition:
+            self._is_closed = True
+            self.stop.set()
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            self._handle(*taken)
+
+    def _take(self) -> tuple[str, R] | None:
+        """Wait for a request and take it; None = the end."""
+        with self._condition:
+            self._is_handling = False
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: self._waiting or self._is_closed)
+            if time.monotonic() - self._taken_s < 3 * self._pause_s:
+                self._wait_for_pause()
+            if self._is_closed:
+                return None
+            self._taken_s = time.monotonic()
+            kind = min(self._waiting, key=lambda each: each == self._last and bool(each))
+            self._is_handling = True
+            self.stop.clear()
+            return kind, self._waiting.pop(kind)
+
+    def _wait_for_pause(self) -> None:
+        seen = -1
+        while seen != self._put_count and not self._is_closed:
+            seen = self._put_count
+            self._condition.wait(self._pause_s)
+
+
+class CancelledError(Exception):
+    """Nobody waits for the task any more."""
+
+
+class BackgroundTask:
+    """Something slow that a screen has done in a thread, one at a time, and may cancel. All but `check` and `is_cancelled` is for the UI.
+
+    Args:
+        name: of the thread.
+        deliver: called by the thread with a function and its arguments, for the UI to call.
+    """
+
+    def __init__(self, name: str, deliver: Callable[..., object]) -> None:
+        self._name, self._deliver = name, deliver
+        self._number = 0
+        self._cancelled: set[int] = set()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+        return self._thread is not None
+
+    def start(
+        self,
+        work: Callable[[BackgroundTask], T],
+        then: Callable[[T], object],
+        failed: Callable[[KnownError], object],
+        cancelled: Callable[[], object] = lambda: None,
+    ) -> bool:
+        """Have `work` done, unless something is under way; return whether it is. One of the others is called, in the UI, at its end."""
+        if self._thread is not None or self._is_closed:
+            return False
+        self._number += 1
+        self._thread = run_in_background(self._name, self._run, work, then, failed, cancelled)
+        return True
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._is_closed or self._number in self._cancelled
+
+    def check(self) -> None:
+        """Raise CancelledError when nobody waits any more; `work` calls it often."""
+        if self.is_cancelled:
+            raise CancelledError
+
+    def cancel(self) -> None:
+        """Want what is under way no more."""
+        self._cancelled = {self._number}
+
+    def close(self) -> None:
+        """Cancel what is under way, and wait for the thread."""
+        self._is_closed = True
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(
+        self,
+        work: Callable[[BackgroundTask], T],
+        then: Callable[[T], object],
+        failed: Callable[[KnownError], object],
+        cancelled: Callable[[], object],
+    ) -> None:
+        try:
+            result = work(self)
+        except CancelledError:
+            self._end(cancelled)
+        except KnownError as error:
+            self._end(failed, error)
+        except Exception as error:  # noqa: BLE001  # raised again where the app sees it
+            self._end(_raise, error)
+        else:
+            self._end(then, result)
+
+    def _end(self, report: Callable[..., object], *what: object) -> None:
+        self._deliver(self._report, report, what)
+
+    def _report(self, report: Callable[..., object], what: tuple[object, ...]) -> None:
+        self._thread = None
+        if not self._is_closed:
+            report(*what)
+
+
+def _raise(error: Exception) -> None:
+    raise error
