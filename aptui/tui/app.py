@@ -1,53 +1,51 @@
-"""The app: frame, panes, keys, and the beat of the screen. What is shown in a pane is the pane's; what is true is the engine's.
+"""The app: assembles frame, panes and keys from their parts and passes on what Textual calls. What is true is the engine's.
 
-Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and the visible
-one draws: ten times a second at most, but for the first frames after a rest. While nothing happens no timer runs and no byte is sent.
+Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and the
+visible one draws (`frame_clock`). While nothing happens no timer runs and no byte is sent.
 """
 
 from __future__ import annotations
 
-import contextvars
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
-from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
-from aptui.tui import commands as said
+from aptui.tui import commands as shell_commands
+from aptui.tui.command_bar import CommandBar
 from aptui.tui.data.builder_names import finder, known_names
-from aptui.tui.data.session import SessionState, is_older
-from aptui.tui.frame.commandline import Candidates, Choice, CommandLine, Question
-from aptui.tui.frame.help import KeyTester
+from aptui.tui.engine_control import EngineControl
+from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine, Question
+from aptui.tui.frame.help import KeyTester, help_lines
 from aptui.tui.frame.hints import Hints
+from aptui.tui.frame.info import info_lines
 from aptui.tui.frame.line import Line
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.frame.sheet import Sheet
 from aptui.tui.frame.statusline import Rule, StatusLine
 from aptui.tui.frame.tabbar import Banner, TabBar
 from aptui.tui.frame.toasts import Toasts
-from aptui.tui.pane import Command, Pane, PaneSpec, existing
-from aptui.tui.pane_switcher import Stage
+from aptui.tui.frame_clock import FrameClock
+from aptui.tui.numpy_loading import load_numpy
+from aptui.tui.pane import Pane, PaneSpec, existing
+from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import load_keymap, shown_key
 from aptui.tui.preferences.state import Memory
-from aptui.tui.start import load_numpy, run
 from aptui.tui.terminal.clipboard import Clipboard
-from aptui.tui.theme_manager import Wardrobe
+from aptui.tui.theme_manager import ThemeManager
 
 if TYPE_CHECKING:
     from textual.command import Provider
     from textual.driver import Driver
-    from textual.widget import Widget
 
     from aptui.config.model import Config
     from aptui.core.model import Builder
@@ -55,16 +53,12 @@ if TYPE_CHECKING:
     from aptui.tui.data.feed import Feed
     from aptui.tui.data.session import Session
 
-__all__ = ["AptuiApp", "run"]
-FRAME_S = 0.1
-_BURST_S = 6 * FRAME_S
-"""So many frames after a rest need not wait: the filter that a key changed takes two or three to be complete, the first rows five."""
 _TWICE_S = 2.0
 """Within so long a second `Ctrl+C` leaves."""
 
 
 def _palette() -> type[Provider]:
-    from aptui.tui.frame.palette import ShellProvider  # Textual's palette is imported when it is first opened
+    from aptui.tui.frame.palette import ShellProvider  # for start-up: Textual's palette is imported when it is first opened
 
     return ShellProvider
 
@@ -79,8 +73,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
     ]
 
 
-class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
-    """aptui on a terminal. Panes reach it as `self.shell`."""
+class AptuiApp(App[None], inherit_bindings=False):
+    """aptui on a terminal. Panes reach it as `self.shell`, of which they see what `pane.Shell` names."""
 
     CSS_PATH = "app.tcss"
     TITLE = "aptui"
@@ -109,7 +103,6 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         self, session: Session, config: Config | None = None, *, memory: Memory, person: Memory, panes: Sequence[PaneSpec] | None = None,
         theme: str = "", driver: type[Driver] | None = None,
     ) -> None:  # fmt: skip
-        self.looks = theming.load_looks()
         # Textual would take NO_COLOR for greys; our theme without colours says it better.
         super().__init__(driver_class=driver)
         self.no_color = False
@@ -122,17 +115,13 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
         self.feed: Feed | None = None
         self.clips = Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None)
-        self._use_looks(theme or person.get("theme", theming.DEFAULT))
-        self._mounted: dict[str, Pane] = {}
-        self._focus_of: dict[str, Widget] = {}
-        self._current = ""
-        self._sheet = ""
-        self._ui_context: contextvars.Context | None = None
-        self._is_woken, self._next_frame, self._table_passed = False, 0.0, False
+        self.clock = FrameClock(self, self.draw_frame)
+        self.switcher = PaneSwitcher(self, self.panes, memory, self.clock.wake, self._read_jobs)
+        self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
+        self.themes = ThemeManager(self, self, person, theme)
+        self.engine = EngineControl(session, self, self.exit)
         self._lines: tuple[Line, ...] = ()
         self._ctrl_c_at = -_TWICE_S
-        self._asked_about_pid = 0
-        self._was_attached = False
 
     # ------------------------------------------------------------------------------------------------------------ the frame
 
@@ -162,88 +151,68 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         yield Candidates()
         yield Toasts()
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return a colour for every role, so that the rules of any widget hold under any theme."""
+        return {f"role-{role}": "ansi_default" for role in theming.ROLES}
+
     def on_mount(self) -> None:
         """Paint the frame first; everything that takes time comes after."""
-        self._ui_context = contextvars.copy_context()
+        self.clock.start()
         self.set_keymap(self.keymap.overrides)
-        self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self._hints_changed())
+        self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self.bar.update_hints())
         self.call_after_refresh(self._open)
-        self.begin_to_look()
+        self.themes.watch()
 
     async def _open(self) -> None:
-        """Show the first pane, read what rests, attach."""
-        for mistake in (*self.looks.mistakes, *self.keymap.mistakes):
+        """Show the first pane, read what the database holds, attach."""
+        for mistake in (*self.themes.looks.mistakes, *self.keymap.mistakes):
             self.tell(str(mistake), "warning", 15)
-        self.session.on_state.append(lambda: self.in_ui(self._engine_turned))
+        self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         load_numpy()
-        wanted = self.memory.get("shell.tab", "")
-        if self.panes:
-            await self.action_show(wanted if wanted in {spec.id for spec in self.panes} else self.panes[0].id)
+        await self.switcher.show_first()
         # Once more after a paint: reading beside the pane's import gains nothing, they share the interpreter.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self._open_feed()
+        self.open_feed()
         self.wake()  # frames that panes asked for before there was a feed showed nothing
         self.session.open()
-        self._engine_turned()
+        self._show_engine()
         _collect_garbage_again()
 
-    def _open_feed(self) -> None:
-        from aptui.tui.data.feed import Feed  # numpy, and the records of news, come after the first paint
-        from aptui.tui.rejected_peers import Strangers
+    def open_feed(self) -> None:
+        """Begin to read jobs and to listen to news."""
+        # For start-up: numpy, and the records of news, come after the first paint.
+        from aptui.tui.data.feed import Feed
+        from aptui.tui.rejected_peers import RejectedPeers
 
         self.feed = Feed(self.session.cache_dir / "assetdb.sqlite", known_names(self), more_builders=finder(self), wake=self.wake)
         self.session.listeners.append(self.feed)
-        self.session.listeners.append(Strangers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
+        self.session.listeners.append(RejectedPeers(lambda text: self.in_ui(self.tell, text, "warning", 15)))
 
-    def _hints_changed(self) -> None:
-        if not self.screen_stack:
-            return  # it is told at the end, too, when nothing is shown any more
-        for hints in self.screen.query(Hints):
-            hints.changed()
+    def _read_jobs(self) -> None:
+        if self.feed is not None:
+            self.feed.refresh()
 
-    # ------------------------------------------------------------------------------------------------------------- the beat
+    # ----------------------------------------------------------------------------------------------------------- the frames
 
     def wake(self) -> None:
         """Ask for a frame; any thread may, as often as it likes."""
-        if not self._is_woken:
-            self._is_woken = True
-            self.in_ui(self._arm)
+        self.clock.wake()
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
         """Have `do` called in the app's thread, soon; does not wait, and does nothing once the app has ended."""
-        if self._loop is None or self._ui_context is None:
-            return
-        try:
-            self._loop.call_soon_threadsafe(partial(do, *arguments), context=self._ui_context.copy())
-        except RuntimeError:
-            pass  # the loop is closed: nobody looks any more
+        self.clock.in_ui(do, *arguments)
 
-    def _arm(self) -> None:
-        wait_s = self._next_frame - time.monotonic()
-        if wait_s > 0:
-            self.set_timer(wait_s, self._frame)
-        else:
-            self.call_later(self._frame)
-
-    def _frame(self) -> None:
+    def draw_frame(self) -> None:
         """Hand out what happened, and draw it."""
-        self._is_woken = False
-        self._next_frame = max(self._next_frame, time.monotonic() - _BURST_S) + FRAME_S
         if not self.is_running or self.feed is None:
             return
-        batch = self.feed.drain()
-        if batch.table is not None:
-            self._table_passed = True
-        for pane in self._mounted.values():
-            pane.on_news(batch)
-        self._frame_changed()
-        visible = self._mounted.get(self._current)
-        if visible is not None and not self._sheet:
-            visible.on_frame()
+        self.switcher.take(self.feed.drain())
+        self._draw_lines()
+        self.switcher.draw()
 
-    def _frame_changed(self) -> None:
+    def _draw_lines(self) -> None:
         # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.
         self._lines = self._lines or tuple(self.main_screen().query("StatusLine, TabBar, Rule, Banner").results(Line))
         for line in self._lines:
@@ -253,84 +222,105 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
         """Return the screen below whatever is open."""
         return next(screen for screen in self.screen_stack if isinstance(screen, MainScreen))
 
-    def _engine_turned(self) -> None:
-        """Show that the engine came, went, or is an old one."""
-        session = self.session
-        self._frame_changed()
-        self.refresh_bindings()
-        if session.state is SessionState.ATTACHED:
-            if self._was_attached:
-                self.tell(f"attached to the engine again, pid {session.engine.pid}")
-            self._was_attached = True
-            if is_older(session.engine.version) and session.engine.pid != self._asked_about_pid:
-                self._asked_about_pid = session.engine.pid
-                self._ask_about_old_engine()
-
-    def _ask_about_old_engine(self) -> None:
-        restart = self.session.restart_engine
-        self.question(
-            f"the engine is older (aptui {sanitize(self.session.engine.version)}); restart it?",
-            [
-                Choice("w", "when idle", partial(restart, is_when_idle=True)),
-                Choice("y", "now", partial(restart, is_when_idle=False)),
-                Choice("n", "keep it"),
-            ],
-        )
-
-    # -------------------------------------------------------------------------------------------- commands, questions, words
+    # ------------------------------------------------------------------------------------------------------ panes and sheets
 
     @property
-    def can_ask(self) -> bool:
-        """Whether there may be an engine that does what it is told."""
-        return self.session.state is not SessionState.NONE and not self.session.is_read_only
+    def pane(self) -> Pane | None:
+        """The pane that is shown, or that a sheet covers."""
+        return self.switcher.pane
+
+    async def action_show(self, pane_id: str) -> None:
+        """Go to a pane."""
+        await self.switcher.show(pane_id)
+
+    async def action_show_number(self, number: int) -> None:
+        """Go to the pane with this number, if there is one."""
+        await self.switcher.show_number(number)
+
+    def remember_focus(self) -> None:
+        """Note where the focus is in the pane."""
+        self.switcher.remember_focus()
+
+    def give_focus_back(self) -> None:
+        """Put the focus where it was in the pane."""
+        self.switcher.give_focus_back()
+
+    def show_sheet(self, lines: Sequence[Any]) -> None:
+        """Show lines, parts of which are safe text, in the place of the pane until `Esc`."""
+        self.switcher.open_sheet("sheet-info", lines)
+
+    def on_sheet_closed(self) -> None:
+        """Go back to the pane."""
+        self.switcher.close_sheet()
+
+    def action_help(self) -> None:
+        """Show keys and commands of the place we are at."""
+        if self.switcher.sheet != "sheet-help":
+            lines = help_lines(self.screen.active_bindings, self.keymap, self.commands(), self.switcher.title)
+            self.switcher.open_sheet("sheet-help", lines)
+
+    def action_keys(self) -> None:
+        """Test keys."""
+        active = self.screen.active_bindings
+        self.switcher.open_sheet("sheet-keys")
+        self.query_one(KeyTester).start(active, self.keymap)
+
+    def action_messages(self) -> None:
+        """Show what was said."""
+        self.switcher.open_sheet("sheet-messages", self.query_one(Toasts).history())
+
+    def action_info(self) -> None:
+        """Show project, engine, versions."""
+        more = [("Theme", self.theme), ("Mouse", "on" if self.has_mouse else "off")]
+        if self.pane is not None and self.pane.status():
+            more.append(("Here", self.pane.status()))
+        project_dir = str(self.config.project_dir) if self.config else ""
+        self.switcher.open_sheet("sheet-info", info_lines(self.session, project_dir, more))
+
+    def actions_here(self) -> list[tuple[str, str, str]]:
+        """Return (key, id, what it does) of all actions with a key, as seen from the pane."""
+        found: dict[str, tuple[str, str, str]] = {}
+        for key, (_node, binding, is_enabled, _tooltip) in self.main_screen().active_bindings.items():
+            does = self.keymap.does(binding.id or "") or binding.description
+            if is_enabled and does and binding.id:
+                found.setdefault(binding.id, (key, binding.id, does))
+        return list(found.values())
+
+    # -------------------------------------------------------------------------------------------- commands, questions, words
 
     def commands(self) -> list[Command]:
         """Return what can be said on the `:` line now."""
         mine = [each for each in (self.pane.commands() if self.pane is not None else ()) if self.can_ask or not each.needs_engine]
-        return sorted([*mine, *said.shell_commands(self)], key=lambda each: each.name)
+        return sorted([*mine, *shell_commands.shell_commands(self)], key=lambda each: each.name)
 
     def action_command_palette(self) -> None:
         """Open the palette, unless it is open."""
-        from aptui.tui.frame.palette import Palette
+        from aptui.tui.frame.palette import Palette  # for start-up: Textual's palette is imported when it is first opened
 
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
     def action_command(self, text: str = "") -> None:
         """Open the `:` line."""
-        self.remember_focus()
-        self.query_one(Hints).display = False
-        self.query_one(CommandLine).start(text)
+        self.bar.open(text)
 
     def on_command_line_said(self, event: CommandLine.Said) -> None:
         """Do what was said."""
-        self._close_bottom()
+        self.bar.close()
         self.person.remember("commands", event.text)
-        said.run(self, event.text, self.commands())
+        shell_commands.run(self, event.text, self.commands())
 
     def on_command_line_closed(self) -> None:
         """Go back to the hints."""
-        self._close_bottom()
-
-    def _close_bottom(self) -> None:
-        self.query_one(CommandLine).display = False
-        self.query_one(Question).display = False
-        self.query_one(Hints).display = True
-        if self._sheet:
-            self.query_one(f"#{self._sheet}", Sheet).take_focus()
-        else:
-            self.give_focus_back()
+        self.bar.close()
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
         """Ask people in the last line; the last choice changes nothing."""
-        self.remember_focus()
-        self.query_one(CommandLine).display = False
-        self.query_one(Hints).display = False
-        self.query_one(Question).start(text, choices)
+        self.bar.ask(text, choices)
 
     def on_question_answered(self, event: Question.Answered) -> None:
         """Do what was chosen."""
-        self._close_bottom()
+        self.bar.close()
         event.choice.run()
 
     def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
@@ -364,50 +354,42 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
     # ------------------------------------------------------------------------------------------------------------ the engine
 
-    def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Ask the engine; `done` is said and `then` called, in the app's thread, when it has answered. Refusals are told."""
-        self.session.ask(verb).add_done_callback(lambda answer: self.in_ui(self._answered, answer, done, then))
+    @property
+    def can_ask(self) -> bool:
+        """Whether there may be an engine that does what it is told."""
+        return self.engine.can_ask
 
-    def _answered(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
-        error = answer.exception()
-        if error is None:
-            if done:
-                self.tell(done)
-            if then is not None:
-                then(answer.result())
-        elif isinstance(error, KnownError):
-            self.tell(str(error), "error", 10)
-        else:
-            raise error
+    def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
+        """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered. Refusals are shown."""
+        self.engine.ask(verb, done, then)
+
+    def _show_engine(self) -> None:
+        """Show that the engine came, went, or is an old one."""
+        self._draw_lines()
+        self.refresh_bindings()
+        self.engine.show_state()
 
     def action_pause(self) -> None:
         """Pause; or, while paused, ask whether to run the next job or to go on."""
-        from aptui.link.port import Pause, Resume, RunNext
-
-        health = self.session.latest_health
-        if health is None or not health.is_paused:
-            self.ask(Pause(), "paused; 'P' again runs the next job or goes on")
-            return
-        choices = [
-            Choice("n", "run the next job", lambda: self.ask(RunNext(), "one job more")),
-            Choice("r", "go on", lambda: self.ask(Resume(), "going on")),
-            Choice("s", "stay paused"),
-        ]
-        self.question("paused", choices)
+        self.engine.pause()
 
     def action_stop_engine(self) -> None:
         """Stop the engine, after asking."""
-        from aptui.link.port import Shutdown
+        self.engine.stop()
 
-        progress = self.session.latest_progress
-        running = progress.jobs_running if progress else 0
-        text = f"stop the engine? {running:,} jobs are running" if running else "stop the engine?"
-        choices = [
-            Choice("y", "stop it", lambda: self.ask(Shutdown(), then=lambda _answer: self.exit())),
-            Choice("w", "when idle", lambda: self.ask(Shutdown(is_when_idle=True), "the engine stops when it is idle")),
-            Choice("n", "let it run"),
-        ]
-        self.question(text, choices)
+    # -------------------------------------------------------------------------------------------------------- keys and themes
+
+    def on_app_focus(self) -> None:
+        """Look whether theme files were changed elsewhere meanwhile."""
+        self.themes.reload()
+
+    def on_theme_picker_shown(self, event: ThemePicker.Shown) -> None:
+        """Show a theme; close the picker if it is for good."""
+        self.themes.preview(event.name, is_kept=event.is_kept)
+
+    def action_theme_next(self) -> None:
+        """Go to the next theme."""
+        self.themes.choose_next()
 
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual's signature
         """Write what was typed ahead into the line that has the keys by now: "/r" shall search for "r", not reprocess."""
@@ -467,7 +449,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
     def action_plain(self) -> None:
         """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
-        from aptui.tui.terminal import plain
+        from aptui.tui.terminal import plain  # for start-up: few people ask for it
 
         if self.is_headless or self._driver is None or not self._driver.can_suspend:
             self.tell("this terminal has no scrollback of its own", "warning")
@@ -510,7 +492,7 @@ class AptuiApp(Stage, Wardrobe, inherit_bindings=False):
 
     def on_unmount(self) -> None:
         """Save what is remembered, and let go: of the engine, which goes on, and of the database."""
-        self.end_looking()
+        self.themes.close()
         self.memory.save()
         self.person.save()
         self.session.close()

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aptui.tui.pane import Command
+from aptui.tui.frame.commandline import Command
 
 if TYPE_CHECKING:
     from aptui.link.port import Verb
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 
-def shell_commands(app: AptuiApp) -> list[Command]:
+def shell_commands(app: Shell) -> list[Command]:
     """Return the commands that make sense now."""
     from aptui.link.port import Drain, Pause, ReloadConfig, Resume, RunNext  # after the first paint
 
@@ -45,7 +45,9 @@ def shell_commands(app: AptuiApp) -> list[Command]:
         ),
         Command("start", "start an engine, if none runs", lambda _rest: app.session.start_engine()),
         Command("stop", "stop the engine (asks)", act("stop_engine"), needs_engine=True),
-        Command("theme", "choose a theme; 'reload' reads the files again", app.say_theme, lambda: (*app.looks.by_name, "reload")),
+        Command(
+            "theme", "choose a theme; 'reload' reads the files again", app.themes.choose, lambda: (*app.themes.names, "reload")
+        ),
         Command("mouse", "turn the mouse on or off", partial(_mouse, app), lambda: ("on", "off")),
         Command("keys", "test keys: what they are called, what they do", act("keys")),
         Command("keymap", "read the key bindings again", act("reload_keymap")),
@@ -60,7 +62,7 @@ def shell_commands(app: AptuiApp) -> list[Command]:
     return [command for command in commands if app.can_ask or not command.needs_engine]
 
 
-def run(app: AptuiApp, text: str, commands: Sequence[Command]) -> None:
+def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
     """Do what a line says, or say why it cannot be done."""
     word, _, rest = text.partition(" ")
     if not word:
@@ -77,16 +79,16 @@ def run(app: AptuiApp, text: str, commands: Sequence[Command]) -> None:
         app.tell(f"there is no command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning")
 
 
-def _rescan(app: AptuiApp, rest: str) -> None:
+def _rescan(app: Shell, rest: str) -> None:
     from aptui.link.port import Rescan
 
     app.ask(Rescan(is_full=rest == "full"), "scanning")
 
 
-def _restart(app: AptuiApp, rest: str) -> None:
+def _restart(app: Shell, rest: str) -> None:
     app.session.restart_engine(is_when_idle=rest != "now")
     app.tell("the engine restarts" if rest == "now" else "the engine restarts when it is idle")
 
 
-def _mouse(app: AptuiApp, rest: str) -> None:
+def _mouse(app: Shell, rest: str) -> None:
     app.set_mouse(is_on=rest != "off" if rest else not app.has_mouse)

@@ -6,32 +6,99 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from textual.containers import Container
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
-    from aptui.tui.data.feed import Batch
+    from textual.app import App
+
+    from aptui.config.model import Config
+    from aptui.core.model import Builder
+    from aptui.link.port import Answer, Verb
+    from aptui.tui.data.feed import Batch, Feed
+    from aptui.tui.data.session import Session
+    from aptui.tui.frame.commandline import Choice, Command
+    from aptui.tui.preferences.keymap import Keymap
+    from aptui.tui.preferences.state import Memory
+    from aptui.tui.theme_manager import ThemeManager
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """Something that can be said on the `:` line and found in the palette.
+class Shell(Protocol):
+    """What panes and their parts may use of the app; `app` is the same as what Textual knows."""
 
-    Args:
-        name: one lower-case word, as in `:theme`.
-        does: a phrase for people, lower case.
-        run: takes what follows the name, stripped.
-        complete: all arguments that make sense now; None = it takes none.
-        needs_engine: it is not offered where there is no engine to ask.
-    """
+    session: Session
+    config: Config | None
+    memory: Memory
+    """What is remembered of the project."""
+    person: Memory
+    """What is remembered of the person."""
+    keymap: Keymap
+    panes: list[PaneSpec]
+    feed: Feed | None
+    themes: ThemeManager
+    has_mouse: bool
+    all_builders: Callable[[], Sequence[Builder]] | None
 
-    name: str
-    does: str
-    run: Callable[[str], None]
-    complete: Callable[[], Sequence[str]] | None = None
-    needs_engine: bool = False
+    @property
+    def app(self) -> App[Any]:
+        """The app as Textual's own."""
+
+    @property
+    def pane(self) -> Pane | None:
+        """The pane that is shown, or that a sheet covers."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there may be an engine that does what it is told."""
+
+    def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
+        """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered."""
+
+    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        """Show a message (`information`, `warning` or `error`) in the corner."""
+
+    def question(self, text: str, choices: Sequence[Choice]) -> None:
+        """Ask people in the last line; the last choice changes nothing."""
+
+    def wake(self) -> None:
+        """Ask for a frame; any thread may."""
+
+    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
+        """Have `do` called in the app's thread, soon; any thread may."""
+
+    def copy_text(self, text: str, *, raw: bool = False) -> None:
+        """Copy text to the terminal people sit at, and say how."""
+
+    def show_sheet(self, lines: Sequence[Any]) -> None:
+        """Show lines in the place of the pane until `Esc`."""
+
+    def commands(self) -> list[Command]:
+        """Return what can be said on the `:` line now."""
+
+    def actions_here(self) -> list[tuple[str, str, str]]:
+        """Return (key, id, what it does) of all actions with a key."""
+
+    def act(self, action: str) -> None:
+        """Run an action of the app, soon."""
+
+    def press(self, key: str) -> None:
+        """Do as if `key` were pressed."""
+
+    def set_mouse(self, *, is_on: bool) -> None:
+        """Turn the mouse on or off."""
+
+    async def action_show(self, pane_id: str) -> None:
+        """Go to a pane."""
+
+    def action_pause(self) -> None:
+        """Pause; or, while paused, ask whether to run the next job or to go on."""
+
+    def action_mouse(self) -> None:
+        """Turn the mouse on or off."""
+
+    def action_reload_keymap(self) -> None:
+        """Read the key bindings again."""
 
 
 class Pane(Container):
@@ -49,11 +116,9 @@ class Pane(Container):
     """Whether the pane must see the whole table of jobs at least once (`Batch.table`), also when it is first visited late."""
 
     @property
-    def shell(self) -> AptuiApp:
-        """The app, as what it is: session, feed, roles, memory and messages are there."""
-        from aptui.tui.app import AptuiApp
-
-        return cast(AptuiApp, self.app)
+    def shell(self) -> Shell:
+        """The app: session, feed, memory and messages are there."""
+        return cast("Shell", self.app)
 
     def activate(self) -> None:
         """Take the stage: the pane became visible. Set the focus where it was; the default does so."""

@@ -1,183 +1,178 @@
-"""The stage: which pane is shown, which sheet covers it, and where the focus goes back to. What a pane shows is its own business."""
+"""Which pane is shown, which sheet covers it, and where the focus goes back to. What a pane shows is its own business."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
+from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input
 
-from aptui.tui.frame.help import KeyTester, help_lines
-from aptui.tui.frame.info import info_lines
 from aptui.tui.frame.sheet import Sheet
 from aptui.tui.frame.tabbar import TabBar
-from aptui.tui.frame.toasts import Toasts
 
 if TYPE_CHECKING:
-    from textual.binding import ActiveBinding
-    from textual.screen import Screen
     from textual.widget import Widget
 
-    from aptui.config.model import Config
-    from aptui.tui.data.feed import Feed
-    from aptui.tui.data.session import Session
-    from aptui.tui.pane import Command, Pane, PaneSpec
-    from aptui.tui.preferences.keymap import Keymap
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Pane, PaneSpec
     from aptui.tui.preferences.state import Memory
 
 
-class Stage(App[None]):
-    """The half of the app that shows panes and sheets."""
+class PaneSwitcher:
+    """Mounts panes when they are first visited and shows one of them, or a sheet in its place.
 
-    panes: list[PaneSpec]
-    session: Session
-    config: Config | None
-    memory: Memory
-    keymap: Keymap
-    feed: Feed | None
-    has_mouse: bool
-    _mounted: dict[str, Pane]
-    _focus_of: dict[str, Widget]
-    _current: str
-    _sheet: str
-    _table_passed: bool
+    Args:
+        specs: the panes there are.
+        memory: remembers which was shown.
+        wake: asks for a frame.
+        read_jobs: has the whole table of jobs sent again, for a pane that is visited after it went by.
+    """
 
-    def wake(self) -> None:
-        """Ask for a frame."""
-        raise NotImplementedError
+    def __init__(
+        self,
+        app: App[Any],
+        specs: Sequence[PaneSpec],
+        memory: Memory,
+        wake: Callable[[], object],
+        read_jobs: Callable[[], object],
+    ) -> None:
+        self._app, self._specs, self._memory = app, specs, memory
+        self._wake, self._read_jobs = wake, read_jobs
+        self.mounted: dict[str, Pane] = {}
+        self.sheet = ""
+        """The sheet that is shown, "" = none."""
+        self._current = ""
+        self._focus_of: dict[str, Widget] = {}
+        self._has_table_passed = False
 
-    def commands(self) -> list[Command]:
-        """Return what can be said on the `:` line now."""
-        raise NotImplementedError
-
-    def main_screen(self) -> Screen[Any]:
-        """Return the screen below whatever is open."""
-        raise NotImplementedError
-
-    async def action_show_number(self, number: int) -> None:
-        """Go to the pane with this number, if there is one."""
-        for spec in self.panes:
-            if spec.number == number:
-                await self.action_show(spec.id)
-
-    async def action_show(self, pane_id: str) -> None:
-        """Go to a pane."""
-        spec = next((each for each in self.panes if each.id == pane_id), None)
-        if spec is None:
-            return
-        self._close_sheet(focuses=False)
-        if pane_id == self._current:
-            self.give_focus_back()
-            return
-        self._leave_pane()
-        stage = self.query_one("#stage", ContentSwitcher)
-        if pane_id not in self._mounted:
-            pane = spec.load()(id=f"pane-{pane_id}")
-            pane.display = False
-            await stage.mount(pane)
-            self._mounted[pane_id] = pane
-            if pane.wants_jobs and self._table_passed and self.feed is not None:
-                self.feed.refresh()
-        self._current = pane_id
-        stage.current = f"pane-{pane_id}"
-        self.query_one(TabBar).show(pane_id)
-        self.memory.put("shell.tab", pane_id)
-        self.give_focus_back()
-        self._mounted[pane_id].activate()
-        self.wake()
+    # ---------------------------------------------------------------------------------------------------------------- panes
 
     @property
     def pane(self) -> Pane | None:
         """The pane that is shown, or that a sheet covers."""
-        return self._mounted.get(self._current)
+        return self.mounted.get(self._current)
+
+    @property
+    def title(self) -> str:
+        """The title of the pane."""
+        return next((spec.title for spec in self._specs if spec.id == self._current), "here")
+
+    async def show_first(self) -> None:
+        """Show the pane that was shown the last time, or the first."""
+        wanted = self._memory.get("shell.tab", "")
+        if self._specs:
+            await self.show(wanted if wanted in {spec.id for spec in self._specs} else self._specs[0].id)
+
+    async def show_number(self, number: int) -> None:
+        """Go to the pane with this number, if there is one."""
+        for spec in self._specs:
+            if spec.number == number:
+                await self.show(spec.id)
+
+    async def show(self, pane_id: str) -> None:
+        """Go to a pane."""
+        spec = next((each for each in self._specs if each.id == pane_id), None)
+        if spec is None:
+            return
+        self.close_sheet(focuses=False)
+        if pane_id == self._current:
+            self.give_focus_back()
+            return
+        self._leave_pane()
+        if pane_id not in self.mounted:
+            await self._mount(spec)
+        self._current = pane_id
+        self._stage.current = f"pane-{pane_id}"
+        self._app.query_one(TabBar).show(pane_id)
+        self._memory.put("shell.tab", pane_id)
+        self.give_focus_back()
+        self.mounted[pane_id].activate()
+        self._wake()
+
+    async def _mount(self, spec: PaneSpec) -> None:
+        pane = spec.load()(id=f"pane-{spec.id}")
+        pane.display = False
+        await self._stage.mount(pane)
+        self.mounted[spec.id] = pane
+        if pane.wants_jobs and self._has_table_passed:
+            self._read_jobs()
 
     def _leave_pane(self) -> None:
-        pane = self.pane
-        if pane is None:
-            return
-        if self.focused is not None and pane in self.focused.ancestors_with_self:
-            self._focus_of[self._current] = self.focused
-        pane.deactivate()
+        if self.pane is not None:
+            self.remember_focus()
+            self.pane.deactivate()
+
+    @property
+    def _stage(self) -> ContentSwitcher:
+        return self._app.query_one("#stage", ContentSwitcher)
+
+    # ----------------------------------------------------------------------------------------------------------------- news
+
+    def take(self, batch: Batch) -> None:
+        """Hand news to all panes."""
+        if batch.table is not None:
+            self._has_table_passed = True
+        for pane in self.mounted.values():
+            pane.on_news(batch)
+
+    def draw(self) -> None:
+        """Have the pane drawn that is in sight."""
+        if self.pane is not None and not self.sheet:
+            self.pane.on_frame()
+
+    # ---------------------------------------------------------------------------------------------------------------- focus
+
+    def remember_focus(self) -> None:
+        """Note where the focus is in the pane."""
+        focused = self._app.focused
+        if self.pane is not None and focused is not None and self.pane in focused.ancestors_with_self:
+            self._focus_of[self._current] = focused
 
     def give_focus_back(self) -> None:
         """Put the focus where it was in this pane, or on the first part that takes it."""
         pane = self.pane
         if pane is None:
-            self.set_focus(None)
+            self._app.set_focus(None)
             return
         last = self._focus_of.get(self._current)
         if last is not None and last.is_attached and last.focusable:
             last.focus()
             return
-        # A line to type in, shown or not, takes the keys only when people ask for it.
-        first = next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)
-        self.set_focus(first)
+        self._app.set_focus(_first_part(pane))
 
-    def _open_sheet(self, name: str, lines: Sequence[Any] | None = None) -> None:
-        if not self._sheet and self.pane is not None and self.focused is not None and self.pane in self.focused.ancestors_with_self:
-            self._focus_of[self._current] = self.focused
-        self._sheet = name
-        self.query_one("#stage", ContentSwitcher).current = name
-        sheet = self.query_one(f"#{name}", Sheet)
+    def refocus(self) -> None:
+        """Put the focus on what is in sight: the sheet, or the pane."""
+        if self.sheet:
+            self._app.query_one(f"#{self.sheet}", Sheet).take_focus()
+        else:
+            self.give_focus_back()
+
+    # --------------------------------------------------------------------------------------------------------------- sheets
+
+    def open_sheet(self, name: str, lines: Sequence[Any] | None = None) -> None:
+        """Show a sheet in the place of the pane, with these lines or as it is."""
+        if not self.sheet:
+            self.remember_focus()
+        self.sheet = name
+        self._stage.current = name
+        sheet = self._app.query_one(f"#{name}", Sheet)
         if lines is not None:
             sheet.show(lines)
         sheet.take_focus()
 
-    def show_sheet(self, lines: Sequence[Any]) -> None:
-        """Show lines, parts of which are safe text, in the place of the pane until `Esc`."""
-        self._open_sheet("sheet-info", lines)
-
-    def _close_sheet(self, *, focuses: bool = True) -> None:
-        if not self._sheet:
+    def close_sheet(self, *, focuses: bool = True) -> None:
+        """Show the pane again."""
+        if not self.sheet:
             return
-        self._sheet = ""
-        self.query_one("#stage", ContentSwitcher).current = f"pane-{self._current}" if self._current else None
+        self.sheet = ""
+        self._stage.current = f"pane-{self._current}" if self._current else None
         if focuses:
             self.give_focus_back()
-        self.wake()
+        self._wake()
 
-    def on_sheet_closed(self) -> None:
-        """Go back to the pane."""
-        self._close_sheet()
 
-    def action_help(self) -> None:
-        """Show keys and commands of the place we are at."""
-        if self._sheet != "sheet-help":
-            title = next((spec.title for spec in self.panes if spec.id == self._current), "here")
-            self._open_sheet("sheet-help", help_lines(self._active(), self.keymap, self.commands(), title))
-
-    def action_keys(self) -> None:
-        """Test keys."""
-        active = self._active()
-        self._open_sheet("sheet-keys")
-        self.query_one(KeyTester).start(active, self.keymap)
-
-    def action_messages(self) -> None:
-        """Show what was said."""
-        self._open_sheet("sheet-messages", self.query_one(Toasts).history())
-
-    def action_info(self) -> None:
-        """Show project, engine, versions."""
-        more = [("Theme", self.theme), ("Mouse", "on" if self.has_mouse else "off")]
-        if self.pane is not None and self.pane.status():
-            more.append(("Here", self.pane.status()))
-        project_dir = str(self.config.project_dir) if self.config else ""
-        self._open_sheet("sheet-info", info_lines(self.session, project_dir, more))
-
-    def _active(self) -> dict[str, ActiveBinding]:
-        return self.screen.active_bindings
-
-    def actions_here(self) -> list[tuple[str, str, str]]:
-        """Return (key, id, what it does) of all actions with a key, as seen from the pane."""
-        found: dict[str, tuple[str, str, str]] = {}
-        for key, (_node, binding, is_enabled, _tooltip) in self.main_screen().active_bindings.items():
-            does = self.keymap.does(binding.id or "") or binding.description
-            if is_enabled and does and binding.id:
-                found.setdefault(binding.id, (key, binding.id, does))
-        return list(found.values())
-
-    def remember_focus(self) -> None:
-        """Note where the focus is in the pane."""
-        if self.pane is not None and self.focused is not None and self.pane in self.focused.ancestors_with_self:
-            self._focus_of[self._current] = self.focused
+def _first_part(pane: Container) -> Widget | None:
+    # A line to type in, shown or not, takes the keys only when people ask for it.
+    return next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)

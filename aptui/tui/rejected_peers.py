@@ -13,7 +13,7 @@ _AT_ONCE = 3
 """So many are told one by one; more of them are told as a number."""
 
 
-class Strangers:
+class RejectedPeers:
     """A listener of the session (`session.Listener`).
 
     Args:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from aptui.tui.app import AptuiApp
     from aptui.tui.data.session import Session
 
-_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-
 
 def run(
     config: Config | None,
@@ -67,21 +65,6 @@ def run(
     _prepare_signals(app, folder)
     app.run(mouse=has_mouse)
     return app.return_code or 0
-
-
-def load_numpy() -> None:
-    """Import numpy, with one thread: its BLAS, which nothing here uses, would start one for each core at a price of 60 ms.
-
-    The environment is as it was afterwards: an engine that is started from here hands its own to the builders.
-    """
-    chosen = os.environ.get(_BLAS_THREADS)
-    os.environ[_BLAS_THREADS] = "1"
-    import numpy  # noqa: F401, ICN001  # it is enough that it is there
-
-    if chosen is None:
-        del os.environ[_BLAS_THREADS]
-    else:
-        os.environ[_BLAS_THREADS] = chosen
 
 
 def _prepare_signals(app: AptuiApp, folder: Any) -> None:

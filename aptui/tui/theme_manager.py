@@ -1,10 +1,10 @@
-"""The wardrobe: the theme the app wears, the picker, and files that change while it runs. What a theme is stands in `theming`."""
+"""The theme the app wears, the picker, and theme files that change while it runs. What a theme is stands in `theming`."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.app import App
 
@@ -19,106 +19,114 @@ LOOK_S = 2.0
 """How often theme files are looked at."""
 
 
-class Wardrobe(App[None]):
-    """The half of the app that knows how it looks."""
-
-    looks: theming.Looks
-    person: Memory
-    _is_left: threading.Event
+class ThemeHost(Protocol):
+    """What this needs of the app."""
 
     def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message."""
-        raise NotImplementedError
 
-    def give_focus_back(self) -> None:
-        """Put the focus where it was in the pane."""
-        raise NotImplementedError
+    def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
+        """Have `do` called in the app's thread."""
 
     def remember_focus(self) -> None:
         """Note where the focus is in the pane."""
-        raise NotImplementedError
 
-    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread."""
-        raise NotImplementedError
+    def give_focus_back(self) -> None:
+        """Put the focus where it was in the pane."""
 
-    def _use_looks(self, wanted: str) -> None:
+
+class ThemeManager:
+    """Registers themes with Textual and chooses one.
+
+    Args:
+        app: wears the theme.
+        screen: the app again, as what this needs of it.
+        person: remembers the choice.
+        wanted: the theme to begin with; "" = the one that is remembered.
+    """
+
+    def __init__(self, app: App[Any], screen: ThemeHost, person: Memory, wanted: str = "") -> None:
+        self._app, self._screen, self._person = app, screen, person
+        self._has_ended = threading.Event()
+        self.looks = theming.load_looks()
+        self._register(wanted or person.get("theme", theming.DEFAULT))
+
+    def _register(self, wanted: str) -> None:
         for look in self.looks.by_name.values():
-            self.register_theme(theming.theme_of(look))
+            self._app.register_theme(theming.theme_of(look))
         name = theming.suitable(wanted, self.looks)
         if name in self.looks.by_name:
-            self.theme = name
+            self._app.theme = name
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return a colour for every role, so that the rules of any widget hold under any theme."""
-        return {f"role-{role}": "ansi_default" for role in theming.ROLES}
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all themes, as they were read."""
+        return tuple(self.looks.by_name)
 
-    def say_theme(self, name: str) -> None:
+    def choose(self, name: str) -> None:
         """Choose a theme by name, open the picker, or with `reload` read the files again."""
-        self._reload_looks(always=name == "reload")
+        self.reload(always=name == "reload")
         if name == "reload":
-            self.tell(
+            self._screen.tell(
                 "themes read" if not self.looks.mistakes else str(self.looks.mistakes[0]),
                 "warning" if self.looks.mistakes else "information",
             )
         elif not name:
             looks = sorted(self.looks.by_name.values(), key=lambda look: look.name)
-            self.remember_focus()
-            self.query_one(ThemePicker).start(looks, self.theme)
+            self._screen.remember_focus()
+            self._app.query_one(ThemePicker).start(looks, self._app.theme)
         elif name in self.looks.by_name:
-            self.theme = name
-            self.person.put("theme", name)
+            self._app.theme = name
+            self._person.put("theme", name)
         else:
-            self.tell(f"there is no theme '{name}'; there are {', '.join(sorted(self.looks.by_name))}", "warning")
+            self._screen.tell(f"there is no theme '{name}'; there are {', '.join(sorted(self.looks.by_name))}", "warning")
 
-    def _reload_looks(self, *, always: bool = False) -> None:
+    def choose_next(self) -> None:
+        """Go to the next theme."""
+        self.reload()
+        names = sorted(self.looks.by_name)
+        if not names:
+            return
+        at = names.index(self._app.theme) + 1 if self._app.theme in names else 0
+        self.choose(names[at % len(names)])
+        self._screen.tell(f"theme {self._app.theme}", seconds=2)
+
+    def preview(self, name: str, *, is_kept: bool) -> None:
+        """Show the theme that the picker is at; close the picker if it is for good."""
+        self._app.theme = name
+        if is_kept:
+            self._person.put("theme", name)
+            self._app.query_one(ThemePicker).display = False
+            self._screen.give_focus_back()
+
+    def reload(self, *, always: bool = False) -> None:
         """Read theme files again if any changed: when the picker opens, and when the terminal gets the focus back from an editor."""
         if not always and self.looks.is_current():
             return
         self.looks = theming.load_looks()
-        self._use_looks(self.theme)
-        self._invalidate_css()
-        self.refresh_css(animate=False)
-        self.screen_stack[0].refresh(layout=True)
+        self._register(self._app.theme)
+        self._app._invalidate_css()  # noqa: SLF001  # a theme of the same name is no change to Textual
+        self._app.refresh_css(animate=False)
+        self._app.screen_stack[0].refresh(layout=True)
 
-    def begin_to_look(self) -> None:
+    # ------------------------------------------------------------------------------------------------------- files that change
+
+    def watch(self) -> None:
         """Show what an editor elsewhere makes of the theme: a thread looks at the files' times, the screen hears of changes alone."""
-        self._is_left = threading.Event()
-        run_in_background("aptui-looks", self._keep_looking, self._is_left)
+        self._has_ended.clear()
+        run_in_background("aptui-looks", self._watch_files)
 
-    def end_looking(self) -> None:
+    def close(self) -> None:
         """Look no more."""
-        self._is_left.set()
+        self._has_ended.set()
 
-    def _keep_looking(self, is_left: threading.Event) -> None:
-        while not is_left.wait(LOOK_S):
+    def _watch_files(self) -> None:
+        while not self._has_ended.wait(LOOK_S):
             if not self.looks.is_current():
-                self.in_ui(self._show_edited)
+                self._screen.in_ui(self._show_edited)
 
     def _show_edited(self) -> None:
         before = self.looks
-        self._reload_looks()
+        self.reload()
         if self.looks is not before and self.looks.mistakes:
-            self.tell(str(self.looks.mistakes[0]), "warning")
-
-    def on_app_focus(self) -> None:
-        """Look whether theme or key files were changed elsewhere meanwhile."""
-        self._reload_looks()
-
-    def on_theme_picker_shown(self, event: ThemePicker.Shown) -> None:
-        """Show a theme; close the picker if it is for good."""
-        self.theme = event.name
-        if event.is_kept:
-            self.person.put("theme", event.name)
-            self.query_one(ThemePicker).display = False
-            self.give_focus_back()
-
-    def action_theme_next(self) -> None:
-        """Go to the next theme."""
-        self._reload_looks()
-        names = sorted(self.looks.by_name)
-        if not names:
-            return
-        at = names.index(self.theme) + 1 if self.theme in names else 0
-        self.say_theme(names[at % len(names)])
-        self.tell(f"theme {self.theme}", seconds=2)
+            self._screen.tell(str(self.looks.mistakes[0]), "warning")

@@ -9,9 +9,10 @@ from textual.binding import Binding
 
 from aptui.shared.errors import UserError
 from aptui.tui.data.session import EngineFacts, SessionState
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.sheet import Lines
-from aptui.tui.pane import Command, Pane, PaneSpec
+from aptui.tui.pane import Pane, PaneSpec
 
 
 class _Probe(Pane):

@@ -130,7 +130,7 @@ def in_assets(tmp_path, do, *, size=MEDIUM, session=None, theme="dark", panes=PA
         await until(pilot, lambda: app.pane is not None and app.pane.shown_model().tree is not None)
         await press(pilot, "*")
         await do(app, pilot, app.pane, session)
-        await until(pilot, lambda: not app._mounted["assets"].queries.is_busy)
+        await until(pilot, lambda: not app.switcher.mounted["assets"].queries.is_busy)
 
     return in_shell(tmp_path, begin, size=size, session=session or FakeSession(tmp_path), theme=theme, panes=panes)
 

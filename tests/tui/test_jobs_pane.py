@@ -431,7 +431,7 @@ def test_the_log_the_source_and_the_folder_open_outside(tmp_path, monkeypatch):
 
     async def open_(app, pilot, pane):
         ran: list[tuple[list[str], str | None]] = []
-        monkeypatch.setattr(pane.deeds, "run_outside", lambda command, folder=None: ran.append((command, folder)))
+        monkeypatch.setattr(pane.actions.programs, "run_outside", lambda command, folder=None: ran.append((command, folder)))
         source, log = str(tmp_path / "cache/textures/rock_01.png"), str(tmp_path / "logs/JobLogs/rock-9.log")
         await papers_of(pilot, pane, 1)
         await pilot.press("o")

@@ -10,10 +10,10 @@ from aptui.core.messages import JobChanged, Progress
 from aptui.link.port import Pause, Resume, RunNext, Shutdown
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
-from aptui.tui.frame.commandline import Question, completions
+from aptui.tui.frame.commandline import Command, Question, completions
 from aptui.tui.frame.help import help_lines
 from aptui.tui.frame.sheet import Lines
-from aptui.tui.pane import PANES, Command, existing
+from aptui.tui.pane import PANES, existing
 from aptui.tui.preferences.keymap import Keymap
 from aptui.tui.preferences.state import Memory
 from aptui.tui.terminal.plain import Stream, line_of
@@ -122,7 +122,7 @@ def test_a_broken_root_shows_even_at_80_columns(tmp_path):
 def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
     async def tell(app, pilot, session):
         await pilot.press("2", "1")
-        jobs, assets = app._mounted["jobs"], app._mounted["assets"]
+        jobs, assets = app.switcher.mounted["jobs"], app.switcher.mounted["assets"]
         await pilot.pause(0.15)
         drawn = assets.frames
         session.latest_progress = IDLE
@@ -138,8 +138,8 @@ def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
 
 def test_a_frame_that_was_asked_for_before_there_was_a_feed_comes_after_all(tmp_path):
     def too_early(app):
-        open_feed = app._open_feed
-        app._open_feed = lambda: (app._frame(), open_feed())
+        open_feed = app.open_feed
+        app.open_feed = lambda: (app.draw_frame(), open_feed())
 
     async def look(app, pilot, _session):
         await until(pilot, lambda: app.pane.frames)

@@ -302,7 +302,7 @@ def test_screen_tools_need_no_engine_and_no_project(tmp_path):
         await use(app, pilot, "keymap")
         await until(pilot, lambda: "keys read" in text(app))
         await use(app, pilot, "keys")
-        await until(pilot, lambda: app._sheet == "sheet-keys")
+        await until(pilot, lambda: app.switcher.sheet == "sheet-keys")
         await pilot.press("escape", "escape", "D")
 
         assert "doctor" not in {each.name for each in app.commands()}

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 _KEY = "shell.builders"
 
 
-def known_names(app: AptuiApp) -> dict[bytes, str]:
+def known_names(app: Shell) -> dict[bytes, str]:
     """Return {UUID: name} of what the configuration names, and of what was found the last time."""
     remembered: dict[str, object] = app.memory.get(_KEY, {})
     try:
@@ -21,7 +21,7 @@ def known_names(app: AptuiApp) -> dict[bytes, str]:
     return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
 
 
-def finder(app: AptuiApp) -> Callable[[], dict[bytes, str]] | None:
+def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
     """Return what finds the names of all builders, for a thread, and remembers those; None = the configuration names them all."""
     config, complete = app.config, app.all_builders
     if config is None or complete is None or not config.has_builders_to_find:

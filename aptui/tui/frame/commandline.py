@@ -20,9 +20,26 @@ from aptui.tui.frame.line import Line, Part, Parts, strip_of
 if TYPE_CHECKING:
     from textual import events
 
-    from aptui.tui.pane import Command
-
 _MOST_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something that can be said on the `:` line and found in the palette.
+
+    Args:
+        name: one lower-case word, as in `:theme`.
+        does: a phrase for people, lower case.
+        run: takes what follows the name, stripped.
+        complete: all arguments that make sense now; None = it takes none.
+        needs_engine: it is not offered where there is no engine to ask.
+    """
+
+    name: str
+    does: str
+    run: Callable[[str], None]
+    complete: Callable[[], Sequence[str]] | None = None
+    needs_engine: bool = False
 
 
 def completions(text: str, commands: Sequence[Command]) -> list[tuple[str, str]]:

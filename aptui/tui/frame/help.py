@@ -14,7 +14,7 @@ from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, shown_key
 if TYPE_CHECKING:
     from textual.binding import ActiveBinding
 
-    from aptui.tui.pane import Command
+    from aptui.tui.frame.commandline import Command
 
 _KEYS_WIDTH, _DOES_WIDTH = 18, 44
 

@@ -10,7 +10,7 @@ from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 
 class Palette(CommandPalette):
@@ -43,7 +43,7 @@ class ShellProvider(Provider):
                 yield Hit(score, matcher.highlight(title), run, help=does)
 
     def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        app = cast("AptuiApp", self.app)
+        app = cast("Shell", self.app)
         for command in app.commands():
             if command.complete is None:
                 yield command.name, command.does, partial(command.run, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from textual import events
@@ -26,8 +26,10 @@ from aptui.tui.widgets.menu import Prompt, _PopUp
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from textual.app import App
+
     from aptui.link.port import Answer
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
     from aptui.tui.screens.assets.panel import Panel
 
 _ROLES = {"dim": "muted", "bold": "title", "green": "completed", "yellow": "warning", "red": "failed", "": ""}
@@ -40,7 +42,7 @@ _NAME_CELLS = 48
 class Moving:
     """Asks where to, has the engine look, shows what it says, has it done."""
 
-    def __init__(self, shell: AptuiApp) -> None:
+    def __init__(self, shell: Shell) -> None:
         self._shell = shell
 
     def ask_to_move(self, panel: Panel) -> None:
@@ -58,11 +60,11 @@ class Moving:
                 self._look(Relocate(source_of(panel), destination_of(panel, target)), panel, target)
 
         what = f"Move {'all of ' if panel.is_folder else ''}'{_short(panel.path)}' to"
-        Prompt.ask(self._shell, what, answered, value=value)
+        Prompt.ask(self._shell.app, what, answered, value=value)
 
     def _look(self, order: Relocate, panel: Panel, typed: str = "") -> None:
         def looked(report: Report) -> None:
-            Preview.ask(self._shell, report, self._say)
+            Preview.ask(self._shell.app, report, self._say)
 
         def refused(error: KnownError) -> None:
             self._shell.tell(str(error), "error", 10)
@@ -151,7 +153,7 @@ class Preview(_PopUp):
         self.border_title = Content(f"{verb} {_short(named)}")
 
     @classmethod
-    def ask(cls, app: AptuiApp, report: Report, say: Say) -> Preview:
+    def ask(cls, app: App[Any], report: Report, say: Say) -> Preview:
         """Open it."""
         preview = cls(report, say)
         cls._pop_up(app, preview, None)

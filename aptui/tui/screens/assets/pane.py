@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from aptui.tui.data.assets_store import AssetModel, AssetsStore, Kind
-from aptui.tui.pane import Command
+from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.assets import parts
 from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree
 from aptui.tui.screens.assets.lines import TITLES, TreeTabs
@@ -121,7 +121,7 @@ class AssetsPane(MissingTrees):
 
     def activate(self) -> None:
         """Let the keys go to the tree, not into the search."""
-        if isinstance(self.shell.focused, Input):
+        if isinstance(self.shell.app.focused, Input):
             self.give_focus(self.shown_tree())
 
     def deactivate(self) -> None:
@@ -319,7 +319,7 @@ class AssetsPane(MissingTrees):
         zoomed = [name for name in self.classes if name.startswith("-zoom")]
         if zoomed:
             self.remove_class(*zoomed)
-        elif self.shell.focused is not self.shown_tree():
+        elif self.shell.app.focused is not self.shown_tree():
             self._go_into_tree()
         elif self.box.text:
             self.box.text = ""
@@ -329,8 +329,8 @@ class AssetsPane(MissingTrees):
         zoomed = [name for name in self.classes if name.startswith("-zoom")]
         if zoomed:
             self.remove_class(*zoomed)
-        elif self.shell.focused is self.shown_tree():
+        elif self.shell.app.focused is self.shown_tree():
             self.add_class("-zoom-tree")
         else:
-            part = "-zoom-preview" if isinstance(self.shell.focused, TextView) else "-zoom-references"
+            part = "-zoom-preview" if isinstance(self.shell.app.focused, TextView) else "-zoom-references"
             self.add_class("-zoom-detail", part)

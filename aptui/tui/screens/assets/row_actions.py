@@ -147,7 +147,7 @@ class AssetVerbs(Pane):
 
     def _text_under_cursor(self) -> str:
         """Return the fact, the reference or the line of the preview that the cursor is on."""
-        match self.shell.focused:
+        match self.shell.app.focused:
             case Facts() as facts:
                 pair = facts.current()
                 return pair[1] if pair else ""

@@ -101,7 +101,7 @@ class AssetTrees(AssetVerbs):
 
     def turn_to(self, kind: Kind) -> None:
         """Put another tree in front, with the focus if the one before had it."""
-        had_focus = self.shell.focused is not None and self.shell.focused is self.shown_tree() and kind is not self.kind
+        had_focus = self.shell.app.focused is not None and self.shell.app.focused is self.shown_tree() and kind is not self.kind
         self.kind = kind
         for each in Kind:
             self._tree_of(each).display = each is kind

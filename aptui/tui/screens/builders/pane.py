@@ -19,8 +19,9 @@ from textual.widgets import Input
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
 from aptui.tui.background import run_in_background
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
-from aptui.tui.pane import Command, Pane
+from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
 from aptui.tui.screens.builders.metrics import METRICS, MOST, Metrics
 from aptui.tui.screens.common.listed import Listed
@@ -437,7 +438,7 @@ class BuildersPane(Pane):
             else:
                 self._sort_list(column_id, is_descending=known.turned(self.table.sort, column_id, known.DESCENDING))
 
-        Menu.ask(self.shell, items, sort, title="Sort by")
+        Menu.ask(self.shell.app, items, sort, title="Sort by")
 
     # ------------------------------------------------------------------------------------------------------------------ deeds
 
@@ -477,7 +478,7 @@ class BuildersPane(Pane):
                 "all": texts["all"],
             }
         Menu.ask(
-            self.shell, [item for item, _ in texts.values()], lambda what: self.shell.copy_text(texts[what][1]()) if what else None,
+            self.shell.app, [item for item, _ in texts.values()], lambda what: self.shell.copy_text(texts[what][1]()) if what else None,
             title="Copy",
         )  # fmt: skip
 
@@ -492,7 +493,11 @@ class BuildersPane(Pane):
         }
         items = [MenuItem(name, label, key, name != "jobs" or bool(self._shown_name)) for name, (label, key, _) in deeds.items()]
         Menu.ask(
-            self.shell, items, lambda what: deeds[what][2]() if what else None, title=self._shown_name or "Builders", place=place
+            self.shell.app,
+            items,
+            lambda what: deeds[what][2]() if what else None,
+            title=self._shown_name or "Builders",
+            place=place,
         )
 
     @on(Rows.ContextMenu)

@@ -19,7 +19,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem
 
 if TYPE_CHECKING:
     from aptui.shared.errors import KnownError
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 _NAME_CELLS = 30
 """Of a name in a question, so that its answers stay in sight."""
@@ -33,7 +33,7 @@ class Mending:
         gone: called with the names of files that the engine has deleted.
     """
 
-    def __init__(self, shell: AptuiApp, problems: Callable[[], Sequence[Problem]], gone: Callable[[set[str]], object]) -> None:
+    def __init__(self, shell: Shell, problems: Callable[[], Sequence[Problem]], gone: Callable[[set[str]], object]) -> None:
         self._shell, self._problems, self._gone = shell, problems, gone
         self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
         self.going: list[Problem] = []
@@ -124,14 +124,14 @@ class Mending:
         items.append(MenuItem("product", "Copy its path", "y"))
         if problem.source:
             items.append(MenuItem("source", "Copy the path of its source", "s"))
-        Menu.ask(self._shell, items, lambda what: self._do(what, problem), title=problem.name, place=place)
+        Menu.ask(self._shell.app, items, lambda what: self._do(what, problem), title=problem.name, place=place)
 
     def _do(self, what: str | None, problem: Problem) -> None:
         match what:
             case "repair":
                 self._reprocess([problem.source])
             case "job":
-                self._shell.run_worker(self._show_job(problem.job_id))
+                self._shell.app.run_worker(self._show_job(problem.job_id))
             case "product":
                 self._shell.copy_text(native(str(self._shell.session.cache_dir), cache_path(problem.name)))
             case "source":

@@ -18,9 +18,10 @@ from aptui.shared.errors import KnownError
 from aptui.shared.printing import count, size
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.feed import Batch
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import clock
-from aptui.tui.pane import Command, Pane
+from aptui.tui.pane import Pane
 from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import Contents, Looked, Problem, Share
 from aptui.tui.screens.cache.mending import Mending
@@ -311,7 +312,7 @@ class CachePane(Pane):
         self.set_class(bool(looked.problems), "-found")
         if not looked.problems:
             self.remove_class("-zoomed")
-            if self.shell.focused is self._table("findings"):
+            if self.shell.app.focused is self._table("findings"):
                 self._table("platforms").focus()
         self._fit_tables()
         self._table("findings").refresh_model()
@@ -414,7 +415,7 @@ class CachePane(Pane):
 
     def action_copy(self) -> None:
         """Copy the rows that are marked, or the one under the cursor."""
-        table = self.shell.focused
+        table = self.shell.app.focused
         if isinstance(table, Table):
             lines = [table.row_text(key) for key in table.selected_keys()]
             self.shell.copy_text("\n".join(lines)) if lines else None
@@ -428,11 +429,11 @@ class CachePane(Pane):
 
     def action_sort(self) -> None:
         """Choose what the table is sorted by."""
-        table = self.shell.focused
+        table = self.shell.app.focused
         if isinstance(table, Table) and (table.id or "").startswith("cache-"):
             items = [MenuItem(column.id, f"by {column.title}") for column in table.columns if column.title]
             name = (table.id or "").removeprefix("cache-")
-            Menu.ask(self.shell, items, lambda column: self._sort_by(name, column) if column else None, title="Sort")
+            Menu.ask(self.shell.app, items, lambda column: self._sort_by(name, column) if column else None, title="Sort")
 
     def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
         """Sort by a column; again: the other way round."""

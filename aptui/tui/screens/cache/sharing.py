@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aptui.config.model import Sharing
     from aptui.sharing.account import Sum
     from aptui.sharing.probe import Answer
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 MODES = ("inactive", "client", "server")
 _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and written"}
@@ -74,7 +74,7 @@ class SharedSettings:
         changed: called when the line about it is to be drawn anew.
     """
 
-    def __init__(self, shell: AptuiApp, changed: Callable[[], object]) -> None:
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
         self._task = BackgroundTask("aptui-cache-sharing", shell.in_ui)
         self._seen: Draft | None = None
@@ -153,14 +153,14 @@ class SharedSettings:
             MenuItem("save", "Save changes", "s", is_enabled=self.is_dirty),
             MenuItem("discard", "Discard", "d", is_enabled=self.is_dirty),
         ]
-        Menu.ask(self._shell, items, self._chosen, title="Shared cache")
+        Menu.ask(self._shell.app, items, self._chosen, title="Shared cache")
 
     def _chosen(self, what: str | None) -> None:
         match (what or "").split():
             case ["mode"]:
                 items = [MenuItem(mode, f"{mode.capitalize()}   {_MEANINGS[mode]}", mode[0]) for mode in MODES]
                 Menu.ask(
-                    self._shell, items, lambda mode: self._edit(replace(self.draft, mode=mode)) if mode else None, title="Mode"
+                    self._shell.app, items, lambda mode: self._edit(replace(self.draft, mode=mode)) if mode else None, title="Mode"
                 )
             case ["store"]:
                 self._ask(
@@ -186,7 +186,7 @@ class SharedSettings:
         sums = sorted(self._sums.items(), key=lambda item: -item[1].saved_ms)
         wide = max(len(name) for name, _ in sums)
         items = [MenuItem(f"builder {at}", f"{name:{wide}}   {_gain(one)}") for at, (name, one) in enumerate(sums)]
-        Menu.ask(self._shell, items, lambda what: self.open_menu() if what else None, title=f"All runs: {self.account}")
+        Menu.ask(self._shell.app, items, lambda what: self.open_menu() if what else None, title=f"All runs: {self.account}")
 
     def _open_pattern(self, at: int) -> None:
         row = self.draft.patterns[at]
@@ -214,14 +214,16 @@ class SharedSettings:
                 case _:
                     return
 
-        Menu.ask(self._shell, items, chosen, title=row.name)
+        Menu.ask(self._shell.app, items, chosen, title=row.name)
 
     def _ask(self, label: str, value: str, made: Callable[[str], Draft]) -> None:
         def answered(text: str | None) -> None:
             if text is not None:
                 self._edit(made(text.strip()))
 
-        Prompt.ask(self._shell, label, answered, value=value, check=lambda text: "" if text.strip() else "say something, or Esc")
+        Prompt.ask(
+            self._shell.app, label, answered, value=value, check=lambda text: "" if text.strip() else "say something, or Esc"
+        )
 
     def _edit(self, draft: Draft) -> None:
         self.draft, self.answer = draft, None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 
-async def to_jobs(shell: AptuiApp, text: str) -> None:
+async def to_jobs(shell: Shell, text: str) -> None:
     """Go to the jobs that a filter lets through, or to one: `#12`."""
     await shell.action_show("jobs")
     reveal = getattr(shell.pane, "reveal", None)

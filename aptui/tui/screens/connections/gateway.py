@@ -16,9 +16,8 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.peer_rules import applied
 from aptui.shared.peers import DEVICE_PORT, Deed, Dial, Peer, PeerOrder
 from aptui.shared.sanitize import sanitize
-from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
-from aptui.tui.pane import Command
 from aptui.tui.screens.common.listed import Listed
 from aptui.tui.screens.connections import peers as rows
 from aptui.tui.screens.connections.facts import Fact
@@ -31,14 +30,14 @@ from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 _LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.REJECTED))
 _OTHER = {"allowed": (Deed.REJECT, "rejected"), "rejected": (Deed.ALLOW, "allowed")}
 _ADDS = {"allowed": Deed.ALLOW, "rejected": Deed.REJECT}
 _NO_GATEWAY = (("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml has one started", "warning"),)
 _NO_GATEWAY_YET = "what is changed here holds when there is one"
-_DEEDS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
+_ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
 _FORM_FIELDS = ("id", "address", "port")
 
 
@@ -67,7 +66,7 @@ class GatewayPage(ConnectionTables):
         Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
     ]
 
-    def __init__(self, shell: AptuiApp) -> None:
+    def __init__(self, shell: Shell) -> None:
         super().__init__(id="connections-gateway")
         self._shell = shell
         self.orders = Orders(shell, shell.wake)
@@ -169,12 +168,12 @@ class GatewayPage(ConnectionTables):
         """Offer what makes sense for the row under the cursor."""
         if not self.is_mounted:
             return True
-        if action in _DEEDS:
+        if action in _ORDERS:
             return self._shell.can_ask and action in self._possible()
         return super().check_action(action, parameters)
 
     def _possible(self) -> frozenset[str]:
-        """Return which deeds make sense for what is under the cursor."""
+        """Return which actions make sense for what is under the cursor."""
         peer, found = self._peer(), {"list"}
         if self.focused:
             found.add("add")
@@ -231,7 +230,7 @@ class GatewayPage(ConnectionTables):
             if values is not None:
                 self._do(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
 
-        Form.ask(self._shell, f"Connection {known.id}" if known else "New connection", fields, answered, check)
+        Form.ask(self._shell.app, f"Connection {known.id}" if known else "New connection", fields, answered, check)
 
     def action_switch(self) -> None:
         """Dial the connection under the cursor, or no more."""
@@ -284,7 +283,7 @@ class GatewayPage(ConnectionTables):
                 self.list_entry(_ADDS[name], word)
 
         what = "Who may connect" if name == "allowed" else "Who may not connect"
-        Prompt.ask(self._shell, f"{what}: host name, address or range", answered, check=check)
+        Prompt.ask(self._shell.app, f"{what}: host name, address or range", answered, check=check)
 
     def list_entry(self, deed: Deed, word: str) -> None:
         """Put an entry on a list, or take it off."""
@@ -307,7 +306,7 @@ class GatewayPage(ConnectionTables):
                 self._do(PeerOrder(Deed.LIST_OFF), "the allowed list is off: everybody may connect who is not rejected")
 
         Confirm.ask(
-            self._shell,
+            self._shell.app,
             "Switch the allowed list off?\nEvery machine that reaches the port may try then,\nand a token alone keeps it out.",
             answered,
             yes="switch it off",
@@ -359,14 +358,18 @@ class GatewayPage(ConnectionTables):
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Say what can be done here."""
-        deeds: list[tuple[str, str, str]] = [
-            ("add", "Add…", "a"), ("edit", "Edit…", "e"), ("switch", "Dial, or no more", "o"), ("disconnect", "Disconnect…", "d"),
-            ("move", "Move to the other list", "m"), ("remove", "Remove…", "D"), ("list", "Allowed list on or off", "L"), ("copy", "Copy the row", "y"),
-        ]  # fmt: skip
-        items = [MenuItem(name, label, key, self.check_action(name, ()) is True) for name, label, key in deeds]
-        Menu.ask(
-            self._shell, items, lambda what: getattr(self, f"action_{what}")() if what else None, title="Connections", place=place
-        )
+        actions: dict[str, tuple[str, str, Callable[[], None]]] = {
+            "add": ("Add…", "a", self.action_add),
+            "edit": ("Edit…", "e", self.action_edit),
+            "switch": ("Dial, or no more", "o", self.action_switch),
+            "disconnect": ("Disconnect…", "d", self.action_disconnect),
+            "move": ("Move to the other list", "m", self.action_move),
+            "remove": ("Remove…", "D", self.action_remove),
+            "list": ("Allowed list on or off", "L", self.action_list),
+            "copy": ("Copy the row", "y", self.action_copy),
+        }
+        items = [MenuItem(name, label, key, self.check_action(name, ()) is True) for name, (label, key, _) in actions.items()]
+        Menu.ask(self._shell.app, items, lambda what: actions[what][2]() if what else None, title="Connections", place=place)
 
 
 def dial_of(values: dict[str, str]) -> Dial:

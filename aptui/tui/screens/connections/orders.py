@@ -14,7 +14,7 @@ from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 
 class Orders:
@@ -24,7 +24,7 @@ class Orders:
         changed: called, in the app's thread, when what the file says was read.
     """
 
-    def __init__(self, shell: AptuiApp, changed: Callable[[], object]) -> None:
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
         self.file = shell.session.cache_dir / peer_file.PLACE
         self._task = BackgroundTask("aptui-connections", shell.in_ui)

@@ -21,10 +21,10 @@ from aptui.link.port import Connections, Disconnect, RestartWorker, Status
 from aptui.shared.health import Connection, WorkerInfo
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import brief, clock, shortened, size_text
-from aptui.tui.pane import Command, Pane
+from aptui.tui.pane import Pane
 from aptui.tui.screens.common.listed import Listed, ListedRow
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
@@ -427,7 +427,7 @@ class ConnectionsPane(ConnectionTables, Pane):
             "copy": (MenuItem("copy", "Copy the row", "y"), self.action_copy),
         }
         Menu.ask(
-            self.shell, [item for item, _ in deeds.values()], lambda what: deeds[what][1]() if what else None, title="Connections",
+            self.shell.app, [item for item, _ in deeds.values()], lambda what: deeds[what][1]() if what else None, title="Connections",
             place=place,
         )  # fmt: skip
 

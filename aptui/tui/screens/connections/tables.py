@@ -12,7 +12,7 @@ from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 _PREFIX = "connections-"
 
@@ -43,7 +43,7 @@ class ConnectionTables(Container):
         """Copy the row, or those that are marked."""
         if self.focused and self.current(self.focused) is not None:
             table = self.table(self.focused)
-            cast("AptuiApp", self.app).copy_text("\n".join(table.row_text(key) for key in table.selected_keys()))
+            cast("Shell", self.app).copy_text("\n".join(table.row_text(key) for key in table.selected_keys()))
 
     @on(Rows.ContextMenu)
     def _menu_wanted(self, event: Rows.ContextMenu) -> None:

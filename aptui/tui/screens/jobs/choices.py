@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError, with_statuses
-from aptui.tui.pane import Command
+from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.jobs.columns import COLUMNS, DESCENDING, USUAL, chosen, title_of
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu, MenuItem
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
     from aptui.tui.data.jobs_store import JobsStore
+    from aptui.tui.pane import Shell
     from aptui.tui.preferences.state import Memory
-    from aptui.tui.screens.jobs.pane import JobsPane
+    from aptui.tui.screens.jobs.view import JobsView
 
 _STATUSES = (
     ("failed", "failed", "f"), ("warnings", "completed with warnings", "w"), ("errors", "completed with errors", "e"),
@@ -32,16 +32,16 @@ _MOST_VIEWS = 50
 class Choices:
     """The choices of one pane."""
 
-    def __init__(self, pane: JobsPane, store: JobsStore) -> None:
-        self._pane, self._store = pane, store
+    def __init__(self, view: JobsView, store: JobsStore) -> None:
+        self._jobs, self._store = view, store
         self._text = ""
         self._views: list[str] = [""]
         self._view = 0
 
     @property
-    def shell(self) -> AptuiApp:
+    def shell(self) -> Shell:
         """The app."""
-        return self._pane.shell
+        return self._jobs.shell
 
     @property
     def memory(self) -> Memory:
@@ -53,8 +53,8 @@ class Choices:
         order = self.memory.get("jobs.sort", ["completed", True])
         if len(order) == 2 and order[0] in {column.id for column in COLUMNS}:
             self._store.set_sort(str(order[0]), is_descending=bool(order[1]))
-        self._pane.table.set_columns(chosen(self.memory.get("jobs.columns", list(USUAL))))
-        self._pane.table.sort = self._store.sort
+        self._jobs.table.set_columns(chosen(self.memory.get("jobs.columns", list(USUAL))))
+        self._jobs.table.sort = self._store.sort
         self.filter_by(self.memory.get("jobs.filter", ""))
 
     # ------------------------------------------------------------------------------------------------------------- filter
@@ -130,7 +130,7 @@ class Choices:
                 self.filter_by(with_statuses(self._text, words))
                 self.ask_statuses(next(place for place, entry in enumerate(_STATUSES) if entry[0] == word))
 
-        _at(Menu.ask(self.shell, items, toggled, title="Status"), at)
+        _at(Menu.ask(self.shell.app, items, toggled, title="Status"), at)
 
     def _wanted_statuses(self) -> tuple[str, ...]:
         from aptui.store.jobs.filter import parse
@@ -147,7 +147,7 @@ class Choices:
         before, is_descending = self._store.sort
         turned = not is_descending if column_id == before else column_id in DESCENDING
         self._store.set_sort(column_id, is_descending=turned)
-        self._pane.table.sort = (column_id, turned)
+        self._jobs.table.sort = (column_id, turned)
         self.memory.put("jobs.sort", [column_id, turned])
 
     def ask_order(self) -> None:
@@ -155,7 +155,7 @@ class Choices:
         current, is_descending = self._store.sort
         arrow = glyph("descending" if is_descending else "ascending")
         items = [MenuItem(column.id, f"{arrow if column.id == current else ' '} {column.title}") for column in COLUMNS]
-        menu = Menu.ask(self.shell, items, lambda what: self.sort_by(what) if what else None, title="Sort by")
+        menu = Menu.ask(self.shell.app, items, lambda what: self.sort_by(what) if what else None, title="Sort by")
         _at(menu, next(place for place, column in enumerate(COLUMNS) if column.id == current))
 
     def order_words(self) -> str:
@@ -165,7 +165,7 @@ class Choices:
 
     def ask_columns(self, at: int = 0) -> None:
         """Choose which columns show; the menu stays until Esc."""
-        shown = [column.id for column in self._pane.table.columns]
+        shown = [column.id for column in self._jobs.table.columns]
         items = [
             MenuItem(column.id, f"{glyph('mark') if column.id in shown else ' '} {column.title}", is_enabled=column.id != "source")
             for column in COLUMNS
@@ -174,11 +174,11 @@ class Choices:
         def toggled(column_id: str | None) -> None:
             if column_id is not None:
                 wanted = [column.id for column in COLUMNS if (column.id in shown) != (column.id == column_id)]
-                self._pane.table.set_columns(chosen(wanted))
+                self._jobs.table.set_columns(chosen(wanted))
                 self.memory.put("jobs.columns", wanted)
                 self.ask_columns(next(place for place, column in enumerate(COLUMNS) if column.id == column_id))
 
-        _at(Menu.ask(self.shell, items, toggled, title="Columns"), at)
+        _at(Menu.ask(self.shell.app, items, toggled, title="Columns"), at)
 
     # ------------------------------------------------------------------------------------------------------------ commands
 
@@ -213,7 +213,7 @@ class Choices:
                 self.memory.put("jobs.filters", saved)
                 self.shell.tell(f"filter '{name}' deleted")
         elif not words:
-            self._pane.action_filter()
+            self._jobs.action_filter()
         else:
             self.filter_by(saved.get(words, words))
 
@@ -236,7 +236,7 @@ class Choices:
     def _say_job(self, number: str) -> None:
         digits = number.strip().removeprefix("#")
         if digits.isdigit():
-            self._pane.reveal(f"#{digits}")
+            self._jobs.reveal(f"#{digits}")
         else:
             self.shell.tell("say ':job #12'", "warning")
 

@@ -10,13 +10,13 @@ from aptui.tui.screens.jobs.details import JobDetails
 from aptui.tui.widgets.menu import Menu, MenuItem
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 Place = tuple[int, int] | None
 _Copies = list[tuple[MenuItem, Callable[[], str]]]
 
 
-def ask_lines(shell: AptuiApp, job_details: JobDetails | None, keys: Sequence[int], place: Place) -> None:
+def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int], place: Place) -> None:
     """Ask what of a log to copy; `keys` are the lines that are meant."""
     if job_details is None or not job_details.records:
         shell.tell("there is no line to copy", "warning")
@@ -32,7 +32,7 @@ def ask_lines(shell: AptuiApp, job_details: JobDetails | None, keys: Sequence[in
     _ask(shell, copies, place)
 
 
-def ask_details(shell: AptuiApp, pair: tuple[str, str] | None, pairs: Sequence[tuple[str, str]], place: Place) -> None:
+def ask_details(shell: Shell, pair: tuple[str, str] | None, pairs: Sequence[tuple[str, str]], place: Place) -> None:
     """Ask what of the details to copy; `pair` is the one under the cursor."""
     if pair is None:
         return
@@ -44,10 +44,10 @@ def ask_details(shell: AptuiApp, pair: tuple[str, str] | None, pairs: Sequence[t
     _ask(shell, copies, place)
 
 
-def _ask(shell: AptuiApp, copies: _Copies, place: Place) -> None:
+def _ask(shell: Shell, copies: _Copies, place: Place) -> None:
     def chosen(what: str | None) -> None:
         for item, text in copies:
             if item.id == what:
                 shell.copy_text(text())
 
-    Menu.ask(shell, [item for item, _ in copies], chosen, title="Copy", place=place)
+    Menu.ask(shell.app, [item for item, _ in copies], chosen, title="Copy", place=place)

@@ -31,7 +31,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 _MOST_DETAILS, _LEAST_PATH = 10, 16
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
@@ -91,9 +91,9 @@ class EventLog(Vertical):
         self._details_changed()
 
     @property
-    def shell(self) -> AptuiApp:
+    def shell(self) -> Shell:
         """The app."""
-        return cast("AptuiApp", self.app)
+        return cast("Shell", self.app)
 
     @property
     def log_pane(self) -> LogPane:

@@ -14,15 +14,15 @@ from aptui.store.logs.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import JobInfo, JobsStore
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
-from aptui.tui.pane import Command
 from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import Causes, CausesTable, JobsTable
 from aptui.tui.screens.jobs.details import DetailsReader, JobDetails
 from aptui.tui.screens.jobs.event_log import EventLog
 from aptui.tui.screens.jobs.layout import ThreePanes
-from aptui.tui.screens.jobs.row_actions import DEEDS, Deeds
+from aptui.tui.screens.jobs.row_actions import ROW_ACTIONS, RowActions
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.rows import Rows
@@ -46,21 +46,21 @@ class JobsPane(ThreePanes):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="jobs.filter"),
         Binding("s", "statuses", "status", id="jobs.status"),
-        Binding("y", "deed('copy')", "copy", id="jobs.copy"),
-        Binding("r", "deed('reprocess')", "reprocess", id="jobs.reprocess"),
-        Binding("x", "deed('why')", "why", id="jobs.why"),
-        Binding("plus", "deed('escalate')", "escalate", id="jobs.escalate"),
+        Binding("y", "row('copy')", "copy", id="jobs.copy"),
+        Binding("r", "row('reprocess')", "reprocess", id="jobs.reprocess"),
+        Binding("x", "row('why')", "why", id="jobs.why"),
+        Binding("plus", "row('escalate')", "escalate", id="jobs.escalate"),
         Binding("f", "causes", "causes", id="jobs.causes"),
         Binding("full_stop", "menu", "menu", id="jobs.menu"),
-        Binding("c", "deed('cancel')", "cancel", id="jobs.cancel"),
+        Binding("c", "row('cancel')", "cancel", id="jobs.cancel"),
         Binding("z", "zoom", "zoom", id="jobs.zoom"),
-        Binding("o", "deed('pager')", "log in $PAGER", show=False, id="jobs.pager"),
-        Binding("O", "deed('editor')", "$EDITOR", show=False, id="jobs.editor"),
-        Binding("F", "deed('folder')", "folder", show=False, id="jobs.folder"),
-        Binding("V", "deed('show')", "show in the editor", show=False, id="jobs.show"),
-        Binding("a", "deed('source')", "source asset", show=False, id="jobs.source"),
-        Binding("p", "deed('products')", "product assets", show=False, id="jobs.products"),
-        Binding("B", "deed('builder')", "builder", show=False, id="jobs.builder"),
+        Binding("o", "row('pager')", "log in $PAGER", show=False, id="jobs.pager"),
+        Binding("O", "row('editor')", "$EDITOR", show=False, id="jobs.editor"),
+        Binding("F", "row('folder')", "folder", show=False, id="jobs.folder"),
+        Binding("V", "row('show')", "show in the editor", show=False, id="jobs.show"),
+        Binding("a", "row('source')", "source asset", show=False, id="jobs.source"),
+        Binding("p", "row('products')", "product assets", show=False, id="jobs.products"),
+        Binding("B", "row('builder')", "builder", show=False, id="jobs.builder"),
         Binding("S", "order", "sort", show=False, id="jobs.sort"),
         Binding("R", "resort", "sort again", show=False, id="jobs.resort"),
         Binding("C", "columns", "columns", show=False, id="jobs.columns"),
@@ -83,7 +83,7 @@ class JobsPane(ThreePanes):
         super().__init__(id=id)
         self.store = JobsStore(wake=self._wake)
         self.choices = Choices(self, self.store)
-        self.deeds = Deeds(self)
+        self.actions = RowActions(self)
         self._causes = Causes(self.store)
         self._reader: DetailsReader | None = None
         self._selected: int | None = None
@@ -311,7 +311,7 @@ class JobsPane(ThreePanes):
         """Offer what can be done."""
         event.stop()
         if event.rows is self.table:
-            self.deeds.menu((event.x, event.y))
+            self.actions.menu((event.x, event.y))
 
     def on_rows_marks_changed(self, event: Rows.MarksChanged) -> None:
         """Say how many are marked."""
@@ -332,18 +332,18 @@ class JobsPane(ThreePanes):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only what can be done: nothing of the engine where there is none, no panes that do not exist."""
-        if action == "deed":
-            return self.deeds.can(str(parameters[0]))
+        if action == "row":
+            return self.actions.can(str(parameters[0]))
         return super().check_action(action, parameters)
 
-    def action_deed(self, deed_id: str) -> None:
+    def action_row(self, action_id: str) -> None:
         """Do something with what is selected."""
-        assert deed_id in {deed.id for deed in DEEDS}
-        self.deeds.do(deed_id)
+        assert action_id in {action.id for action in ROW_ACTIONS}
+        self.actions.do(action_id)
 
     def action_menu(self) -> None:
         """Offer everything that can be done."""
-        self.deeds.menu()
+        self.actions.menu()
 
     def action_next(self, word: str, step: int) -> None:
         """Go to the next job that failed, or has warnings."""

@@ -16,9 +16,10 @@ from textual.widgets import Input
 from aptui.store.logs import joblog
 from aptui.store.logs.logs import engine_logs, log_folder
 from aptui.tui.background import run_in_background
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import size_text
-from aptui.tui.pane import Command, Pane
+from aptui.tui.pane import Pane
 from aptui.tui.screens.assets.files import editor, pager, run_in_front
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details, log_text
@@ -334,7 +335,7 @@ class LogsPane(Pane):
             MenuItem("right", "Move right", "greater_than_sign", tab.is_own and self._tab < len(self._tabs) - 1),
             MenuItem("remove", f"Remove '{tab.name}'", "d", tab.is_own, "warning" if tab.is_own else ""),
         ]
-        Menu.ask(self.shell, [*items, None, MenuItem("new", "New tab…", "a"), *own], self._do_to_tab, title="Tabs")
+        Menu.ask(self.shell.app, [*items, None, MenuItem("new", "New tab…", "a"), *own], self._do_to_tab, title="Tabs")
 
     def _do_to_tab(self, what: str | None) -> None:
         match (what or "").split():
@@ -377,7 +378,7 @@ class LogsPane(Pane):
             unknown = set(form["levels"].upper()) - set(LEVELS) - {" ", ","}
             return ("levels", "levels are letters of EWID") if unknown else mistake_in(tab_of(form))
 
-        Form.ask(self.shell, "New tab" if number is None else "Change the tab", fields, keep, check)
+        Form.ask(self.shell.app, "New tab" if number is None else "Change the tab", fields, keep, check)
 
     def _keep_tabs(self, number: int) -> None:
         self.shell.memory.put("logs.tabs", values_of(self._tabs))
@@ -403,20 +404,20 @@ class LogsPane(Pane):
         self._find_files()
         items = [MenuItem(f"{at}", f"{path.name}   {_size_of(path)}") for at, path in enumerate(self._files)]
         if items:
-            Menu.ask(self.shell, items, lambda chosen: self.show_file(int(chosen)) if chosen else None, title="Logs")
+            Menu.ask(self.shell.app, items, lambda chosen: self.show_file(int(chosen)) if chosen else None, title="Logs")
         else:
             self.shell.tell("there is no log", "warning")
 
     def action_outside(self, program: str) -> None:
         """Open the log in the pager or the editor."""
-        driver = self.shell._driver  # noqa: SLF001  # there is no other way to ask
+        driver = self.shell.app._driver  # noqa: SLF001  # there is no other way to ask
         if self.path is None:
             self.shell.tell("there is no log", "warning")
-        elif self.shell.is_headless or driver is None or not driver.can_suspend:
+        elif self.shell.app.is_headless or driver is None or not driver.can_suspend:
             self.shell.tell("this terminal cannot be lent to another program", "warning")
         else:
             command = pager(os.environ) if program == "pager" else editor(os.environ)
-            with self.shell.suspend():
+            with self.shell.app.suspend():
                 mistake = run_in_front([*command, str(self.path)])
             if mistake:
                 self.shell.tell(mistake, "error")
@@ -435,7 +436,7 @@ class LogsPane(Pane):
                 MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
                 MenuItem("all", "All lines with details", "a", self.pane.source in (self.lines, self._heard)), MenuItem("path", "Path of the log", "p", self.path is not None),
             ]  # fmt: skip
-        Menu.ask(self.shell, items, self._copy, title="Copy")
+        Menu.ask(self.shell.app, items, self._copy, title="Copy")
 
     def _copy(self, what: str | None) -> None:
         pair = self.query_one("#logs-details", KeyValue).current()
@@ -474,7 +475,7 @@ class LogsPane(Pane):
         items = [
             MenuItem(name, label, key, is_enabled=name != "hits" or bool(self._search)) for name, (label, key, _) in deeds.items()
         ]
-        Menu.ask(self.shell, items, lambda what: deeds[what][2]() if what else None, title="Log", place=place)
+        Menu.ask(self.shell.app, items, lambda what: deeds[what][2]() if what else None, title="Log", place=place)
 
     @on(Rows.ContextMenu)
     def _menu_wanted(self, event: Rows.ContextMenu) -> None:

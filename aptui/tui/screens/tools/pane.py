@@ -17,9 +17,9 @@ from aptui.shared.errors import KnownError
 from aptui.shared.printing import count
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
-from aptui.tui.pane import Command, Pane
+from aptui.tui.pane import Pane
 from aptui.tui.preferences.keymap import shown_key
 from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.jobs.bar import Bar
@@ -215,7 +215,7 @@ class ToolsPane(Pane):
             failed=self._failed,
             settings=self._editor.known if self._may_write else None,
             project_file=os.path.join(os.path.abspath(self._project_dir), "aptui.yaml") if shell.config else "",
-            theme=shell.theme,
+            theme=shell.app.theme,
             has_mouse=shell.has_mouse,
             own_key_count=len(shell.keymap.overrides),
             doctor="looking…" if self._doctor.is_busy else checks.summary(self._doctored) if self._doctored else "",
@@ -322,7 +322,7 @@ class ToolsPane(Pane):
             "reload": self._reload,
             "debug": self._turn_debug,
             "restart": self._restart,
-            "theme": partial(self.shell.say_theme, ""),
+            "theme": partial(self.shell.themes.choose, ""),
             "mouse": self._turn_mouse,
             "keymap": self._reload_keymap,
             "keys": partial(self.shell.act, "keys"),
@@ -464,7 +464,7 @@ class ToolsPane(Pane):
 
     def action_copy(self) -> None:
         """Copy the rows that are marked, or the one under the cursor."""
-        table = self.shell.focused
+        table = self.shell.app.focused
         if isinstance(table, Table):
             lines = [table.row_text(key) for key in table.selected_keys()]
             self.shell.copy_text("\n".join(lines))

@@ -15,7 +15,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
 if TYPE_CHECKING:
     from aptui.config.edit import Setting, Value
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.pane import Shell
 
 
 class Settings:
@@ -26,7 +26,7 @@ class Settings:
         changed: called when `known` changed.
     """
 
-    def __init__(self, shell: AptuiApp, changed: Callable[[], object]) -> None:
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
         self._reading = BackgroundTask("aptui-tools-settings", shell.in_ui)
         self._writing = BackgroundTask("aptui-tools-write", shell.in_ui)
@@ -79,7 +79,7 @@ class Settings:
         ]
         files = {"project": project, "own": own}
         answered: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # reads better
-        Menu.ask(self._shell, items, answered, title=f"Write '{key}' for")
+        Menu.ask(self._shell.app, items, answered, title=f"Write '{key}' for")
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
         from aptui.config.edit import mistake_in, value_of
@@ -97,7 +97,7 @@ class Settings:
 
         title = f"{'Add to' if adds else 'Set'} {adjustable.key} in {_short(file)}"
         known = "" if adds or setting is None else str(setting.value)
-        Prompt.ask(self._shell, title, answered, value=text or known, check=check)
+        Prompt.ask(self._shell.app, title, answered, value=text or known, check=check)
 
     def _write(self, adjustable: Adjustable, file: Path, value: Value) -> None:
         adds, project_dir = adjustable.kind == "list", self._project_dir

@@ -1,10 +1,10 @@
-"""What must be so before and while Textual runs."""
+"""numpy is imported with one thread, and the environment stays as it was."""
 
 import os
 
 import pytest
 
-from aptui.tui.start import load_numpy
+from aptui.tui.numpy_loading import load_numpy
 
 
 @pytest.mark.parametrize("chosen", [None, "4"])

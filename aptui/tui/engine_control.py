@@ -1,0 +1,115 @@
+"""What the screen asks of the engine, and what it says when the engine comes, goes or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from aptui.shared.errors import KnownError
+from aptui.shared.sanitize import sanitize
+from aptui.tui.data.session import Session, SessionState, is_older
+from aptui.tui.frame.commandline import Choice
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer, Verb
+
+
+class EngineDialogue(Protocol):
+    """What this needs of the app."""
+
+    def tell(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        """Show a message."""
+
+    def question(self, text: str, choices: Sequence[Choice]) -> None:
+        """Ask people."""
+
+    def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
+        """Have `do` called in the app's thread."""
+
+
+class EngineControl:
+    """Asks the engine through the session.
+
+    Args:
+        leave: ends the screen, when the engine was stopped.
+    """
+
+    def __init__(self, session: Session, screen: EngineDialogue, leave: Callable[[], object]) -> None:
+        self._session, self._screen, self._leave = session, screen, leave
+        self._asked_about_pid = 0
+        self._was_attached = False
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there may be an engine that does what it is told."""
+        return self._session.state is not SessionState.NONE and not self._session.is_read_only
+
+    def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
+        """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered. Refusals are shown."""
+        self._session.ask(verb).add_done_callback(lambda answer: self._screen.in_ui(self._take_answer, answer, done, then))
+
+    def _take_answer(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
+        error = answer.exception()
+        if error is None:
+            if done:
+                self._screen.tell(done)
+            if then is not None:
+                then(answer.result())
+        elif isinstance(error, KnownError):
+            self._screen.tell(str(error), "error", 10)
+        else:
+            raise error
+
+    def pause(self) -> None:
+        """Pause; or, while paused, ask whether to run the next job or to go on."""
+        from aptui.link.port import Pause, Resume, RunNext  # for start-up: the verbs come after the first paint
+
+        health = self._session.latest_health
+        if health is None or not health.is_paused:
+            self.ask(Pause(), "paused; 'P' again runs the next job or goes on")
+            return
+        choices = [
+            Choice("n", "run the next job", lambda: self.ask(RunNext(), "one job more")),
+            Choice("r", "go on", lambda: self.ask(Resume(), "going on")),
+            Choice("s", "stay paused"),
+        ]
+        self._screen.question("paused", choices)
+
+    def stop(self) -> None:
+        """Stop the engine, after asking."""
+        from aptui.link.port import Shutdown  # for start-up: the verbs come after the first paint
+
+        progress = self._session.latest_progress
+        running = progress.jobs_running if progress else 0
+        text = f"stop the engine? {running:,} jobs are running" if running else "stop the engine?"
+        choices = [
+            Choice("y", "stop it", lambda: self.ask(Shutdown(), then=lambda _answer: self._leave())),
+            Choice("w", "when idle", lambda: self.ask(Shutdown(is_when_idle=True), "the engine stops when it is idle")),
+            Choice("n", "let it run"),
+        ]
+        self._screen.question(text, choices)
+
+    def show_state(self) -> None:
+        """Say that the engine came back, and ask about one that is older than this screen; called when the session's state changed."""
+        session = self._session
+        if session.state is not SessionState.ATTACHED:
+            return
+        if self._was_attached:
+            self._screen.tell(f"attached to the engine again, pid {session.engine.pid}")
+        self._was_attached = True
+        if is_older(session.engine.version) and session.engine.pid != self._asked_about_pid:
+            self._asked_about_pid = session.engine.pid
+            self._ask_about_old_engine()
+
+    def _ask_about_old_engine(self) -> None:
+        restart = self._session.restart_engine
+        self._screen.question(
+            f"the engine is older (aptui {sanitize(self._session.engine.version)}); restart it?",
+            [
+                Choice("w", "when idle", partial(restart, is_when_idle=True)),
+                Choice("y", "now", partial(restart, is_when_idle=False)),
+                Choice("n", "keep it"),
+            ],
+        )

@@ -1,0 +1,83 @@
+"""What the engine can do with jobs when people ask for it: run again, cancel, escalate, show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.screens.jobs.view import JobsView
+from aptui.tui.widgets.menu import Confirm
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer
+
+_ASKS_FROM = 100
+"""So many jobs are not run again or stopped without asking."""
+
+
+class EngineActions:
+    """Asks the engine."""
+
+    def __init__(self, view: JobsView) -> None:
+        self._view = view
+
+    def reprocess(self, infos: Sequence[JobInfo]) -> None:
+        """Run jobs again; many only after asking."""
+        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
+
+        keys = tuple(info.source.lower() for info in infos if info.key < 0)
+        ids = tuple(info.key for info in infos if info.key > 0)
+        verbs = [Reprocess(keys=keys)] if keys else []
+        verbs += [Reprocess(job_ids=ids)] if ids else []
+
+        def ask(yes: bool) -> None:  # as `Confirm` answers
+            for verb in verbs if yes else ():
+                self._view.shell.ask(verb, then=partial(self._report, "to be run again"))
+
+        self._confirm(infos, f"Run {len(infos):,} jobs again?", "run them", ask)
+
+    def cancel(self, infos: Sequence[JobInfo]) -> None:
+        """Cancel what is pending or processing; many jobs only after asking."""
+        from aptui.link.port import Cancel  # for start-up, as above
+
+        ids = tuple(info.key for info in infos if info.key > 0 and info.status in ("pending", "processing"))
+        if not ids:
+            self._view.shell.tell("only what is pending or processing can be cancelled", "warning")
+            return
+
+        def ask(yes: bool) -> None:  # as `Confirm` answers
+            if yes:
+                self._view.shell.ask(Cancel(ids), then=partial(self._report, "cancelled"))
+
+        self._confirm(infos, f"Cancel {len(ids):,} jobs?", "cancel them", ask)
+
+    def escalate(self, infos: Sequence[JobInfo]) -> None:
+        """Put jobs before all others."""
+        from aptui.link.port import Escalate  # for start-up, as above
+
+        keys = tuple(info.source.lower() for info in infos if info.key < 0)
+        ids = tuple(info.key for info in infos if info.key > 0)
+        self._view.shell.ask(Escalate(job_ids=ids, keys=keys), then=partial(self._report, "escalated"))
+
+    def show(self, infos: Sequence[JobInfo]) -> None:
+        """Show the source in the editors that are connected."""
+        from aptui.link.port import Show  # for start-up, as above
+
+        if self._view.shell.session.gateway is None:
+            self._view.shell.tell("no gateway runs, so no editor is connected", "warning")
+            return
+        done = f"editors that are connected were told of '{infos[0].source}'"
+        self._view.shell.ask(Show(source=infos[0].source), then=lambda _answer: self._view.shell.tell(done))
+
+    def _confirm(self, infos: Sequence[JobInfo], question: str, yes: str, then: Callable[[bool], None]) -> None:
+        if len(infos) < _ASKS_FROM:
+            then(True)  # as `Confirm` answers
+        else:
+            Confirm.ask(self._view.shell.app, question, then, yes=yes)
+
+    def _report(self, what: str, answer: Answer) -> None:
+        count = answer.get("count")
+        jobs = "" if not isinstance(count, int) else f"{count:,} job{'' if count == 1 else 's'} "
+        self._view.shell.tell(f"{jobs}{what}")

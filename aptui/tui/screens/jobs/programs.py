@@ -1,0 +1,84 @@
+"""Other programs for what belongs to a job: the pager, the editor, the file browser; they borrow the terminal until they end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+
+from aptui.tui.data.jobs_store import JobInfo
+from aptui.tui.screens.jobs.details import native
+from aptui.tui.screens.jobs.view import JobsView, path_of, query_in_background
+
+
+class Programs:
+    """Runs them."""
+
+    def __init__(self, view: JobsView) -> None:
+        self._view = view
+
+    def log_of(self, info: JobInfo) -> str:
+        """Return the path of the log that is shown for a job, "" = none is."""
+        job_details = self._view.event_log.job_details
+        return native(job_details.log) if job_details is not None and job_details.info.key == info.key and job_details.log else ""
+
+    def pager(self, infos: Sequence[JobInfo]) -> None:
+        """Open the log in the pager."""
+        command = shlex.split(os.environ.get("PAGER", "")) or ([found] if (found := shutil.which("less")) else [])
+        if not command:
+            self._view.shell.tell("there is no pager: set $PAGER", "warning")
+        else:
+            self._open(command, self.log_of(infos[0]), "no log")
+
+    def log_editor(self, infos: Sequence[JobInfo]) -> None:
+        """Open the log in the editor."""
+        self._open(_editor(), self.log_of(infos[0]), "no log")
+
+    def editor(self, infos: Sequence[JobInfo]) -> None:
+        """Open the source in the editor; the log where that has the keys."""
+        if self._view.event_log.has_focus_within:
+            self.log_editor(infos)
+        else:
+            self._open_source(infos[0], lambda path: self._open(_editor(), path, "the source is gone"))
+
+    def folder(self, infos: Sequence[JobInfo]) -> None:
+        """Show the folder of the source."""
+        self._open_source(infos[0], self._show_folder)
+
+    def _show_folder(self, path: str) -> None:
+        """Open the desktop's file browser where there is one, else a shell in the folder."""
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            self._view.shell.tell("the folder is gone", "warning")
+        elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
+            subprocess.Popen([browser, folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        else:
+            self.run_outside([os.environ.get("SHELL") or "/bin/sh"], folder)
+
+    def _open(self, command: list[str], path: str, lacking: str) -> None:
+        if not path or not os.path.exists(path):
+            self._view.shell.tell(lacking, "warning")
+        else:
+            self.run_outside([*command, path])
+
+    def run_outside(self, command: list[str], folder: str | None = None) -> None:
+        """Lend the terminal to a program until it ends."""
+        driver = self._view.shell.app._driver  # noqa: SLF001  # there is no other way to ask
+        if self._view.shell.app.is_headless or driver is None or not driver.can_suspend:
+            self._view.shell.tell("this terminal cannot be lent to another program", "warning")
+            return
+        try:
+            with self._view.shell.app.suspend():
+                subprocess.run(command, cwd=folder, check=False)
+        except OSError as error:
+            self._view.shell.tell(f"'{command[0]}' cannot be run: {(error.strerror or 'no reason given').lower()}", "error")
+        self._view.shell.app.refresh(layout=True)
+
+    def _open_source(self, info: JobInfo, then: Callable[[str], object]) -> None:
+        query_in_background(self._view, lambda reader: path_of(reader, info), lambda path: then(native(path)))
+
+
+def _editor() -> list[str]:
+    return shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "") or ["vi"]

@@ -1,0 +1,82 @@
+"""What the parts of the Jobs screen may use of it, and how they read beside it; the screen itself is `pane`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from aptui.shared.errors import KnownError
+from aptui.store.queries.reader import Reader, open_reader
+from aptui.tui.background import run_in_background
+
+if TYPE_CHECKING:
+    from aptui.tui.data.jobs_store import JobInfo
+    from aptui.tui.pane import Shell
+    from aptui.tui.screens.jobs.columns import JobsTable
+    from aptui.tui.screens.jobs.event_log import EventLog
+
+T = TypeVar("T")
+
+
+class JobsView(Protocol):
+    """The screen."""
+
+    @property
+    def shell(self) -> Shell:
+        """The app."""
+
+    @property
+    def table(self) -> JobsTable:
+        """The table of jobs."""
+
+    @property
+    def event_log(self) -> EventLog:
+        """The lower panes."""
+
+    @property
+    def database(self) -> Path:
+        """The asset database."""
+
+    def selected(self) -> list[JobInfo]:
+        """Return what an action is about: the marked jobs, or the one under the cursor."""
+
+    def reveal(self, text: str) -> None:
+        """Show a job (`#12`), or the jobs that pass a filter."""
+
+    def action_filter(self) -> None:
+        """Filter as people type."""
+
+    def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool) -> object:
+        """Run a coroutine beside the screen."""
+
+
+def call_in_background(shell: Shell, work: Callable[[], T], then: Callable[[T], object]) -> None:
+    """Do `work` in a thread and hand its result to `then` in the app's; errors are shown."""
+
+    def run() -> None:
+        try:
+            result = work()
+        except KnownError as error:
+            shell.in_ui(shell.tell, str(error), "error")
+        else:
+            shell.in_ui(then, result)
+
+    run_in_background("aptui-jobs", run)
+
+
+def query_in_background(view: JobsView, question: Callable[[Reader], T], then: Callable[[T], object]) -> None:
+    """Ask the database in a thread and hand the answer to `then` in the app's; errors are shown."""
+
+    def work() -> T:
+        with closing(open_reader(view.database)) as reader:
+            return question(reader)
+
+    call_in_background(view.shell, work, then)
+
+
+def path_of(reader: Reader, info: JobInfo) -> str:
+    """Return the path of a job's source in text form; below its scan folder where that is known."""
+    source = reader.source(info.source)
+    return f"{source.root}/{source.source}" if source else info.source
