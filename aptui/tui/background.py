@@ -145,7 +145,9 @@ class BackgroundTask:
         if self._thread is not None or self._is_closed:
             return False
         self._number += 1
-        self._thread = run_in_background(self._name, self._run, work, then, failed, cancelled)
+        # Known before it begins: `_report` forgets it, and may be quick.
+        self._thread = threading.Thread(target=self._run, args=(work, then, failed, cancelled), name=self._name, daemon=True)
+        self._thread.start()
         return True
 
     @property

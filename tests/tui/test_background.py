@@ -1,0 +1,119 @@
+"""Threads beside the screen: only the newest request of a kind counts; a task can be cancelled, and its end is told in the UI."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from aptui.shared.errors import UserError
+from aptui.tui.background import BackgroundTask, LatestOnly
+
+
+class Handler:
+    """Notes what it handles, and stays at the first request until it is let go."""
+
+    def __init__(self) -> None:
+        self.handled: list[tuple[str, int]] = []
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def __call__(self, kind: str, request: int) -> None:
+        self.has_begun.set()
+        assert self.may_go_on.wait(20)
+        self.handled.append((kind, request))
+
+
+@pytest.fixture
+def handler() -> Handler:
+    return Handler()
+
+
+def begun(handler: Handler, **named) -> LatestOnly[int]:
+    worker = LatestOnly[int]("test", handler, **named)
+    worker.put(1, "a")
+    assert handler.has_begun.wait(20)
+    return worker
+
+
+def test_of_each_kind_only_the_newest_request_is_handled(handler):
+    worker = begun(handler)
+    for number in (2, 3):
+        worker.put(number, "a")
+    worker.put(4, "b")
+    handler.may_go_on.set()
+    worker.settle(20)
+    worker.close()
+
+    assert handler.handled == [("a", 1), ("a", 3), ("b", 4)]
+
+
+def test_one_kind_waits_until_nothing_else_is_requested(handler):
+    worker = begun(handler, last="slow")
+    worker.put(2, "slow")
+    worker.put(3, "b")
+    handler.may_go_on.set()
+    worker.settle(20)
+    worker.close()
+
+    assert handler.handled == [("a", 1), ("b", 3), ("slow", 2)]
+
+
+def test_what_is_handled_knows_that_it_is_superseded_or_interrupted(handler):
+    worker = begun(handler)
+    worker.put(2, "b")
+    assert (worker.is_superseded("a"), worker.is_superseded("b"), worker.stop.is_set()) == (False, True, False)
+
+    worker.put(3, "a", interrupts=True)
+    assert (worker.is_superseded("a"), worker.stop.is_set()) == (True, True)
+    handler.may_go_on.set()
+    worker.settle(20)
+    assert not worker.stop.is_set()
+    worker.close()
+    assert worker.is_superseded("a")
+
+
+def test_nothing_begins_after_the_end(handler):
+    worker = LatestOnly[int]("test", handler)
+    worker.close()
+    worker.put(1)
+
+    assert not handler.has_begun.wait(0.05)
+
+
+def test_a_worker_that_does_not_settle_says_so(handler):
+    worker = begun(handler)
+    with pytest.raises(TimeoutError):
+        worker.settle(0.01)
+    handler.may_go_on.set()
+    worker.close()
+
+
+def test_a_task_is_one_at_a_time_and_ends_in_one_of_four_ways():
+    ends: list[object] = []
+    done = threading.Semaphore(0)
+
+    def deliver(do, *what):
+        do(*what)
+        done.release()
+
+    task = BackgroundTask("test", deliver)
+
+    def run(work) -> None:
+        assert task.start(work, ends.append, lambda error: ends.append(error.what), lambda: ends.append("cancelled"))
+        assert done.acquire(timeout=20)
+
+    def refuse(_task):
+        raise UserError("no")
+
+    def wait_for_cancel(task):
+        assert not task.start(refuse, ends.append, ends.append)
+        task.cancel()
+        task.check()
+
+    run(lambda _task: 1)
+    run(refuse)
+    run(wait_for_cancel)
+    task.close()
+
+    assert ends == [1, "no", "cancelled"]
+    assert not task.start(refuse, ends.append, ends.append)
