@@ -39,7 +39,7 @@ from aptui.tui.pane import Pane, PaneSpec, existing
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import load_keymap, shown_key
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.theme_manager import ThemeManager
 
@@ -100,7 +100,7 @@ class AptuiApp(App[None], inherit_bindings=False):
     ]
 
     def __init__(
-        self, session: Session, config: Config | None = None, *, memory: Memory, person: Memory, panes: Sequence[PaneSpec] | None = None,
+        self, session: Session, config: Config | None = None, *, memory: UiMemory, person: UiMemory, panes: Sequence[PaneSpec] | None = None,
         theme: str = "", driver: type[Driver] | None = None,
     ) -> None:  # fmt: skip
         # Textual would take NO_COLOR for greys; our theme without colours says it better.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
     from aptui.tui.frame.commandline import Choice, Command
     from aptui.tui.preferences.keymap import Keymap
-    from aptui.tui.preferences.state import Memory
+    from aptui.tui.preferences.state import UiMemory
     from aptui.tui.theme_manager import ThemeManager
 
 
@@ -29,9 +29,9 @@ class Shell(Protocol):
 
     session: Session
     config: Config | None
-    memory: Memory
+    memory: UiMemory
     """What is remembered of the project."""
-    person: Memory
+    person: UiMemory
     """What is remembered of the person."""
     keymap: Keymap
     panes: list[PaneSpec]

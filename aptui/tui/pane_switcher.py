@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Pane, PaneSpec
-    from aptui.tui.preferences.state import Memory
+    from aptui.tui.preferences.state import UiMemory
 
 
 class PaneSwitcher:
@@ -34,7 +34,7 @@ class PaneSwitcher:
         self,
         app: App[Any],
         specs: Sequence[PaneSpec],
-        memory: Memory,
+        memory: UiMemory,
         wake: Callable[[], object],
         read_jobs: Callable[[], object],
     ) -> None:

@@ -14,7 +14,7 @@ _AT_ONCE = 3
 
 
 class RejectedPeers:
-    """A listener of the session (`session.Listener`).
+    """A listener of the session (`session.NoticeListener`).
 
     Args:
         tell: shows a message; called in the session's thread.

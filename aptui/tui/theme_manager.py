@@ -13,7 +13,7 @@ from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.preferences import theming
 
 if TYPE_CHECKING:
-    from aptui.tui.preferences.state import Memory
+    from aptui.tui.preferences.state import UiMemory
 
 LOOK_S = 2.0
 """How often theme files are looked at."""
@@ -45,7 +45,7 @@ class ThemeManager:
         wanted: the theme to begin with; "" = the one that is remembered.
     """
 
-    def __init__(self, app: App[Any], screen: ThemeHost, person: Memory, wanted: str = "") -> None:
+    def __init__(self, app: App[Any], screen: ThemeHost, person: UiMemory, wanted: str = "") -> None:
         self._app, self._screen, self._person = app, screen, person
         self._has_ended = threading.Event()
         self.looks = theming.load_looks()

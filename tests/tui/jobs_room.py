@@ -13,7 +13,7 @@ from aptui.core.model import RelPath, RunKey
 from aptui.store.logs import joblog
 from aptui.tui.app import AptuiApp
 from aptui.tui.pane import PANES
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs.pane import JobsPane
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, product_row, source_row
 
@@ -103,10 +103,10 @@ def in_jobs(tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), 
     cache.mkdir(exist_ok=True)
     session = Session(cache)
     session.is_read_only, session.running = read_only, running
-    remembered = memory or Memory(tmp_path / "project.json")
+    remembered = memory or UiMemory(tmp_path / "project.json")
 
     async def main() -> AptuiApp:
-        app = AptuiApp(session, memory=remembered, person=Memory(tmp_path / "person.json"), panes=[PANES[0]], theme="dark")
+        app = AptuiApp(session, memory=remembered, person=UiMemory(tmp_path / "person.json"), panes=[PANES[0]], theme="dark")
         app.config = SimpleNamespace(
             project=SimpleNamespace(platforms=(), builders=(SimpleNamespace(uuid=BUILDER, name="image"),)),
             project_dir=tmp_path,

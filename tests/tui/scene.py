@@ -32,7 +32,7 @@ from aptui.shared.health import Connection, WorkerInfo
 from aptui.shared.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.tui.app import AptuiApp
 from aptui.tui.data.session import EngineFacts
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 from aptui.verbs.opening import all_builders
 
 from .fake_panes import FakeSession
@@ -171,7 +171,7 @@ class Scene:
         """Open the real screens in a terminal of `size`, as somebody sees them who was never here."""
         # Products and sources are what the database says; jobs that rest are not told again.
         engine = Engine(self.config.cache_dir, [each for each in self.notices() if not isinstance(each, JobChanged)])
-        memory, person = (Memory(self.place / f"{name}-{size}-{theme}.json") for name in ("project", "person"))
+        memory, person = (UiMemory(self.place / f"{name}-{size}-{theme}.json") for name in ("project", "person"))
         app = AptuiApp(engine, self.config, memory=memory, person=person, theme=theme)
         app.all_builders = lambda: self.builders
         async with app.run_test(size=size) as pilot:

@@ -8,7 +8,7 @@ from textual.keys import _character_to_key, key_to_character
 from waiting import until_async
 
 from aptui.tui.app import AptuiApp
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 from tui.fake_panes import PROBES, FakeSession
 
 SMALL, LARGE = (80, 24), (140, 40)
@@ -49,7 +49,7 @@ def in_shell(
 
     async def main() -> AptuiApp:
         app = AptuiApp(
-            session, memory=Memory(tmp_path / "project.json"), person=Memory(tmp_path / "person.json"), panes=panes, theme=theme
+            session, memory=UiMemory(tmp_path / "project.json"), person=UiMemory(tmp_path / "person.json"), panes=panes, theme=theme
         )
         if before:
             before(app)

@@ -12,7 +12,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.relocation import Deed, Dependant, Item, Relocate, Report, Update, counted
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import NoSession
-from aptui.tui.screens.assets.moving import Preview, _wrapped, destination_of
+from aptui.tui.screens.assets.moving import RelocationPreview, _wrapped, destination_of
 from aptui.tui.screens.assets.panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt
@@ -61,8 +61,8 @@ class Mover(FakeSession):
         return counted(Report(order, (done,), updates, is_performed=True))
 
 
-def previews(app) -> list[Preview]:
-    return list(app.screen.query(Preview))
+def previews(app) -> list[RelocationPreview]:
+    return list(app.screen.query(RelocationPreview))
 
 
 async def type_in(app, pilot, destination: str) -> None:

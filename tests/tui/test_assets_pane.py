@@ -26,7 +26,7 @@ from aptui.tui.frame.sheet import Lines
 from aptui.tui.frame.words import size_text
 from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.screens.assets import files, trees
-from aptui.tui.screens.assets.detail import Facts, FilePreview, ReferenceTree
+from aptui.tui.screens.assets.detail import AssetFacts, FilePreview, ReferenceTree
 from aptui.tui.screens.assets.preview import image_facts, preview_of
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
@@ -532,7 +532,7 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
             await press(pilot, "z", "tab")
         assert seen == [
             ("VTree", False, False),
-            ("Facts", True, False),
+            ("AssetFacts", True, False),
             ("ReferenceTree", True, False),
             ("FilePreview", False, True),
         ]
@@ -541,7 +541,7 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
         await press(pilot, "y", "l")
         await until(pilot, lambda: app.copied)
         assert app.copied.pop()[0] == "local a = 1 -- [/x]"
-        pane.query_one(Facts).focus()
+        pane.query_one(AssetFacts).focus()
         await press(pilot, "y", "l")
         await until(pilot, lambda: app.copied)
         assert app.copied.pop()[0] == "project"

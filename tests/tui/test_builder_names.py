@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from aptui.tui.data.builder_names import finder, known_names
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 
 SHIPPED, OWN = SimpleNamespace(uuid=b"s" * 16, name="image"), SimpleNamespace(uuid=b"o" * 16, name="wordlist")
 
 
-def app_with(memory: Memory, *, has_more: bool = True) -> SimpleNamespace:
+def app_with(memory: UiMemory, *, has_more: bool = True) -> SimpleNamespace:
     config = SimpleNamespace(project=SimpleNamespace(builders=(SHIPPED,)), has_builders_to_find=has_more)
     return SimpleNamespace(
         config=config, memory=memory, all_builders=lambda: (SHIPPED, OWN), in_ui=lambda do, *arguments: do(*arguments)
@@ -18,23 +18,23 @@ def app_with(memory: Memory, *, has_more: bool = True) -> SimpleNamespace:
 
 
 def test_what_was_found_is_known_the_next_time(tmp_path):
-    memory = Memory(tmp_path / "memory.json")
+    memory = UiMemory(tmp_path / "memory.json")
     app = app_with(memory)
     assert known_names(app) == {SHIPPED.uuid: "image"}
 
     assert finder(app)() == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
     memory.save()
 
-    assert known_names(app_with(Memory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
+    assert known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
 
 
 def test_nothing_is_looked_for_where_the_configuration_names_all(tmp_path):
-    assert finder(app_with(Memory(tmp_path / "memory.json"), has_more=False)) is None
+    assert finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
 
 
 @pytest.mark.parametrize("remembered", [{"no hex": "x"}, {"0g": 1}, []])
 def test_a_memory_that_somebody_spoiled_is_none(tmp_path, remembered):
-    memory = Memory(tmp_path / "memory.json")
+    memory = UiMemory(tmp_path / "memory.json")
     memory.put("shell.builders", remembered)
 
     assert known_names(app_with(memory)) == {SHIPPED.uuid: "image"}

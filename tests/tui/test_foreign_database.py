@@ -9,7 +9,7 @@ import pytest
 
 from aptui.tui.app import AptuiApp
 from aptui.tui.data.session import NoSession
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 from tests.store import o3de_database as o3de
 
 from .shell_room import LARGE, Hands, text, until
@@ -44,7 +44,7 @@ def looked_at(game: Path, look) -> None:
 
     async def main() -> None:
         session = NoSession(game.name, game / "Cache")
-        app = AptuiApp(session, None, memory=Memory(game / "project.json"), person=Memory(game / "person.json"), theme="dark")
+        app = AptuiApp(session, None, memory=UiMemory(game / "project.json"), person=UiMemory(game / "person.json"), theme="dark")
         async with app.run_test(size=LARGE) as pilot:
             hands = Hands(pilot)
             await until(hands, lambda: "Textures/Rock.png" in text(app))

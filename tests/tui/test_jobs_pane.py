@@ -14,7 +14,7 @@ from aptui.link.port import Cancel, Escalate, Reprocess, Show
 from aptui.shared.peers import GatewayReport, PeerSettings
 from aptui.store.logs import joblog
 from aptui.tui.data.jobs_store import JobInfo
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
 from aptui.tui.screens.jobs.lines import EventLines, LogColumns, search
@@ -203,7 +203,7 @@ def test_the_filter_acts_as_one_types_and_stays_until_removed(tmp_path):
         await pilot.press("slash", "up")
         await until(pilot, lambda: pane.box.text == "rock")
 
-    in_jobs(tmp_path, again, filler=lambda _store, _log_dir: None, memory=Memory(tmp_path / "project.json"))
+    in_jobs(tmp_path, again, filler=lambda _store, _log_dir: None, memory=UiMemory(tmp_path / "project.json"))
 
 
 def test_a_mistake_is_shown_in_its_place_and_the_last_good_view_stays(tmp_path):

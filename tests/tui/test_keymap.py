@@ -12,7 +12,7 @@ import aptui.tui
 from aptui.config.dirs import data_dir
 from aptui.tui.frame.toasts import Toasts
 from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalised, own_file, shipped_actions, shown_key
-from aptui.tui.preferences.state import Memory, person_memory, project_memory
+from aptui.tui.preferences.state import UiMemory, person_memory, project_memory
 from tui.shell_room import in_shell, text, until
 
 pytestmark = pytest.mark.real
@@ -126,22 +126,22 @@ def test_a_damaged_memory_is_as_good_as_none(tmp_path, body):
     file = tmp_path / "memory.json"
     file.write_bytes(body)
 
-    memory = Memory(file)
+    memory = UiMemory(file)
     memory.put("jobs.sort", ["completed", True])
     memory.save()
 
-    assert Memory(file).get("jobs.sort", []) == ["completed", True]
+    assert UiMemory(file).get("jobs.sort", []) == ["completed", True]
 
 
 def test_what_has_another_type_than_expected_is_not_believed(tmp_path):
-    memory = Memory(tmp_path / "memory.json")
+    memory = UiMemory(tmp_path / "memory.json")
     memory.put("jobs.width", "wide")
 
     assert memory.get("jobs.width", 12) == 12
 
 
 def test_a_history_keeps_each_text_once_the_latest_last(tmp_path):
-    memory = Memory(tmp_path / "memory.json")
+    memory = UiMemory(tmp_path / "memory.json")
     for word in ("a", "b", "a", "", *(f"{number}" for number in range(98))):
         memory.remember("filters", word)
 
@@ -161,7 +161,7 @@ def test_two_projects_do_not_share_what_is_remembered_and_others_cannot_read_it(
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing():
-    memory = Memory(Path("/proc/none/memory.json"))
+    memory = UiMemory(Path("/proc/none/memory.json"))
     memory.put("a", 1)
     memory.save()
 

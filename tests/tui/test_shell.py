@@ -15,7 +15,7 @@ from aptui.tui.frame.help import help_lines
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import PANES, existing
 from aptui.tui.preferences.keymap import Keymap
-from aptui.tui.preferences.state import Memory
+from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.plain import Stream, line_of
 from tui.fake_panes import PROBES, FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
@@ -217,7 +217,7 @@ def test_a_command_is_completed_said_and_remembered(tmp_path):
         await pilot.press("escape")
 
     app = in_shell(tmp_path, say)
-    assert Memory(tmp_path / "person.json").history("commands") == ["probe beta"]
+    assert UiMemory(tmp_path / "person.json").history("commands") == ["probe beta"]
     assert app.person.get("commands", []) == ["probe beta"]
 
 
@@ -261,7 +261,7 @@ def test_q_detaches_and_leaves_the_engine_alone(tmp_path):
     app = in_shell(tmp_path, press, session=session)
     assert session.asked == []
     assert "close" in session.done
-    assert Memory(tmp_path / "project.json").get("probe.left", False)
+    assert UiMemory(tmp_path / "project.json").get("probe.left", False)
     assert app.return_code == 0
 
 
@@ -392,7 +392,7 @@ def test_the_mouse_can_be_switched_off_and_that_is_remembered(tmp_path):
         await until(pilot, lambda: "the mouse is off" in text(app))
 
     in_shell(tmp_path, press)
-    assert Memory(tmp_path / "person.json").get("mouse", True) is False
+    assert UiMemory(tmp_path / "person.json").get("mouse", True) is False
 
 
 def test_a_click_goes_to_a_tab_and_on_a_hint_does_it(tmp_path):

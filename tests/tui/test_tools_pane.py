@@ -18,8 +18,8 @@ from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.pane import PaneSpec
 from aptui.tui.screens.tools import checks
-from aptui.tui.screens.tools.checks import Check, of_health, summary
-from aptui.tui.screens.tools.list_view import Facts, tools
+from aptui.tui.screens.tools.checks import DoctorCheck, of_health, summary
+from aptui.tui.screens.tools.list_view import ToolFacts, tools
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
 
@@ -431,7 +431,7 @@ def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_fir
 
     assert [check.state for check in found] == sorted((check.state for check in found), key=["fail", "warn", "ok"].index)
     assert all(check.advice for check in found if check.state != "ok")
-    assert Check("held back", "warn", "by /game/.git/index.lock", "changes wait until that ends") in found
+    assert DoctorCheck("held back", "warn", "by /game/.git/index.lock", "changes wait until that ends") in found
     assert {check.name for check in found} == {
         "held back",
         "queue",
@@ -449,7 +449,8 @@ def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_fir
 def test_a_scan_that_goes_on_and_a_configuration_that_is_refused_show():
     scanning = Progress(0, 1, 0, 0, 0, 0, 0, 0, True)
     rows = {
-        tool.id: tool for tool in tools(Facts(is_attached=True, progress=scanning, health=Health(configuration="line 3 is broken")))
+        tool.id: tool
+        for tool in tools(ToolFacts(is_attached=True, progress=scanning, health=Health(configuration="line 3 is broken")))
     }
 
     assert rows["rescan"].now == "scanning"

@@ -52,7 +52,7 @@ class EngineFacts:
     speaks_our_protocol: bool = True
 
 
-class Listener(Protocol):
+class NoticeListener(Protocol):
     """Hears what an engine says, in the session's thread; `feed.Feed` is one."""
 
     def subscribed(self, epoch: int, seq: int, running: Collection[int]) -> None:
@@ -71,7 +71,7 @@ class Session(Protocol):
     project_name: str
     cache_dir: Path
     is_read_only: bool
-    listeners: list[Listener]
+    listeners: list[NoticeListener]
     on_state: list[Callable[[], None]]
     """Called, in any thread, after `state`, `trouble` or `engine` changed."""
 
@@ -138,7 +138,7 @@ class NoSession:
 
     def __init__(self, project_name: str, cache_dir: Path) -> None:
         self.project_name, self.cache_dir = project_name, cache_dir
-        self.listeners: list[Listener] = []
+        self.listeners: list[NoticeListener] = []
         self.on_state: list[Callable[[], None]] = []
 
     def open(self) -> None:
@@ -182,7 +182,7 @@ class LinkSession:
         back_off_s: tuple[float, ...] = BACK_OFF_S,
     ) -> None:
         self.project_name, self.cache_dir, self.is_read_only = places.project_name, places.cache_dir, is_read_only
-        self.listeners: list[Listener] = []
+        self.listeners: list[NoticeListener] = []
         self.on_state: list[Callable[[], None]] = []
         self.state, self.since_ms, self.trouble = SessionState.ATTACHING, _now_ms(), ""
         self.engine = EngineFacts(socket=places.socket)

@@ -16,7 +16,7 @@ _LARGEST_BYTES = 4 << 20
 T = TypeVar("T")
 
 
-class Memory:
+class UiMemory:
     """One file of remembered values, by dotted names such as `jobs.sort`; written when the app ends, and at `save`."""
 
     def __init__(self, file: Path) -> None:
@@ -74,12 +74,12 @@ def _read(file: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def project_memory(state_dir: Path, cache_dir: Path) -> Memory:
+def project_memory(state_dir: Path, cache_dir: Path) -> UiMemory:
     """Return what is remembered of the project whose cache this is."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(cache_dir))).hexdigest()[:16]
-    return Memory(state_dir / "screen" / f"{name}.json")
+    return UiMemory(state_dir / "screen" / f"{name}.json")
 
 
-def person_memory(state_dir: Path) -> Memory:
+def person_memory(state_dir: Path) -> UiMemory:
     """Return what is remembered of the person, for all projects."""
-    return Memory(state_dir / "screen" / "person.json")
+    return UiMemory(state_dir / "screen" / "person.json")

@@ -52,7 +52,7 @@ _ROLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class TextPreview:
     """Lines ready to be drawn, and what they are of."""
 
     kind: str
@@ -61,7 +61,7 @@ class Preview:
     is_numbered: bool = True
 
 
-def read_preview(path: str | os.PathLike[str]) -> Preview:
+def read_preview(path: str | os.PathLike[str]) -> TextPreview:
     """Return the preview of a file; what cannot be read is said. Blocks: call it in a thread."""
     try:
         # A pipe in a scan folder must not block the thread for ever.
@@ -74,20 +74,20 @@ def read_preview(path: str | os.PathLike[str]) -> Preview:
     return make_preview(data, os.path.basename(os.fspath(path)), is_cut=is_cut)
 
 
-def _unreadable(error: OSError) -> Preview:
+def _unreadable(error: OSError) -> TextPreview:
     text = f"cannot be read: {(error.strerror or 'no reason given').lower()}"
-    return Preview("not readable", (((text, "error"),),), is_numbered=False)
+    return TextPreview("not readable", (((text, "error"),),), is_numbered=False)
 
 
-def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> Preview:
+def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> TextPreview:
     """Return the preview of bytes; the name chooses the language."""
     if not data:
-        return Preview("empty", (), is_numbered=False)
+        return TextPreview("empty", (), is_numbered=False)
     text = _decoded(data, is_cut=is_cut)
     if text is None:
-        return Preview("binary", tuple(_hex_lines(data[:_HEX_BYTES])), is_cut or len(data) > _HEX_BYTES, is_numbered=False)
+        return TextPreview("binary", tuple(_hex_lines(data[:_HEX_BYTES])), is_cut or len(data) > _HEX_BYTES, is_numbered=False)
     language, lines = _coloured(text, name)
-    return Preview(language, lines, is_cut)
+    return TextPreview(language, lines, is_cut)
 
 
 def _decoded(data: bytes, *, is_cut: bool) -> str | None:
@@ -160,7 +160,7 @@ class TextView(Rows):
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
         super().__init__(name=name, id=id, classes=classes)
-        self._preview = Preview("", ())
+        self._preview = TextPreview("", ())
         self._offset = 0
         self._shown_number = 0
 
@@ -170,7 +170,7 @@ class TextView(Rows):
             lambda: self._deliver(read_preview(path)), thread=True, exclusive=True, group="preview", exit_on_error=False
         )
 
-    def show_preview(self, preview: Preview) -> None:
+    def show_preview(self, preview: TextPreview) -> None:
         """Show what was made elsewhere."""
         self._preview = preview
         self._shown_number += 1
@@ -184,7 +184,7 @@ class TextView(Rows):
         self.refresh()
         self.post_message(self.Ready(self))
 
-    def _deliver(self, preview: Preview) -> None:
+    def _deliver(self, preview: TextPreview) -> None:
         from textual.worker import get_current_worker
 
         if not get_current_worker().is_cancelled:

@@ -15,7 +15,7 @@ from aptui.tui.screens.assets.preview import preview_of
 from aptui.tui.screens.assets.references import COLUMNS, References, branches
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows import Rows
-from aptui.tui.widgets.textview import Preview, TextView
+from aptui.tui.widgets.textview import TextPreview, TextView
 from aptui.tui.widgets.tree import Branch, VTree
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Quiet(Rows):
         return super().edge(is_cursor=is_cursor and self.has_focus, is_mark=is_mark, painter=painter)
 
 
-class Facts(_Quiet, KeyValue):
+class AssetFacts(_Quiet, KeyValue):
     """Keys and values without a header: the title stands above."""
 
     HEADER_LINES: ClassVar[int] = 0
@@ -96,7 +96,7 @@ class AssetDetail(Vertical):
     def compose(self) -> ComposeResult:
         """Make the parts."""
         yield TitleLine("assets-title")
-        yield Facts(id="assets-facts", classes="for-references")
+        yield AssetFacts(id="assets-facts", classes="for-references")
         yield ReferenceTree(self._ask_below)
         yield TitleLine("assets-preview-title", classes="for-preview", is_rule=True)
         yield FilePreview(id="assets-preview", classes="for-preview")
@@ -112,7 +112,7 @@ class AssetDetail(Vertical):
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)
         if not is_same or before is None or before.facts != panel.facts:
-            self.query_one(Facts).show(panel.facts)
+            self.query_one(AssetFacts).show(panel.facts)
         self.references.show_panel(panel, is_same=is_same)
         self._show_preview(panel, queries)
 
@@ -125,7 +125,7 @@ class AssetDetail(Vertical):
         if self._panel is not None:
             self._title.show(self._panel.path, "gone")
 
-    def show_why(self, preview: Preview) -> None:
+    def show_why(self, preview: TextPreview) -> None:
         """Show reasons in the place of the preview."""
         self.remove_class("-without-preview")
         self.query_one(FilePreview).show_preview(preview)
@@ -155,11 +155,11 @@ class AssetDetail(Vertical):
         is_file = bool(panel.file) and not panel.is_folder
         queries.request(
             "preview",
-            lambda _reader: preview_of(panel.file) if is_file else Preview("", ()),
+            lambda _reader: preview_of(panel.file) if is_file else TextPreview("", ()),
             partial(self._draw_preview, "Preview" if is_file else ""),
         )
 
-    def _draw_preview(self, title: str, preview: Preview) -> None:
+    def _draw_preview(self, title: str, preview: TextPreview) -> None:
         self.set_class(not title, "-without-preview")
         view = self.query_one(FilePreview)
         view.show_preview(preview)

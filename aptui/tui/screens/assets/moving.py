@@ -64,7 +64,7 @@ class Moving:
 
     def _look(self, order: Relocate, panel: Panel, typed: str = "") -> None:
         def looked(report: Report) -> None:
-            Preview.ask(self._shell.app, report, self._say)
+            RelocationPreview.ask(self._shell.app, report, self._say)
 
         def refused(error: KnownError) -> None:
             self._shell.tell(str(error), "error", 10)
@@ -133,13 +133,13 @@ class _Keys(Line):
                 return
 
 
-class Preview(_PopUp):
+class RelocationPreview(_PopUp):
     """What a move or a deletion comes to, how it shall be done, and the question."""
 
     DEFAULT_CSS = """
-    Preview { width: 96%; max-width: 120; padding: 0 1; }
-    Preview > Vertical { height: auto; }
-    Preview Lines { height: 3; overflow-x: hidden; }
+    RelocationPreview { width: 96%; max-width: 120; padding: 0 1; }
+    RelocationPreview > Vertical { height: auto; }
+    RelocationPreview Lines { height: 3; overflow-x: hidden; }
     """
     _ESCAPE: ClassVar[str] = "Esc"
 
@@ -153,7 +153,7 @@ class Preview(_PopUp):
         self.border_title = Content(f"{verb} {_short(named)}")
 
     @classmethod
-    def ask(cls, app: App[Any], report: Report, say: Say) -> Preview:
+    def ask(cls, app: App[Any], report: Report, say: Say) -> RelocationPreview:
         """Open it."""
         preview = cls(report, say)
         cls._pop_up(app, preview, None)

@@ -24,8 +24,8 @@ from aptui.tui.screens.assets.missing import MissingTrees, ScanLine
 from aptui.tui.screens.assets.panel import (
     JOB,
     PRODUCT,
+    AssetPlaces,
     Panel,
-    Places,
     Ref,
     find,
     folder_panel,
@@ -94,7 +94,7 @@ class AssetsPane(MissingTrees):
         self.store = AssetsStore(database, wake=shell.wake)
         self.queries = QueryWorker(database, partial(shell.in_ui, self._take), self._failed)
         orders = {folder.name: folder.order for folder in shell.config.project.scan_folders} if shell.config else {}
-        self._where = Places(str(shell.session.cache_dir), orders)
+        self._where = AssetPlaces(str(shell.session.cache_dir), orders)
         self.models = {kind: AssetModel(self.store, kind) for kind in Kind}
         for kind, model in self.models.items():
             self._tree_of(kind).set_tree(model)

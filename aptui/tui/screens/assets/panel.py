@@ -31,7 +31,7 @@ OUT, IN = "out", "in"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class AssetPlaces:
     """Where things lie that the database does not say: the cache, and the order of scan folders by name."""
 
     cache_dir: str
@@ -53,7 +53,7 @@ class Ref(NamedTuple):
     ask: str = ""
 
 
-class Group(NamedTuple):
+class ReferenceGroup(NamedTuple):
     """Some references under a title; without a title it is one reference at the top."""
 
     title: str
@@ -76,7 +76,7 @@ class Panel:
     key: int
     path: str
     facts: tuple[tuple[str, str], ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ReferenceGroup, ...] = ()
     file: str = ""
     source: str = ""
     uuid: str = ""
@@ -89,7 +89,7 @@ class Panel:
         return self.key < 0
 
 
-def read_panel(reader: Reader, kind: Kind, key: int, places: Places) -> Panel | None:
+def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Panel | None:
     """Read the panel of a source or product; None when it is gone."""
     if kind is Kind.PRODUCTS:
         product = assets.product_details(reader, key)
@@ -98,7 +98,7 @@ def read_panel(reader: Reader, kind: Kind, key: int, places: Places) -> Panel | 
     return None if source is None else _of_source(reader, kind, source, places)
 
 
-def folder_panel(kind: Kind, key: int, path: str, count: int, places: Places) -> Panel:
+def folder_panel(kind: Kind, key: int, path: str, count: int, places: AssetPlaces) -> Panel:
     """Return the panel of a folder."""
     word = "product" if kind is Kind.PRODUCTS else "source"
     file = native(places.cache_dir, path) if kind is Kind.PRODUCTS else ""
@@ -108,7 +108,7 @@ def folder_panel(kind: Kind, key: int, path: str, count: int, places: Places) ->
 # ----------------------------------------------------------------------------------------------------------------- sources
 
 
-def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Places) -> Panel:
+def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: AssetPlaces) -> Panel:
     source = details.source
     file = native(source.root, source.source)
     facts = [("Scan folder", _folder_text(source.scan_folder, places)), ("Path", file), ("UUID", details.uuid)]
@@ -116,13 +116,13 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Place
     if details.analysis_ms:
         facts.append(("Analysis", duration_text(details.analysis_ms)))
     made_from = details.made_from
-    groups = [Group("", (Ref(SOURCE, made_from.source_id, made_from.source, "made from"),))] if made_from else []
+    groups = [ReferenceGroup("", (Ref(SOURCE, made_from.source_id, made_from.source, "made from"),))] if made_from else []
     groups += [
-        Group("Products", tuple(_product_ref(row, source.uuid) for row in details.products)),
-        Group("Dependencies out", tuple(map(_dependency_ref, details.out))),
-        Group("Dependencies in", tuple(map(_dependency_ref, details.incoming))),
-        Group("Intermediates", tuple(_intermediate_ref(row, made, source.uuid) for row, made in details.intermediates)),
-        Group("Jobs", tuple(_job_ref(row, max(len(each.platform) for each in details.jobs)) for row in details.jobs)),
+        ReferenceGroup("Products", tuple(_product_ref(row, source.uuid) for row in details.products)),
+        ReferenceGroup("Dependencies out", tuple(map(_dependency_ref, details.out))),
+        ReferenceGroup("Dependencies in", tuple(map(_dependency_ref, details.incoming))),
+        ReferenceGroup("Intermediates", tuple(_intermediate_ref(row, made, source.uuid) for row, made in details.intermediates)),
+        ReferenceGroup("Jobs", tuple(_job_ref(row, max(len(each.platform) for each in details.jobs)) for row in details.jobs)),
     ]
     return Panel(
         kind, source.source_id, source.source, tuple(facts), tuple(groups), file, source.source, details.uuid, details.uuid,
@@ -130,7 +130,7 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Place
     )  # fmt: skip
 
 
-def _folder_text(name: str, places: Places) -> str:
+def _folder_text(name: str, places: AssetPlaces) -> str:
     return f"{name} (order {places.orders[name]})" if name in places.orders else name
 
 
@@ -194,7 +194,7 @@ def short_id(asset_id: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------- products
 
 
-def _of_product(reader: Reader, details: ProductDetails, places: Places) -> Panel:
+def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) -> Panel:
     product, job, source = details.product, details.job, details.source
     file = native(places.cache_dir, cache_path(product.name))
     facts = [("Asset id", details.asset_id)]
@@ -210,13 +210,15 @@ def _of_product(reader: Reader, details: ProductDetails, places: Places) -> Pane
         facts.append(("Digest", product.digest.hex()))
     if any(product.asset_type):
         facts.append(("Type", uuid_text(product.asset_type)))
-    groups = [Group("", (Ref(SOURCE, source.source_id, source.source, "source"),))] if source else []
-    groups += [Group("", (_job_ref(job),))] if job else []
+    groups = [ReferenceGroup("", (Ref(SOURCE, source.source_id, source.source, "source"),))] if source else []
+    groups += [ReferenceGroup("", (_job_ref(job),))] if job else []
     incoming = tuple(_link_ref(link, IN) for link in assets.product_dependents(reader, product.product_id))
     groups += [
-        Group("Outgoing dependencies", tuple(_link_ref(link, OUT) for link in assets.product_links(reader, product.product_id))),
-        Group("Unmet path dependencies", tuple(map(_unmet_ref, details.unmet))),
-        Group("Incoming dependencies", incoming),
+        ReferenceGroup(
+            "Outgoing dependencies", tuple(_link_ref(link, OUT) for link in assets.product_links(reader, product.product_id))
+        ),
+        ReferenceGroup("Unmet path dependencies", tuple(map(_unmet_ref, details.unmet))),
+        ReferenceGroup("Incoming dependencies", incoming),
         _missing_group(details),
     ]
     return Panel(
@@ -232,7 +234,7 @@ def _unmet_ref(path: str) -> Ref:
     return Ref("", 0, path, "pattern") if "*" in path else Ref("", 0, path, "path", role="warning")
 
 
-def _missing_group(details: ProductDetails) -> Group:
+def _missing_group(details: ProductDetails) -> ReferenceGroup:
     """Return what a scan found, the newest first, and how it ended; the count says when that was."""
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
@@ -242,8 +244,10 @@ def _missing_group(details: ProductDetails) -> Group:
     if details.scan_says and details.scan_says != NOTHING:
         refs += (Ref("", 0, details.scan_says, "", _scan_time(details.scanned_s), "warning"),)
     if not details.scanned_s:
-        return Group("Missing dependencies", refs, "not scanned yet")
-    return Group("Missing dependencies", refs, f"{len(details.missing):,}" if refs else f"none, {_scan_time(details.scanned_s)}")
+        return ReferenceGroup("Missing dependencies", refs, "not scanned yet")
+    return ReferenceGroup(
+        "Missing dependencies", refs, f"{len(details.missing):,}" if refs else f"none, {_scan_time(details.scanned_s)}"
+    )
 
 
 def _scan_time(time_s: int) -> str:
@@ -277,7 +281,7 @@ def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, .
 # ----------------------------------------------------------------------------------------------------------------- finding
 
 
-def find(reader: Reader, text: str, places: Places) -> tuple[Kind, int] | None:
+def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | None:
     """Return which asset a text names: an asset id, a UUID, a relative or absolute path of a source, a product with its platform."""
     text = text.strip()
     asset = assets.parse_asset_id(text)

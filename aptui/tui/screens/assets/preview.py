@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 from aptui.tui.frame.words import size_text
-from aptui.tui.widgets.textview import Piece, Preview, read_preview
+from aptui.tui.widgets.textview import Piece, TextPreview, read_preview
 
 _HEAD_BYTES = 64 * 1024
 _HEX_BYTES = 256
@@ -17,7 +17,7 @@ Facts = tuple[str, int, int, str]
 """Format, width, height, and what more is known."""
 
 
-def preview_of(path: str) -> Preview:
+def preview_of(path: str) -> TextPreview:
     """Return the preview of a file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -30,12 +30,12 @@ def preview_of(path: str) -> Preview:
     return read_preview(path) if facts is None else _picture(facts, head, size)
 
 
-def _picture(facts: Facts, head: bytes, size: int) -> Preview:
+def _picture(facts: Facts, head: bytes, size: int) -> TextPreview:
     form, width, height, more = facts
     told = [("Format", form), ("Size", f"{width:,} × {height:,}"), ("Pixels", more), ("File", size_text(size))]
     lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in told if value]
     lines += [(), *_hex(head[:_HEX_BYTES])]
-    return Preview(f"{form} {width:,} × {height:,}", tuple(lines), is_numbered=False)
+    return TextPreview(f"{form} {width:,} × {height:,}", tuple(lines), is_numbered=False)
 
 
 def _hex(data: bytes) -> Iterator[tuple[Piece, ...]]:

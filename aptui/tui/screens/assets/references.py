@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from aptui.tui.screens.assets.panel import Group, Panel, Ref
+from aptui.tui.screens.assets.panel import Panel, Ref, ReferenceGroup
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
@@ -69,7 +69,7 @@ class References(LazyTree):
         return branch
 
 
-def _branches(group: Group) -> Iterable[Branch]:
+def _branches(group: ReferenceGroup) -> Iterable[Branch]:
     if not group.title:
         return branches(group.refs)
     says = group.says or f"{len(group.refs):,}"

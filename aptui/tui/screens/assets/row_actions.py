@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.tui.data.assets_store import AssetModel, Kind
 from aptui.tui.pane import Pane
 from aptui.tui.screens.assets import files as assets_files
-from aptui.tui.screens.assets.detail import AssetDetail, Facts, ReferenceTree
+from aptui.tui.screens.assets.detail import AssetDetail, AssetFacts, ReferenceTree
 from aptui.tui.screens.assets.moving import Moving
 from aptui.tui.screens.assets.panel import PRODUCT, SOURCE, Panel, Ref, sources_of
 from aptui.tui.screens.assets.query_worker import QueryWorker
@@ -29,7 +29,7 @@ _PRODUCTS_LISTED = 20
 Place = tuple[int, int]
 
 
-class AssetVerbs(Pane):
+class AssetRowActions(Pane):
     """The actions; `AssetsPane` says what they are about."""
 
     kind: Kind = Kind.SOURCES
@@ -148,7 +148,7 @@ class AssetVerbs(Pane):
     def _text_under_cursor(self) -> str:
         """Return the fact, the reference or the line of the preview that the cursor is on."""
         match self.shell.app.focused:
-            case Facts() as facts:
+            case AssetFacts() as facts:
                 pair = facts.current()
                 return pair[1] if pair else ""
             case ReferenceTree() as references:

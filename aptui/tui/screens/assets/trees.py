@@ -17,7 +17,7 @@ from aptui.store.queries.reader import Reader
 from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, Kind
 from aptui.tui.screens.assets import parts
 from aptui.tui.screens.assets.lines import TreeTabs
-from aptui.tui.screens.assets.row_actions import AssetVerbs
+from aptui.tui.screens.assets.row_actions import AssetRowActions
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.tree import VTree
 
@@ -32,7 +32,7 @@ Place = tuple[Kind, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search found: the nodes to show, those that were hit, and of how many files; all of one tree."""
 
     text: str
@@ -42,7 +42,7 @@ class Found:
     file_count: int
 
 
-def search(tree: AssetTree, text: str, reader: Reader) -> Found:
+def search(tree: AssetTree, text: str, reader: Reader) -> SearchResult:
     """Search a tree; takes as long as its names are many.
 
     Raises:
@@ -51,10 +51,10 @@ def search(tree: AssetTree, text: str, reader: Reader) -> Found:
     hits: Mask = tree.search(text, reader)
     passing = tree.with_above_and_below(hits)
     count = int(np.count_nonzero(passing & (tree.keys >= 0)))
-    return Found(text, tree, np.flatnonzero(passing).astype(np.int32), np.flatnonzero(hits).astype(np.int32), count)
+    return SearchResult(text, tree, np.flatnonzero(passing).astype(np.int32), np.flatnonzero(hits).astype(np.int32), count)
 
 
-class AssetTrees(AssetVerbs):
+class AssetTrees(AssetRowActions):
     """The part of the screen with the trees; the pane says what happens when the cursor moves and when a tree has come."""
 
     store: AssetsStore
@@ -63,7 +63,7 @@ class AssetTrees(AssetVerbs):
         super().__init__(**named)
         self.kind = Kind.SOURCES
         self.models: dict[Kind, AssetModel] = {}
-        self._found: dict[Kind, Found | None] = dict.fromkeys(Kind)
+        self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
         self.wanted: Place | None = None
         self.is_stale = False
         self._stale_since, self._has_timer = 0.0, False
@@ -216,7 +216,7 @@ class AssetTrees(AssetVerbs):
         if node is not None:
             tree.reveal(node)
 
-    def _show_found(self, kind: Kind, found: Found) -> None:
+    def _show_found(self, kind: Kind, found: SearchResult) -> None:
         if kind is not self.kind or found.text != self.box.text:
             return
         model, tree = self.shown_model(), self.shown_tree()
@@ -235,7 +235,7 @@ class AssetTrees(AssetVerbs):
             self._first_hit(found)
         self.arrive()
 
-    def _first_hit(self, found: Found) -> None:
+    def _first_hit(self, found: SearchResult) -> None:
         """Put the cursor on the first file that was hit, else on the first folder."""
         files = found.hits[found.tree.keys[found.hits] >= 0]
         nodes = files if len(files) else found.hits

@@ -10,14 +10,14 @@ from aptui.store.queries.reader import JobRow, Reader, RunRow
 from aptui.tui.data.jobs_store import duration_text
 from aptui.tui.screens.assets.panel import moment
 from aptui.tui.terminal.safety import glyph, shown
-from aptui.tui.widgets.textview import Piece, Preview
+from aptui.tui.widgets.textview import Piece, TextPreview
 
 _INPUTS_TOLD = 40
 _RULE = "rule"
 Line = tuple[Piece, ...]
 
 
-def read_why(reader: Reader, source: str) -> Preview:
+def read_why(reader: Reader, source: str) -> TextPreview:
     """Return what is known of every job of a source: the reason of its last run, its inputs, the runs before."""
     row = reader.source(source)
     jobs = reader.jobs_of(row.source_id) if row else []
@@ -30,7 +30,7 @@ def read_why(reader: Reader, source: str) -> Preview:
         if names:
             lines += [(), (("needed by", "key"),), *(_entry(name) for name in names[:_INPUTS_TOLD]), *_more(len(names))]
     said = "" if lines else "it has no jobs: its analysis said there is nothing to do, or has not run"
-    return Preview(said, tuple(lines), is_numbered=False)
+    return TextPreview(said, tuple(lines), is_numbered=False)
 
 
 def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:

@@ -41,7 +41,7 @@ _FLAGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownBuilder:
     """A builder as far as it is known: `builder` is None where only the database names it."""
 
     uuid: bytes
@@ -56,15 +56,15 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundBuilders:
     """All builders; `trouble` says what could not be read."""
 
-    builders: tuple[Known, ...] = ()
+    builders: tuple[KnownBuilder, ...] = ()
     trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BuilderPlaces:
     """Where builders are looked for: in the configuration, completed by `complete` from their code, and in the database."""
 
     database: Path
@@ -73,7 +73,7 @@ class Places:
     names: Mapping[bytes, str] = field(default_factory=dict)
 
 
-def find(places: Places) -> Found:
+def find(places: BuilderPlaces) -> FoundBuilders:
     """Return all builders; may start a process and takes a second at a million jobs: call it in a thread."""
     troubles: list[str] = []
     builders: Sequence[Builder] = places.config.project.builders if places.config else ()
@@ -88,12 +88,12 @@ def find(places: Places) -> Found:
             spent = {each.builder: each for each in builders_spent(reader)}
     except KnownError as error:
         troubles.append(error.what)
-    known = [Known(each.uuid, each.name, each, spent.pop(each.uuid, None)) for each in builders]
-    known += [Known(uuid, places.names.get(uuid) or uuid_text(uuid), None, each) for uuid, each in spent.items()]
-    return Found(tuple(known), "; ".join(troubles))
+    known = [KnownBuilder(each.uuid, each.name, each, spent.pop(each.uuid, None)) for each in builders]
+    known += [KnownBuilder(uuid, places.names.get(uuid) or uuid_text(uuid), None, each) for uuid, each in spent.items()]
+    return FoundBuilders(tuple(known), "; ".join(troubles))
 
 
-def row_of(key: int, known: Known, broken: str) -> ListedRow:
+def row_of(key: int, known: KnownBuilder, broken: str) -> ListedRow:
     """Return the row of a builder; `broken` says why it is not asked any more, "" = it is."""
     builder, spent = known.builder, known.all_spent
     jobs = known.spent.jobs.count if known.spent else 0
@@ -115,7 +115,7 @@ def row_of(key: int, known: Known, broken: str) -> ListedRow:
     return ListedRow(key, cells, order, known)
 
 
-def pattern_rows(known: Known, config: Config | None) -> list[ListedRow]:
+def pattern_rows(known: KnownBuilder, config: Config | None) -> list[ListedRow]:
     """Return a row for each pattern of a builder."""
     if known.builder is None:
         return []
@@ -139,11 +139,11 @@ def pattern_rows(known: Known, config: Config | None) -> list[ListedRow]:
     ]
 
 
-def _place(known: Known, config: Config | None) -> str:
+def _place(known: KnownBuilder, config: Config | None) -> str:
     return config.places.get(known.name, "") if config else ""
 
 
-def details(known: Known, config: Config | None, broken: str) -> list[tuple[str, str]]:
+def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tuple[str, str]]:
     """Return keys and values of all that is known of a builder besides its patterns and its metrics."""
     builder = known.builder
     if builder is None:

@@ -12,7 +12,7 @@ from aptui.store.queries.metrics import Entry, Spent, analysis_entries, job_entr
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 from aptui.tui.data.jobs_store import duration_text
-from aptui.tui.screens.builders.facts import Known
+from aptui.tui.screens.builders.facts import KnownBuilder
 from aptui.tui.terminal.safety import facts
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
@@ -34,7 +34,7 @@ _TITLES = ("Analysis jobs", "Processing jobs")
 
 
 @dataclass(slots=True)
-class Group:
+class MetricsGroup:
     """The analyses (0) or the jobs (1) of a builder; `entries` is None until they were read."""
 
     which: int
@@ -64,18 +64,18 @@ class Metrics:
     def __init__(self, database: Path, in_ui: Callable[..., None], changed: Callable[[str], None]) -> None:
         self._database, self._in_ui, self._changed = database, in_ui, changed
         self.tree = LazyTree(self._children)
-        self._known: Known | None = None
-        self._groups: list[Group] = []
+        self._known: KnownBuilder | None = None
+        self._groups: list[MetricsGroup] = []
         self._sort = ("total", True)
         self._passes: Callable[[Sequence[Entry]], Sequence[Entry]] = lambda entries: entries
 
-    def show(self, known: Known | None) -> bool:
+    def show(self, known: KnownBuilder | None) -> bool:
         """Show a builder; nothing changes where it is the same with the same figures. Return whether anything did."""
         if known == self._known:
             return False
         self._known = known
         spent = (known.spent.analyses, known.spent.jobs) if known and known.spent else ()
-        self._groups = [Group(which, each) for which, each in enumerate(spent) if each.count]
+        self._groups = [MetricsGroup(which, each) for which, each in enumerate(spent) if each.count]
         self._put_roots()
         return True
 
@@ -115,13 +115,13 @@ class Metrics:
                 self.tree.grow(branch, self._leaves(branch.data))
 
     def _children(self, branch: Branch) -> Sequence[Branch] | None:
-        group: Group = branch.data
+        group: MetricsGroup = branch.data
         if group.entries is None and not group.is_asked and self._known is not None:
             group.is_asked = True
             run_in_background("aptui-metrics", self._read, self._known, group)
         return None if group.entries is None else self._leaves(group)
 
-    def _read(self, known: Known, group: Group) -> None:
+    def _read(self, known: KnownBuilder, group: MetricsGroup) -> None:
         try:
             with closing(open_reader(self._database)) as reader:
                 found = (job_entries if group.which else analysis_entries)(reader, known.uuid, MOST)
@@ -130,13 +130,13 @@ class Metrics:
         else:
             self._in_ui(self._came, group, found, "")
 
-    def _came(self, group: Group, entries: list[Entry], trouble: str) -> None:
+    def _came(self, group: MetricsGroup, entries: list[Entry], trouble: str) -> None:
         group.entries = entries
         if group in self._groups:
             self._grow_all()
         self._changed(trouble)
 
-    def _leaves(self, group: Group) -> list[Branch]:
+    def _leaves(self, group: MetricsGroup) -> list[Branch]:
         column_id, is_descending = self._sort
         entries = list(self._passes(group.entries or ()))
         entries.sort(key=_order(column_id), reverse=is_descending)
@@ -150,7 +150,7 @@ def _order(column_id: str) -> Callable[[Entry], tuple[object, ...]]:
     return lambda entry: (entry.duration_ms, entry.source.lower())
 
 
-def _group_cells(group: Group, most_ms: int) -> dict[str, Cell]:
+def _group_cells(group: MetricsGroup, most_ms: int) -> dict[str, Cell]:
     spent = group.spent
     return {
         "name": Cell(_TITLES[group.which], "title"),

@@ -24,7 +24,7 @@ from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
 from aptui.tui.screens.builders.metrics import METRICS, MOST, Metrics
-from aptui.tui.screens.common.listed import Listed
+from aptui.tui.screens.common.listed import ListedRows
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.jobs.texts import details as as_lines
@@ -76,8 +76,8 @@ class BuildersPane(Pane):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        self.list, self.patterns = Listed(), Listed()
-        self._found = known.Found()
+        self.list, self.patterns = ListedRows(), ListedRows()
+        self._found = known.FoundBuilders()
         self._keys: dict[bytes, int] = {}
         self._part = TABS[0]
         self._search = {"list": "", "metrics": ""}
@@ -221,20 +221,20 @@ class BuildersPane(Pane):
     def _read(self) -> None:
         shell = self.shell
         config = shell.config
-        places = known.Places(
+        places = known.BuilderPlaces(
             shell.session.cache_dir / "assetdb.sqlite", config, shell.all_builders,
             {each.uuid: each.name for each in config.project.builders} if config else {},
         )  # fmt: skip
         self._is_stale, self._is_reading = False, True
         run_in_background("aptui-builders", self._find, places, shell.in_ui)
 
-    def _find(self, places: known.Places, in_ui: Callable[..., None]) -> None:
+    def _find(self, places: known.BuilderPlaces, in_ui: Callable[..., None]) -> None:
         """Read, in a thread."""
         began_s = time.monotonic()
         found = known.find(places)
         in_ui(self._came, found, time.monotonic() - began_s)
 
-    def _came(self, found: known.Found, took_s: float) -> None:
+    def _came(self, found: known.FoundBuilders, took_s: float) -> None:
         if not self.is_attached:
             return
         if found.trouble and found.trouble != self._found.trouble:
@@ -250,7 +250,7 @@ class BuildersPane(Pane):
     # ---------------------------------------------------------------------------------------------------------------- drawing
 
     @property
-    def current(self) -> known.Known | None:
+    def current(self) -> known.KnownBuilder | None:
         """The builder under the cursor."""
         row = self.list.row(self.table.cursor_key)
         return row.data if row else None
@@ -385,7 +385,7 @@ class BuildersPane(Pane):
             self._narrow_metrics()
             self.spent.refresh_model()
 
-    def _passing(self, builders: Sequence[known.Known]) -> list[bool]:
+    def _passing(self, builders: Sequence[known.KnownBuilder]) -> list[bool]:
         texts = [
             f"{each.name} {' '.join(pattern.text for pattern in each.builder.patterns) if each.builder else ''}"
             for each in builders

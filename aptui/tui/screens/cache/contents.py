@@ -49,7 +49,7 @@ FINDINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CacheShare:
     """A row: so many products of so many bytes, a part of all; `made` since yesterday."""
 
     name: str
@@ -61,12 +61,12 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class CacheContents:
     """All of it, as it was at a moment."""
 
-    platforms: tuple[Share, ...]
-    folders: tuple[Share, ...]
-    builders: tuple[Share, ...]
+    platforms: tuple[CacheShare, ...]
+    folders: tuple[CacheShare, ...]
+    builders: tuple[CacheShare, ...]
     count: int
     size_bytes: int
     made: int
@@ -77,7 +77,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CacheProblem:
     """Something that is not as it should be in the cache; `source` is "" for a file that belongs to no product."""
 
     kind: str
@@ -97,10 +97,10 @@ class Looked:
     count: int = 0
     of_count: int = 0
     without_digest: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[CacheProblem, ...] = ()
 
 
-def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -> Contents:
+def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -> CacheContents:
     """Return what the cache holds; some seconds at a million products.
 
     Raises:
@@ -113,11 +113,11 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
     grown = {each.name: each for each in found.grown}
     free_bytes, disk_bytes = _disk(cache_dir)
 
-    def share(each: Amount, name: str) -> Share:
+    def share(each: Amount, name: str) -> CacheShare:
         made = grown.get(each.name, Amount("", 0, 0))
-        return Share(name, each.count, each.size_bytes, total.size_bytes, made.count, made.size_bytes)
+        return CacheShare(name, each.count, each.size_bytes, total.size_bytes, made.count, made.size_bytes)
 
-    return Contents(
+    return CacheContents(
         tuple(share(each, each.name) for each in found.platforms),
         tuple(share(each, f"{each.name}/" if each.name else "(directly below the platform)") for each in found.folders),
         tuple(share(each, builders.get(uuid) or uuid_text(uuid)) for uuid, each in found.builders),
@@ -149,7 +149,7 @@ def verified(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], obj
     with closing(open_reader(path)) as reader, told(path):
         of_count, whole = amount(reader)
         done = count = without = 0
-        problems: list[Problem] = []
+        problems: list[CacheProblem] = []
         for product, finding in examined(reader, cache_dir):
             task.check()
             count, done, without = count + 1, done + max(product.size, 0), without + (not product.digest)
@@ -161,8 +161,8 @@ def verified(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], obj
     return Looked(done, whole, count, count, without, tuple(problems))
 
 
-def _problem(finding: Finding, size_bytes: int) -> Problem:
-    return Problem(finding.problem, finding.product, finding.source, size_bytes, finding.job_id)
+def _problem(finding: Finding, size_bytes: int) -> CacheProblem:
+    return CacheProblem(finding.problem, finding.product, finding.source, size_bytes, finding.job_id)
 
 
 def unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], tell: Callable[[Looked], object]) -> Looked:
@@ -185,7 +185,7 @@ def unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], t
     return Looked(count, 0, count, count, 0, tuple(map(_unowned, found)))
 
 
-def still_unowned(cache_dir: Path, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+def still_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:
     """Return those that still lie in the cache and still belong to no product."""
     path = cache_dir / DATABASE
     with closing(open_reader(path)) as reader, told(path):
@@ -193,15 +193,15 @@ def still_unowned(cache_dir: Path, problems: tuple[Problem, ...]) -> tuple[Probl
     return tuple(each for each in problems if each.name in left)
 
 
-def _unowned(stray: Stray) -> Problem:
-    return Problem("unowned", stray.name, "", stray.size_bytes, is_watched=stray.is_watched)
+def _unowned(stray: Stray) -> CacheProblem:
+    return CacheProblem("unowned", stray.name, "", stray.size_bytes, is_watched=stray.is_watched)
 
 
-def _stray(problem: Problem) -> Stray:
+def _stray(problem: CacheProblem) -> Stray:
     return Stray(problem.name, problem.size_bytes, problem.is_watched)
 
 
-def strays_of(problems: tuple[Problem, ...]) -> list[Stray]:
+def strays_of(problems: tuple[CacheProblem, ...]) -> list[Stray]:
     """Return problems as the store knows them."""
     return [_stray(each) for each in problems]
 
@@ -215,7 +215,7 @@ def refuse_unreadable(cache_dir: Path) -> None:
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def share_cell(share: Share, column: str) -> Cell:
+def share_cell(share: CacheShare, column: str) -> Cell:
     """Draw a cell of an amount."""
     match column:
         case "name":
@@ -232,7 +232,7 @@ def share_cell(share: Share, column: str) -> Cell:
             return Cell(size(share.made_bytes) if share.made else "", "muted")
 
 
-def share_order(share: Share, column: str) -> object:
+def share_order(share: CacheShare, column: str) -> object:
     """Return what amounts are sorted by."""
     orders: dict[str, object] = {
         "name": share.name.lower(),
@@ -246,7 +246,7 @@ def share_order(share: Share, column: str) -> object:
 _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"), "unowned": ("hollow", "muted")}
 
 
-def problem_cell(problem: Problem, column: str) -> Cell:
+def problem_cell(problem: CacheProblem, column: str) -> Cell:
     """Draw a cell of a finding."""
     sign, role = _PROBLEMS[problem.kind]
     match column:
@@ -260,7 +260,7 @@ def problem_cell(problem: Problem, column: str) -> Cell:
             return Cell(size(problem.size_bytes) if problem.size_bytes >= 0 else glyph("none"), "muted")
 
 
-def problem_order(problem: Problem, column: str) -> object:
+def problem_order(problem: CacheProblem, column: str) -> object:
     """Return what findings are sorted by."""
     orders: dict[str, object] = {"problem": problem.kind, "source": problem.source.lower(), "size": problem.size_bytes}
     return orders.get(column, problem.name.lower())

@@ -13,7 +13,7 @@ from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.words import shortened
 from aptui.tui.screens.assets.files import native
 from aptui.tui.screens.cache import contents as held
-from aptui.tui.screens.cache.contents import Problem
+from aptui.tui.screens.cache.contents import CacheProblem
 from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.menu import Menu, MenuItem
 
@@ -33,10 +33,10 @@ class Mending:
         gone: called with the names of files that the engine has deleted.
     """
 
-    def __init__(self, shell: Shell, problems: Callable[[], Sequence[Problem]], gone: Callable[[set[str]], object]) -> None:
+    def __init__(self, shell: Shell, problems: Callable[[], Sequence[CacheProblem]], gone: Callable[[set[str]], object]) -> None:
         self._shell, self._problems, self._gone = shell, problems, gone
         self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
-        self.going: list[Problem] = []
+        self.going: list[CacheProblem] = []
         """Files that the engine was asked to delete, and that were still there."""
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Mending:
 
     # -------------------------------------------------------------------------------------------------------------- repair
 
-    def ask_to_repair(self, chosen: Sequence[Problem] = ()) -> None:
+    def ask_to_repair(self, chosen: Sequence[CacheProblem] = ()) -> None:
         """Ask whether to run the jobs of the sources of `chosen` again, or of all."""
         few, all_sources = _sources(chosen), _sources(self._problems())
         if not all_sources:
@@ -78,7 +78,7 @@ class Mending:
         choices = [Choice("y", "delete", lambda: self._delete(gone)), Choice("n", "keep them")]
         self._shell.question(f"delete {count(len(gone), 'file')}{rest}?", choices)
 
-    def _delete(self, gone: list[Problem]) -> None:
+    def _delete(self, gone: list[CacheProblem]) -> None:
         """Let the engine do it: it alone deletes in the cache, in every folder whose time is not the one it recorded."""
         from aptui.link.port import Rescan
 
@@ -101,7 +101,7 @@ class Mending:
         if going:
             self._checking.start(lambda _task: held.still_unowned(cache_dir, going), self._take_left, self._complain)
 
-    def _take_left(self, left: tuple[Problem, ...]) -> None:
+    def _take_left(self, left: tuple[CacheProblem, ...]) -> None:
         gone = {each.name for each in self.going} - {each.name for each in left}
         was_going, self.going = bool(self.going), list(left)
         self._gone(gone)
@@ -113,7 +113,7 @@ class Mending:
 
     # ---------------------------------------------------------------------------------------------------------------- menu
 
-    def open_menu(self, problem: Problem, place: tuple[int, int] | None) -> None:
+    def open_menu(self, problem: CacheProblem, place: tuple[int, int] | None) -> None:
         """Offer what can be done about one finding."""
         items: list[MenuItem | None] = []
         if problem.source and self._shell.can_ask:
@@ -126,7 +126,7 @@ class Mending:
             items.append(MenuItem("source", "Copy the path of its source", "s"))
         Menu.ask(self._shell.app, items, lambda what: self._do(what, problem), title=problem.name, place=place)
 
-    def _do(self, what: str | None, problem: Problem) -> None:
+    def _do(self, what: str | None, problem: CacheProblem) -> None:
         match what:
             case "repair":
                 self._reprocess([problem.source])
@@ -144,7 +144,7 @@ class Mending:
             reveal(f"#{job_id}")
 
 
-def _sources(problems: Sequence[Problem]) -> list[str]:
+def _sources(problems: Sequence[CacheProblem]) -> list[str]:
     return list(dict.fromkeys(each.source for each in problems if each.source))
 
 
@@ -152,6 +152,6 @@ def _these(sources: Sequence[str]) -> str:
     return shortened(shown(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
 
 
-def _by_hand(problems: Sequence[Problem]) -> str:
+def _by_hand(problems: Sequence[CacheProblem]) -> str:
     folders = list(dict.fromkeys(each.name.rpartition("/")[0] for each in problems))
     return f"remove '{folders[0]}' by hand" + (f", and {len(folders) - 1:,} more" if len(folders) > 1 else "")

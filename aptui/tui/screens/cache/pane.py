@@ -23,7 +23,7 @@ from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import clock
 from aptui.tui.pane import Pane
 from aptui.tui.screens.cache import contents as held
-from aptui.tui.screens.cache.contents import Contents, Looked, Problem, Share
+from aptui.tui.screens.cache.contents import CacheContents, CacheProblem, CacheShare, Looked
 from aptui.tui.screens.cache.mending import Mending
 from aptui.tui.screens.cache.sharing import SharedSettings
 from aptui.tui.screens.common.listing import Listing
@@ -79,7 +79,7 @@ class CachePane(Pane):
 
     def __init__(self, **kwargs: str | None) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
-        self._contents: Contents | None = None
+        self._contents: CacheContents | None = None
         self._trouble = ""
         self._is_stale = True
         self._look = ""
@@ -87,7 +87,7 @@ class CachePane(Pane):
         self._looked: Looked | None = None
         self._ended_ms = 0
         self._is_heard = False
-        self._models: dict[str, Listing[Share] | Listing[Problem]] = {
+        self._models: dict[str, Listing[CacheShare] | Listing[CacheProblem]] = {
             **{name: Listing(held.share_cell, held.share_order) for name in ("platforms", "folders", "builders")},
             "findings": Listing(held.problem_cell, held.problem_order, lambda problem, _: hash(problem.name)),
         }
@@ -216,7 +216,7 @@ class CachePane(Pane):
             self._is_stale = False
             self._draw()
 
-    def _take_contents(self, contents: Contents) -> None:
+    def _take_contents(self, contents: CacheContents) -> None:
         is_first = self._contents is None
         self._contents, self._trouble = contents, ""
         for name, rows in (("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders)):
@@ -455,10 +455,10 @@ class CachePane(Pane):
     def _table(self, name: str) -> Table:
         return self.query_one(f"#cache-{name}", Table)
 
-    def _problems(self) -> list[Problem]:
+    def _problems(self) -> list[CacheProblem]:
         return list(self._looked.problems) if self._looked else []
 
-    def _problem(self, key: int) -> Problem:
+    def _problem(self, key: int) -> CacheProblem:
         return self._models["findings"].at(key)  # type: ignore[return-value]  # it holds problems
 
     def _kinds(self, *kinds: str) -> bool:

@@ -30,7 +30,7 @@ class ListedRow:
         return self.order[column_id] if column_id in self.order else self.cell(column_id).text.lower()
 
 
-class Listed(Listing[ListedRow]):
+class ListedRows(Listing[ListedRow]):
     """The model."""
 
     def __init__(self) -> None:

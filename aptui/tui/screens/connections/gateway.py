@@ -18,7 +18,7 @@ from aptui.shared.peers import DEVICE_PORT, Deed, Dial, Peer, PeerOrder
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
-from aptui.tui.screens.common.listed import Listed
+from aptui.tui.screens.common.listed import ListedRows
 from aptui.tui.screens.connections import peers as rows
 from aptui.tui.screens.connections.facts import Fact
 from aptui.tui.screens.connections.orders import Orders
@@ -70,7 +70,7 @@ class GatewayPage(ConnectionTables):
         super().__init__(id="connections-gateway")
         self._shell = shell
         self.orders = Orders(shell, shell.wake)
-        self.lists = {name: Listed() for name in ("peers", "allowed", "rejected")}
+        self.lists = {name: ListedRows() for name in ("peers", "allowed", "rejected")}
         self._keys = rows.Keys()
         self._offered: frozenset[str] = frozenset()
 

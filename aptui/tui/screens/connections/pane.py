@@ -25,7 +25,7 @@ from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import brief, clock, shortened, size_text
 from aptui.tui.pane import Pane
-from aptui.tui.screens.common.listed import Listed, ListedRow
+from aptui.tui.screens.common.listed import ListedRow, ListedRows
 from aptui.tui.screens.common.navigation import to_jobs
 from aptui.tui.screens.common.tab_line import TabLine
 from aptui.tui.screens.connections import rows
@@ -70,7 +70,7 @@ class ConnectionsPane(ConnectionTables, Pane):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        self.lists = {name: Listed() for name, _, _ in _PARTS}
+        self.lists = {name: ListedRows() for name, _, _ in _PARTS}
         self._status = rows.EngineStatus()
         self._workers: tuple[WorkerInfo, ...] = ()
         self._connections: tuple[Connection, ...] = ()

@@ -51,7 +51,7 @@ _MODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ConnectionsAnswer:
     """The answer to `Connections`."""
 
     connections: tuple[Connection, ...] = ()
@@ -73,12 +73,12 @@ class EngineStatus:
     cache: str = ""
 
 
-def read_answer(answer: dict[str, object]) -> Answered:
+def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
     """Return who is connected and who works; an answer of another form says nothing."""
     try:
-        return msgspec.convert(answer, Answered)
+        return msgspec.convert(answer, ConnectionsAnswer)
     except msgspec.ValidationError:
-        return Answered()
+        return ConnectionsAnswer()
 
 
 def read_status(answer: dict[str, object]) -> EngineStatus:

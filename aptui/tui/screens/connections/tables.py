@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from textual import on
 from textual.containers import Container
 
-from aptui.tui.screens.common.listed import Listed, ListedRow
+from aptui.tui.screens.common.listed import ListedRow, ListedRows
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
@@ -20,7 +20,7 @@ _PREFIX = "connections-"
 class ConnectionTables(Container):
     """Holds tables whose ids are `connections-<name>`; `lists` are their models by name."""
 
-    lists: dict[str, Listed]
+    lists: dict[str, ListedRows]
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Say what can be done with the row under the cursor."""

@@ -16,7 +16,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem
 if TYPE_CHECKING:
     from aptui.tui.data.jobs_store import JobsStore
     from aptui.tui.pane import Shell
-    from aptui.tui.preferences.state import Memory
+    from aptui.tui.preferences.state import UiMemory
     from aptui.tui.screens.jobs.view import JobsView
 
 _STATUSES = (
@@ -44,7 +44,7 @@ class Choices:
         return self._jobs.shell
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> UiMemory:
         """What is remembered of the project."""
         return self.shell.memory
 

@@ -21,7 +21,7 @@ from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.jobs import copying
 from aptui.tui.screens.jobs.bar import FRAME_CELLS, Bar
 from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
-from aptui.tui.screens.jobs.lines import EventLines, LogColumns, Search, search
+from aptui.tui.screens.jobs.lines import EventLines, LineSearch, LogColumns, search
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
@@ -70,7 +70,7 @@ class EventLog(Vertical):
         self.job_details: JobDetails | None = None
         self.info: JobInfo | None = None
         self._columns: LogColumns | None = None
-        self._search: Search | None = None
+        self._search: LineSearch | None = None
         self._search_text, self._search_number = "", 0
         self._shows_only_hits = False
         self._only = ""
@@ -344,7 +344,7 @@ class EventLog(Vertical):
 
     def _search_in(self, number: int, text: str, columns: LogColumns | None, records: Sequence[Record]) -> None:
         """Search, in a thread."""
-        answer: Search | KnownError
+        answer: LineSearch | KnownError
         if columns is None:
             columns = self._columns = LogColumns(records)
         try:
@@ -353,7 +353,7 @@ class EventLog(Vertical):
             answer = error
         self.shell.in_ui(self._found, number, answer)
 
-    def _found(self, number: int, answer: Search | KnownError | None) -> None:
+    def _found(self, number: int, answer: LineSearch | KnownError | None) -> None:
         if number != self._search_number or not self.is_mounted:
             return
         box = self.query_one("#event-filter", FilterBox)

@@ -89,7 +89,7 @@ class LogColumns:
         return self._numbers[field]
 
 
-class Search:
+class LineSearch:
     """A search in a log that was understood: `hits` are places, `spans` what is to be highlighted in a message."""
 
     def __init__(self, found: Filter, hits: list[int]) -> None:
@@ -100,7 +100,7 @@ class Search:
         return self.filter.spans([text])[0]
 
 
-def search(text: str, columns: LogColumns) -> Search:
+def search(text: str, columns: LogColumns) -> LineSearch:
     """Search a log; takes milliseconds, more where polars is not imported yet: call it in a thread.
 
     Raises:
@@ -108,4 +108,4 @@ def search(text: str, columns: LogColumns) -> Search:
     """
     found = parse(text)
     found.check()
-    return Search(found, np.flatnonzero(found.matches(columns)).tolist())
+    return LineSearch(found, np.flatnonzero(found.matches(columns)).tolist())

@@ -51,7 +51,7 @@ class _Understood:
     search: LineFilter
 
 
-class LogFile:
+class OpenLogFile:
     """An open log; it is closed when nobody has it any more."""
 
     def __init__(self, path: Path) -> None:
@@ -112,7 +112,7 @@ class Piece:
 
     view: LogView
     search: LineFilter = field(default_factory=LineFilter)
-    file: LogFile | None = None
+    file: OpenLogFile | None = None
     start: int = 0
     starts: array[int] = field(default_factory=lambda: array("Q"))
     levels: bytearray = field(default_factory=bytearray)
@@ -133,7 +133,7 @@ class RecordLines:
         self.levels = bytearray()
         self.hits: array[int] = array("Q")
         self._detailed: set[int] = set()
-        self._file: LogFile | None = None
+        self._file: OpenLogFile | None = None
         self._known: dict[int, LogLine] = {}
 
     def take(self, piece: Piece) -> None:
@@ -242,7 +242,7 @@ class LogReader:
         self._pieces: list[Piece] = []
         self._shown: _Understood | None = None
         self._worker = LatestOnly[LogView | None]("aptui-log", self._handle, last=_LOOK)
-        self._file: LogFile | None = None
+        self._file: OpenLogFile | None = None
         self._end = 0
         self._large: FileLines | None = None
         self._large_path = Path()
@@ -307,7 +307,7 @@ class LogReader:
         if self._large is not None and self._large_path != wanted.view.path:
             self._retired.append(self._large)  # it may be on the screen still
             self._large = None
-        self._file, self._end = LogFile(wanted.view.path), 0
+        self._file, self._end = OpenLogFile(wanted.view.path), 0
         size = self._file.size
         if size > self._largest_bytes:
             self._begin_large(wanted.view)
@@ -332,7 +332,7 @@ class LogReader:
         if self._large is not None and self._large.has_changed() and self._large.index(self._worker.stop):
             self._publish(Piece(view, large=self._large))
 
-    def _found(self, wanted: _Understood, file: LogFile, first: int, last: int, *, skips_first: bool = False) -> Piece:
+    def _found(self, wanted: _Understood, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> Piece:
         """Return the lines of a range of the file; a line that has no end yet is read again when the file has grown."""
         piece = Piece(wanted.view, wanted.search, start=first)
         self._end = first
@@ -361,7 +361,7 @@ class LogReader:
         self._wake()
 
 
-def _physical(file: LogFile, first: int, last: int) -> Iterator[tuple[int, bytes, bool]]:
+def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, bytes, bool]]:
     """Yield (where it begins, its bytes, whether its end is there) of each physical line."""
     at, rest = first, b""
     while at < last:

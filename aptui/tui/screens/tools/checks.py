@@ -35,7 +35,7 @@ _RANKS = {"fail": 0, "warn": 1, "ok": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """A row: `state` is "ok", "warn" or "fail"."""
 
     name: str
@@ -44,34 +44,34 @@ class Check:
     advice: str = ""
 
 
-def of_health(health: Health | None) -> list[Check]:
+def of_health(health: Health | None) -> list[DoctorCheck]:
     """Return what the engine says of itself, the worst first."""
     return sorted(_said(health), key=lambda check: _RANKS[check.state]) if health is not None else []
 
 
-def _said(health: Health) -> Iterator[Check]:
+def _said(health: Health) -> Iterator[DoctorCheck]:
     for hold in health.holds:
-        yield Check("held back", "warn", f"by {hold}", "changes wait until that ends")
+        yield DoctorCheck("held back", "warn", f"by {hold}", "changes wait until that ends")
     if health.is_paused:
-        yield Check("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
+        yield DoctorCheck("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
     if health.is_draining:
-        yield Check("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
+        yield DoctorCheck("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
     for name, said, advice in (
         ("workers", health.pool, "the engine tries again by itself"),
         ("disk", health.disk, "free some space; the engine goes on by itself"),
         ("database", health.database, "'aptui doctor' says more"),
     ):
         if said:
-            yield Check(name, "fail", said, advice)
+            yield DoctorCheck(name, "fail", said, advice)
     if health.configuration:
-        yield Check("configuration", "warn", health.configuration, "mend the file; until then the old one is in use")
+        yield DoctorCheck("configuration", "warn", health.configuration, "mend the file; until then the old one is in use")
     for name, why in health.broken_builders:
-        yield Check("builder", "fail", f"{name}: {why}", "mend it; it is tried again when it changes, or by 'Rescan'")
+        yield DoctorCheck("builder", "fail", f"{name}: {why}", "mend it; it is tried again when it changes, or by 'Rescan'")
     for root in health.roots:
         yield _watching(root)
 
 
-def _watching(root: WatchedRoot) -> Check:
+def _watching(root: WatchedRoot) -> DoctorCheck:
     state, advice = {
         WatchMode.NATIVE: ("ok", ""),
         WatchMode.STARTING: ("ok", "changes made meanwhile are not lost"),
@@ -80,7 +80,7 @@ def _watching(root: WatchedRoot) -> Check:
         WatchMode.GONE: ("fail", "mount it again, or mend 'scan_folders'"),
     }[root.mode]
     detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
-    return Check("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
+    return DoctorCheck("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
 
 
 def command(project_dir: Path) -> list[str]:
@@ -88,7 +88,7 @@ def command(project_dir: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
 
 
-def ask_doctor(task: BackgroundTask, words: list[str]) -> list[Check]:
+def ask_doctor(task: BackgroundTask, words: list[str]) -> list[DoctorCheck]:
     """Run the doctor and return what it found.
 
     Raises:
@@ -111,13 +111,13 @@ def ask_doctor(task: BackgroundTask, words: list[str]) -> list[Check]:
         finally:
             process.kill()
     try:
-        return [Check(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(said)]
+        return [DoctorCheck(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(said)]
     except (ValueError, KeyError, TypeError):
         last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
         raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor'") from None
 
 
-def summary(checks: list[Check]) -> str:
+def summary(checks: list[DoctorCheck]) -> str:
     """Return a few words about all of them."""
     failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
     if failed:
@@ -125,7 +125,7 @@ def summary(checks: list[Check]) -> str:
     return f"{glyph('warning')} {warned} to see" if warned else f"{glyph('completed')} all well"
 
 
-def check_cell(check: Check, column: str) -> Cell:
+def check_cell(check: DoctorCheck, column: str) -> Cell:
     """Draw a cell."""
     match column:
         case "state":

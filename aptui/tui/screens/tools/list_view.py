@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolRow:
     """A row: `does` is a phrase, `note` sentences with what people should know before they press Enter."""
 
     id: str
@@ -68,7 +68,7 @@ _NOUGHTS = {"workers": "one per core", "limits.memory": "no limit", "limits.all_
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ToolFacts:
     """All the list is made of; `options` None and `failed` -1 = not known yet, `settings` None = they cannot be written from here."""
 
     is_attached: bool = False
@@ -87,37 +87,39 @@ class Facts:
     key_of: Callable[[str], str] = field(default=lambda _action: "", compare=False)
 
 
-def tools(facts: Facts) -> list[Tool]:
+def tools(facts: ToolFacts) -> list[ToolRow]:
     """Return the rows."""
     rows = [*_queue(facts), *_files(facts), *_engine(facts), *_settings(facts), *_screen(facts)]
     if facts.has_doctor:
         note = "'aptui doctor': versions, limits, disk, watches, cache, database. It changes nothing; what it finds stands below."
-        rows.append(Tool("doctor", "Checks", "Doctor", facts.doctor or "not run", "look for trouble around the project", "", note))
+        rows.append(
+            ToolRow("doctor", "Checks", "Doctor", facts.doctor or "not run", "look for trouble around the project", "", note)
+        )
     return rows
 
 
-def _queue(facts: Facts) -> Iterator[Tool]:
+def _queue(facts: ToolFacts) -> Iterator[ToolRow]:
     if not facts.is_attached:
         return
     health, key = facts.health, facts.key_of("app.pause")
     is_paused, is_draining = (health.is_paused, health.is_draining) if health else (False, False)
     if is_paused:
-        yield Tool("resume", "Queue", "Resume", "paused", "go on", key, "Jobs start again.", "warning")
-        yield Tool("next", "Queue", "Run next job", "paused", "start one job more, then stay paused", ":next", "", "warning")
+        yield ToolRow("resume", "Queue", "Resume", "paused", "go on", key, "Jobs start again.", "warning")
+        yield ToolRow("next", "Queue", "Run next job", "paused", "start one job more, then stay paused", ":next", "", "warning")
     else:
         note = "Jobs that run go on to their end; no other starts until you say so, also for other people at this engine."
-        yield Tool("pause", "Queue", "Pause", "off", "start no more jobs", key, note)
+        yield ToolRow("pause", "Queue", "Pause", "off", "start no more jobs", key, note)
     if is_draining and not is_paused:
-        yield Tool("resume", "Queue", "End draining", "draining", "look at changes again", ":resume", "", "warning")
+        yield ToolRow("resume", "Queue", "End draining", "draining", "look at changes again", ":resume", "", "warning")
     elif not is_paused:
         note = "What is owed now is finished; changes wait until you end it with ':resume'.."
-        yield Tool("drain", "Queue", "Drain", "off", "finish what is owed, look at nothing new", ":drain", note)
+        yield ToolRow("drain", "Queue", "Drain", "off", "finish what is owed, look at nothing new", ":drain", note)
     if facts.failed:
         now, role = (count(facts.failed, "job"), "failed") if facts.failed > 0 else ("…", "muted")
-        yield Tool("retry", "Queue", "Retry failed", now, "run every failed job again", ":retry", "", role)
+        yield ToolRow("retry", "Queue", "Retry failed", now, "run every failed job again", ":retry", "", role)
 
 
-def _files(facts: Facts) -> Iterator[Tool]:
+def _files(facts: ToolFacts) -> Iterator[ToolRow]:
     if not facts.is_attached:
         return
     progress = facts.progress
@@ -125,28 +127,28 @@ def _files(facts: Facts) -> Iterator[Tool]:
     now = "scanning" if is_scanning else f"took {brief(progress.scan_ms)}" if progress and progress.scan_ms else "done"
     role = "processing" if is_scanning else ""
     note = "Times and sizes decide what is read. Failed jobs are tried again. The engine notices changes itself; this is for doubt."
-    yield Tool("rescan", "Files", "Rescan", now, "look at all files and folders again", ":rescan", note, role)
+    yield ToolRow("rescan", "Files", "Rescan", now, "look at all files and folders again", ":rescan", note, role)
     note = "Every byte of every source is read and compared, also where time and size are as they were. It asks first."
-    yield Tool("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)
+    yield ToolRow("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)
 
 
-def _engine(facts: Facts) -> Iterator[Tool]:
+def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
     if facts.can_start:
-        yield Tool("start", "Engine", "Start engine", "none runs", "start an engine for this project", ":start")
+        yield ToolRow("start", "Engine", "Start engine", "none runs", "start an engine for this project", ":start")
     if not facts.is_attached:
         return
     broken = facts.health.configuration if facts.health else ""
     now, role = ("not in use", "warning") if broken else ("in use", "")
     note = broken or "The engine does so by itself whenever a file changes; a broken one is refused, and the old one stays."
-    yield Tool("reload", "Engine", "Reload configuration", now, "read the configuration again", ":reload", note, role)
+    yield ToolRow("reload", "Engine", "Reload configuration", now, "read the configuration again", ":reload", note, role)
     if facts.options is not None and "debug_output" in facts.options:
         is_on = facts.options["debug_output"]
         note = "Builders that know it make products for debugging. The jobs of all builders run again, each time it is turned. It asks first."
-        yield Tool("debug", "Engine", "Debug output", _on(is_on), "ask builders for debug products", ":debug", note)
-    yield Tool("restart", "Engine", "Restart engine", "runs", "stop it and start one anew: at once, or when idle", ":restart")
+        yield ToolRow("debug", "Engine", "Debug output", _on(is_on), "ask builders for debug products", ":debug", note)
+    yield ToolRow("restart", "Engine", "Restart engine", "runs", "stop it and start one anew: at once, or when idle", ":restart")
 
 
-def _settings(facts: Facts) -> Iterator[Tool]:
+def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
     if facts.settings is None:
         return
     for each in ADJUSTABLE:
@@ -154,7 +156,7 @@ def _settings(facts: Facts) -> Iterator[Tool]:
         origin = "" if setting is None else _origin(setting.file, facts.project_file)
         where = f" It is now set at {setting.where}." if setting and setting.file else ""
         note = f"'{each.key}' in aptui.yaml, for example {each.example}.{where} Comments and order stay; the engine takes it over itself."
-        yield Tool(f"set:{each.key}", "Settings", each.name, _shown(each, setting), each.does, "", note, "value", origin)
+        yield ToolRow(f"set:{each.key}", "Settings", each.name, _shown(each, setting), each.does, "", note, "value", origin)
 
 
 def _shown(each: Adjustable, setting: Setting | None) -> str:
@@ -169,25 +171,25 @@ def _origin(file: str, project_file: str) -> str:
     return "aptui" if not file else "project" if file == project_file else "you"
 
 
-def _screen(facts: Facts) -> Iterator[Tool]:
-    yield Tool("theme", "Screen", "Theme", facts.theme, "choose colours, seeing them at once", facts.key_of("app.theme"))
+def _screen(facts: ToolFacts) -> Iterator[ToolRow]:
+    yield ToolRow("theme", "Screen", "Theme", facts.theme, "choose colours, seeing them at once", facts.key_of("app.theme"))
     note = "Off leaves selecting and copying with the mouse to the terminal."
-    yield Tool("mouse", "Screen", "Mouse", _on(facts.has_mouse), "clicks, wheel and menus", facts.key_of("app.mouse"), note)
+    yield ToolRow("mouse", "Screen", "Mouse", _on(facts.has_mouse), "clicks, wheel and menus", facts.key_of("app.mouse"), note)
     own = f"{facts.own_key_count:,} of your own" if facts.own_key_count else "as shipped"
     note = f"Yours are looked for in '{own_file()}'; '?' shows those of the place you are at."
-    yield Tool("keymap", "Screen", "Keys", own, "read the key bindings again", ":keymap", note)
-    yield Tool("keys", "Screen", "Key tester", "", "show what a key is called and does", ":keys")
+    yield ToolRow("keymap", "Screen", "Keys", own, "read the key bindings again", ":keymap", note)
+    yield ToolRow("keys", "Screen", "Key tester", "", "show what a key is called and does", ":keys")
 
 
 def _on(is_on: bool) -> str:
     return "on" if is_on else "off"
 
 
-def tool_cells(rows: list[Tool]) -> Callable[[Tool, str], Cell]:
+def tool_cells(rows: list[ToolRow]) -> Callable[[ToolRow, str], Cell]:
     """Return what draws them: a group is named once, at its first row."""
     heads = {each.id: each for at, each in enumerate(rows) if not at or rows[at - 1].group != each.group}
 
-    def cell(tool: Tool, column: str) -> Cell:
+    def cell(tool: ToolRow, column: str) -> Cell:
         match column:
             case "group":
                 return Cell(tool.group if heads.get(tool.id) is tool else "", "header")

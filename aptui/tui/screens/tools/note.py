@@ -12,10 +12,10 @@ from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.cells import Painter, pad, painter_of, wrapped
 
 
-class Note(Widget):
+class NoteView(Widget):
     """Some lines of text, broken at blanks; what does not fit is left out."""
 
-    DEFAULT_CSS = "Note { height: 3; width: 1fr; }"
+    DEFAULT_CSS = "NoteView { height: 3; width: 1fr; }"
     ALLOW_SELECT: ClassVar[bool] = False
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's name

@@ -25,10 +25,10 @@ from aptui.tui.screens.common.listing import Listing
 from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.tools import checks
 from aptui.tui.screens.tools import list_view as listed
-from aptui.tui.screens.tools.checks import Check
-from aptui.tui.screens.tools.list_view import Facts, Tool
-from aptui.tui.screens.tools.note import Note
-from aptui.tui.screens.tools.settings import Settings
+from aptui.tui.screens.tools.checks import DoctorCheck
+from aptui.tui.screens.tools.list_view import ToolFacts, ToolRow
+from aptui.tui.screens.tools.note import NoteView
+from aptui.tui.screens.tools.settings import SettingsEditor
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
@@ -59,7 +59,7 @@ class ToolsPane(Pane):
     #tools-note { dock: bottom; }
     ToolsPane.-zoomed-list #tools-checks, ToolsPane.-zoomed-list #tools-health { display: none; }
     ToolsPane.-zoomed-checks #tools-list { display: none; }
-    ToolsPane.-low Note { height: 2; }
+    ToolsPane.-low NoteView { height: 2; }
     ToolsPane.-alone #tools-checks, ToolsPane.-alone #tools-health { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,12 +70,12 @@ class ToolsPane(Pane):
 
     def __init__(self, **kwargs: str | None) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
-        self._tools: Listing[Tool] = Listing(self._tool_cell, key=lambda tool, _: hash(tool.id))
-        self._checks: Listing[Check] = Listing(checks.check_cell)
+        self._tools: Listing[ToolRow] = Listing(self._tool_cell, key=lambda tool, _: hash(tool.id))
+        self._checks: Listing[DoctorCheck] = Listing(checks.check_cell)
         self._draw_tool = listed.tool_cells([])
-        self._rows: list[Tool] = []
-        self._found: list[Check] = []
-        self._doctored: list[Check] = []
+        self._rows: list[ToolRow] = []
+        self._found: list[DoctorCheck] = []
+        self._doctored: list[DoctorCheck] = []
         self._options: dict[str, bool] | None = None
         self._asked_pid = 0
         self._failed = -1
@@ -88,12 +88,12 @@ class ToolsPane(Pane):
         yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
         yield Bar(self._health_line, id="tools-health", rules=True)
         yield Table(checks.COLUMNS, self._checks, id="tools-checks")
-        yield Note(id="tools-note")
+        yield NoteView(id="tools-note")
 
     def on_mount(self) -> None:
         """Get ready for chores; hear when the engine comes and goes."""
         self._counting = BackgroundTask("aptui-tools-count", self.shell.in_ui)
-        self._editor = Settings(self.shell, self._draw)
+        self._editor = SettingsEditor(self.shell, self._draw)
         self._doctor = BackgroundTask("aptui-tools-doctor", self.shell.in_ui)
         self.shell.session.on_state.append(self.shell.wake)
         self._checks_table.empty_text = "nothing is known yet: no engine tells, and the doctor was not asked"
@@ -203,10 +203,10 @@ class ToolsPane(Pane):
         self._failed = failed
         self._draw()
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> ToolFacts:
         shell, session = self.shell, self.shell.session
         is_attached = self._is_attached_to_engine
-        return Facts(
+        return ToolFacts(
             is_attached=is_attached,
             can_start=shell.can_ask and session.state in {SessionState.DETACHED, SessionState.REATTACHING},
             progress=session.latest_progress,
@@ -256,7 +256,7 @@ class ToolsPane(Pane):
             line.changed()
         self._explain()
 
-    def _tool_cell(self, tool: Tool, column: str) -> Cell:
+    def _tool_cell(self, tool: ToolRow, column: str) -> Cell:
         return self._draw_tool(tool, column)
 
     def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -276,7 +276,7 @@ class ToolsPane(Pane):
         else:
             tool = self._tools.at(table.cursor_key)
             text = tool.note or f"{tool.does[:1].upper()}{tool.does[1:]}."
-        self.query_one(Note).say(text)
+        self.query_one(NoteView).say(text)
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Explain another row."""
@@ -306,7 +306,7 @@ class ToolsPane(Pane):
             self._stays_on_top = False
             self._use(self._tools.at(event.key))
 
-    def _use(self, tool: Tool) -> None:
+    def _use(self, tool: ToolRow) -> None:
         if tool.id.startswith("set:"):
             self._editor.adjust(tool.id.removeprefix("set:"))
             return
@@ -443,7 +443,7 @@ class ToolsPane(Pane):
         if self._doctor.start(lambda task: checks.ask_doctor(task, words), self._take_doctor, self._doctor_failed):
             self._draw()
 
-    def _take_doctor(self, found: list[Check]) -> None:
+    def _take_doctor(self, found: list[DoctorCheck]) -> None:
         self._doctored = found
         self._draw()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-class Settings:
+class SettingsEditor:
     """What is set, and how it is changed.
 
     Args:
