@@ -440,7 +440,7 @@ class AptuiApp(App[None], inherit_bindings=False):
         if self.feed is not None:
             self.feed.refresh()
         if self.pane is not None:
-            self.pane.refreshed()
+            self.pane.reload()
 
     def _repaint(self) -> None:
         if self._driver is not None and not self.is_headless:

@@ -140,7 +140,7 @@ class Pane(Container):
         """Return a few words about what the pane shows, for the info sheet."""
         return ""
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Read everything again: the engine came back, or people asked (`Ctrl+L`)."""
 
 

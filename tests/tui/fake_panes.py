@@ -39,7 +39,7 @@ class _Probe(Pane):
         self.noted.append("deactivate")
         self.shell.memory.put("probe.left", True)
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         self.noted.append("refreshed")
 
     def on_news(self, batch) -> None:

@@ -12,7 +12,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.relocation import Deed, Dependant, Item, Relocate, Report, Update, counted
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import NoSession
-from aptui.tui.screens.assets.moving import RelocationPreview, _wrapped, destination_of
+from aptui.tui.screens.assets.moving import RelocationPreview, _wrap, destination_of
 from aptui.tui.screens.assets.panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt
@@ -192,7 +192,7 @@ class Alone(NoSession):
     ["", "short", "a/very/long/path/that/goes/on/and/on → another/very/long/path/which/is/here", "    " + "x" * 200, "漢字" * 40],
 )
 def test_a_line_is_broken_and_nothing_of_it_is_lost(line, width):
-    parts = ["".join(part.text for part in parts) for parts in _wrapped(line, "", width)]
+    parts = ["".join(part.text for part in parts) for parts in _wrap(line, "", width)]
 
     assert all(width_of(part) <= width for part in parts)
     assert "".join(parts).replace(" ", "") == line.replace(" ", "")

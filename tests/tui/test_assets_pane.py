@@ -341,7 +341,7 @@ def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, 
         store.put(put_source=[source_row(10, "a/newer.txt")])
         session.say(SourcesChanged(0, (("a/newer.txt", True),)))
         await until(pilot, lambda: "2 of 7" in text(app))
-        pane.refreshed()
+        pane.reload()
 
     in_assets(tmp_path, hear, size=LARGE)
 

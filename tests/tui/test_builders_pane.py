@@ -238,7 +238,7 @@ def test_other_screens_can_go_to_a_builder(tmp_path, store):
         await until(pilot, lambda: pane.table.has_focus)
         pane.reveal("nobody")
         await until(pilot, lambda: "there is no builder 'nobody'" in text(app))
-        pane.refreshed()
+        pane.reload()
         pane.reveal("Image")
         await until(pilot, lambda: pane.current.name == "Image")
 

@@ -11,7 +11,7 @@ from textual.binding import Binding
 import aptui.tui
 from aptui.config.dirs import data_dir
 from aptui.tui.frame.toasts import Toasts
-from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalised, own_file, shipped_actions, shown_key
+from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalise, own_file, shipped_actions, shown_key
 from aptui.tui.preferences.state import UiMemory, person_memory, project_memory
 from tui.shell_room import in_shell, text, until
 
@@ -35,7 +35,7 @@ def bound() -> dict[str, set[str]]:
                 for binding in kind.__dict__.get("BINDINGS", []):
                     assert isinstance(binding, Binding), f"{kind.__name__}: {binding} has no id"
                     assert binding.id, f"{kind.__name__}: '{binding.key}' has no id, so nobody can rebind it"
-                    found.setdefault(binding.id, set()).update(normalised(binding.key))
+                    found.setdefault(binding.id, set()).update(normalise(binding.key))
     return found
 
 
@@ -114,8 +114,8 @@ def test_keys_are_shown_as_people_read_them(key, shown):
 
 
 def test_keys_are_normalised_as_textual_names_them():
-    assert normalised("?, f1") == ("question_mark", "f1")
-    assert normalised(",") == ("comma",)
+    assert normalise("?, f1") == ("question_mark", "f1")
+    assert normalise(",") == ("comma",)
 
 
 # ── what is remembered ────────────────────────────────────────────────────────────────────────────────────────────────

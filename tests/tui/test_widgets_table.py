@@ -6,7 +6,7 @@ import pytest
 from textual import events
 from textual.app import App
 
-from aptui.tui.widgets.cells import Cell, fit, wrapped
+from aptui.tui.widgets.cells import Cell, fit, wrap
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Column, Table, lay_out
@@ -331,10 +331,10 @@ def test_wrapping_loses_nothing_and_breaks_at_blanks():
     from rich.cells import cell_len
 
     for width in range(2, 40):
-        rows = wrapped(text, width)
+        rows = wrap(text, width)
         assert "".join(text[a:b] for a, b in rows) == text
         assert all(cell_len(text[a:b].rstrip()) <= width for a, b in rows)
-    assert text[slice(*wrapped(text, 20)[0])] == "Unexpected end of "
+    assert text[slice(*wrap(text, 20)[0])] == "Unexpected end of "
 
 
 def test_details_give_back_the_whole_value():

@@ -93,7 +93,7 @@ class ViewWorker:
         request.filter.check()
         table, count = request.table, request.table.row_count()
         alive = table.number("alive")[:count].astype(np.bool_)
-        order = self._ordered(request, count)
+        order = self._order_of(request, count)
         check()
         if not request.filter.terms:
             self._publish(View(request, order[alive[order]], is_complete=True))
@@ -106,7 +106,7 @@ class ViewWorker:
         mask = request.filter.matches(table, None, check)[:count] & alive
         self._publish(View(request, order[mask[order]], is_complete=True))
 
-    def _ordered(self, request: ViewRequest, count: int) -> Codes:
+    def _order_of(self, request: ViewRequest, count: int) -> Codes:
         """Return all rows in order. For a filter that is being typed over many rows the order is that of before, new rows last."""
         known = self._order
         if known is not None and known[:3] == (request.table, request.field, request.is_descending):

@@ -273,10 +273,10 @@ class LinkSession:
             client = self._connect(self._places.socket)
         except KnownError as absent:
             self._turn(SessionState.REATTACHING if self.engine.pid else SessionState.DETACHED, absent.what)
-            return self._started() if self._wants_engine else None
+            return self._start() if self._wants_engine else None
         return client
 
-    def _started(self) -> Client | None:
+    def _start(self) -> Client | None:
         self._wants_engine = False
         self._turn(SessionState.ATTACHING, "")
         try:
@@ -307,7 +307,7 @@ class LinkSession:
         if not ours:
             self._turn(SessionState.DETACHED, f"the engine is aptui {hello.version or 'unknown'} and speaks another language")
         else:
-            self._subscribed(client.ask(Subscribe(wants_all=True)))
+            self._take_subscription(client.ask(Subscribe(wants_all=True)))
             self._turn(SessionState.ATTACHED, "")
         while not self._is_closing:
             news = client.next_news(None)
@@ -318,7 +318,7 @@ class LinkSession:
             for listener in self.listeners:
                 listener.take(news.epoch, news.seq, news.notice)
 
-    def _subscribed(self, answer: Answer) -> None:
+    def _take_subscription(self, answer: Answer) -> None:
         import msgspec
 
         from aptui.core.notices import Progress

@@ -71,10 +71,10 @@ class KeyTester(Sheet):
             return
         self._last = event.key
         lines = self.query_one(Lines)
-        self._all = [*self._all[:2], self._told(event.key), *self._all[2:200]]
+        self._all = [*self._all[:2], self._describe(event.key), *self._all[2:200]]
         lines.show(self._all)
 
-    def _told(self, key: str) -> Parts:
+    def _describe(self, key: str) -> Parts:
         found = self._active.get(key)
         if found is None:
             return (Part(f"  {shown_key(key):<8}", "key"), Part(f"{key:<20}"), Part("nothing here", "muted"))

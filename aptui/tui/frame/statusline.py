@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
-from aptui.tui.frame.words import brief, shortened
+from aptui.tui.frame.words import brief, shorten
 
 if TYPE_CHECKING:
     from aptui.core.notices import Progress
@@ -40,7 +40,7 @@ class StatusLine(Line):
             if width_of(left) + width_of(right) + 1 <= width:
                 return spread(left, right, width)
         room = width - width_of(_left("", activity, (), is_narrow=True))
-        return _left(shortened(name, max(room, _LEAST_NAME)), activity, (), is_narrow=True)
+        return _left(shorten(name, max(room, _LEAST_NAME)), activity, (), is_narrow=True)
 
 
 def _left(name: str, activity: Part, counts: tuple[Part, ...], *, is_narrow: bool) -> Parts:
@@ -67,17 +67,17 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     if progress is None:
         return Part("· attached", "muted")
     if is_working(progress):
-        return Part("● scanning" if progress.is_scanning and not _owed(progress) else "● working", "processing")
+        return Part("● scanning" if progress.is_scanning and not _left_to_do(progress) else "● working", "processing")
     return Part("✓ idle", "completed")
 
 
-def _owed(progress: Progress) -> int:
+def _left_to_do(progress: Progress) -> int:
     return progress.analyses_waiting + progress.analyses_running + progress.jobs_waiting + progress.jobs_running
 
 
 def is_working(progress: Progress | None) -> bool:
     """Whether anything is owed or looked at."""
-    return progress is not None and (progress.is_scanning or _owed(progress) > 0)
+    return progress is not None and (progress.is_scanning or _left_to_do(progress) > 0)
 
 
 def _counts(progress: Progress | None) -> tuple[Part, ...]:
@@ -127,5 +127,5 @@ def _fraction(progress: Progress | None) -> float:
     if progress is None or not is_working(progress):
         return 0.0
     settled = progress.jobs_done + progress.jobs_failed
-    total = settled + _owed(progress)
+    total = settled + _left_to_do(progress)
     return settled / total if total else 0.0

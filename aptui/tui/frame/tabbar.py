@@ -36,7 +36,7 @@ class TabBar(Line):
         platforms = Part(self._platforms, "muted")
         health, state = health_part(self._session.latest_health), _state_part(self._session.state)
         worse = health if health.role not in {"", "muted"} and state.role == "muted" else state
-        full, brief_, least = _joined(platforms, health, state), _joined(health, state), _joined(worse)
+        full, brief_, least = _join(platforms, health, state), _join(health, state), _join(worse)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, brief_), (2, True, full), (2, True, brief_), (2, False, least), (2, True, least),
             (1, True, least), (1, True, ()),
@@ -71,7 +71,7 @@ class TabBar(Line):
         return tuple(parts)
 
 
-def _joined(*parts: Part) -> Parts:
+def _join(*parts: Part) -> Parts:
     shown = [part for part in parts if part.text]
     return tuple(piece for part in shown for piece in (part, Part("   "))) if shown else ()
 

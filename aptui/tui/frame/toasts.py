@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts, strip_of
-from aptui.tui.frame.words import clock, shortened
+from aptui.tui.frame.words import clock, shorten
 
 _MOST, _KEPT = 5, 200
 _ROLES = {"information": "info", "warning": "warning", "error": "error"}
@@ -72,7 +72,7 @@ class Toasts(Widget):
         _, text, severity = self._shown[y]
         kind, _, again = severity.partition(" ")
         role = _ROLES.get(kind, "info")
-        parts: Parts = (Part("   " if again else f" {_GLYPHS.get(kind, '·')} ", role), Part(shortened(text, width - 4), role))
+        parts: Parts = (Part("   " if again else f" {_GLYPHS.get(kind, '·')} ", role), Part(shorten(text, width - 4), role))
         return strip_of(parts, self, width, self.rich_style)
 
     def history(self) -> list[Parts]:

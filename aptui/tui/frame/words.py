@@ -28,7 +28,7 @@ def size_text(size: int) -> str:
     return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:.0f} {unit}"
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Return `text` in at most `width` cells, its end cut off."""
     from rich.cells import cell_len, set_cell_size
 

@@ -72,11 +72,11 @@ def load_keymap() -> Keymap:
 
 def shipped_actions(file: Path) -> dict[str, Action]:
     """Return {id: action} of the shipped file."""
-    rows = yaml_files.compiled(file, checked_shipped)
+    rows = yaml_files.compiled(file, check_shipped)
     return {action_id: Action(action_id, scope, tuple(keys), does) for action_id, scope, keys, does in rows}
 
 
-def checked_shipped(root: Node) -> list[list[Any]]:
+def check_shipped(root: Node) -> list[list[Any]]:
     """Return the shipped file as rows (id, scope, keys, does).
 
     Raises:
@@ -91,7 +91,7 @@ def checked_shipped(root: Node) -> list[list[Any]]:
             keys, does = (yaml_files.text(entry[name], f"'{name}'") if name in entry else "" for name in ("keys", "does"))
             if not keys or not does:
                 raise UserError(f"action '{action_id}' needs 'keys' and 'does'", where=node.where)
-            rows.append([action_id, scope, list(normalised(keys)), does])
+            rows.append([action_id, scope, list(normalise(keys)), does])
     return rows
 
 
@@ -122,7 +122,7 @@ def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
             keymap.mistakes.append(UserError(f"there is no action '{action_id}'", where=where, hint=hint))
             continue
         places[action_id] = where
-        wanted = () if keys.strip() == NO_KEY else normalised(keys)
+        wanted = () if keys.strip() == NO_KEY else normalise(keys)
         keymap.actions[action_id] = Action(action_id, action.scope, wanted, action.does)
     for first, second, key in clashes(keymap.actions):
         if key in before[first].keys and key in before[second].keys:
@@ -147,7 +147,7 @@ def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
     return found
 
 
-def normalised(keys: str) -> tuple[str, ...]:
+def normalise(keys: str) -> tuple[str, ...]:
     """Return the names Textual has for keys: `?, f1` → (`question_mark`, `f1`)."""
     from textual.keys import _character_to_key
 

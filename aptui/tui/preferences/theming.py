@@ -104,7 +104,7 @@ def load_looks() -> Looks:
             looks.mistakes.append(mistake)
     for name in parts:
         try:
-            looks.by_name[name] = _completed(name, parts)
+            looks.by_name[name] = _complete(name, parts)
         except UserError as mistake:
             looks.mistakes.append(mistake)
     return looks
@@ -177,7 +177,7 @@ def _is_color(word: str) -> bool:
     return re.fullmatch("#[0-9a-fA-F]{6}", word) is not None or (word.startswith("ansi_") and word[5:] in _ANSI)
 
 
-def _completed(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> Look:
+def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> Look:
     """Lay a theme over the one it extends."""
     part, file = parts[name]
     base: Look | None = None
@@ -187,7 +187,7 @@ def _completed(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen:
             raise UserError(
                 f"theme '{name}' cannot extend '{parent}'", where=part["where"], hint=f"there are {', '.join(sorted(parts))}"
             )
-        base = _completed(parent, parts, (*seen, name))
+        base = _complete(parent, parts, (*seen, name))
     colors = {**(base.colors if base else {}), **part["colors"]}
     roles = {**(base.roles if base else {}), **part["roles"]}
     for what, lacking in (("colour", set(COLORS) - set(colors)), ("role", set(ROLES) - set(roles))):

@@ -140,7 +140,7 @@ def install(terminal: TerminalFacts) -> None:
 
     _wall.facts = terminal
     Strip.render = _render  # type: ignore[method-assign, assignment]
-    _cleaned.cache_clear()
+    _clean.cache_clear()
     _wall.is_installed = True
     _wall.is_sound = verify()
     if not _wall.is_sound:
@@ -189,7 +189,7 @@ def _output(segments: Iterable[Segment], console: Console) -> str:
 
     only_ascii = not _wall.facts.is_utf8
     if not all(text.isprintable() and (text.isascii() or not only_ascii) for text, _, _ in segments):
-        segments = _mapped(segments)
+        segments = _map(segments)
     system, render = _system(console), Strip.render_style
     return "".join(
         [text if style is None else render(_safe_style(style, _wall.facts.colours), text, system) for text, style, _ in segments]
@@ -203,7 +203,7 @@ def _system(console: Console) -> ColorSystem:
     return known.get(_wall.facts.colours) or console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001  # as the original does
 
 
-def _mapped(segments: Iterable[Segment]) -> list[Segment]:
+def _map(segments: Iterable[Segment]) -> list[Segment]:
     """Make controls visible and keep the strip as wide as Textual thinks it is, or everything to its right would move."""
     from rich.cells import cell_len, set_cell_size
     from rich.segment import Segment
@@ -211,7 +211,7 @@ def _mapped(segments: Iterable[Segment]) -> list[Segment]:
     left = sum(cell_len(text) for text, _, _ in segments)
     mapped = []
     for text, style, _ in segments:
-        clean = _cleaned(text)
+        clean = _clean(text)
         width = cell_len(clean)
         if width > left:
             clean, width = set_cell_size(clean, left), left
@@ -234,7 +234,7 @@ _BOXES = {
 
 
 @lru_cache(maxsize=2048)
-def _cleaned(text: str) -> str:
+def _clean(text: str) -> str:
     """Return text with every control replaced by something to see; nothing is swallowed, unlike by `sanitize`."""
     text = sanitize(text.translate(_C0_AND_DELETE).replace("\xa0", " "))
     if _wall.facts.is_utf8 or text.isascii():

@@ -72,23 +72,23 @@ def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset
         return Fitted("", ())
     wide = width_of(text)
     if offset and wide > width:
-        text, spans = _scrolled(text, spans, min(offset, wide - width))
+        text, spans = _scroll(text, spans, min(offset, wide - width))
         wide = width_of(text)
     if wide <= width:
         room = " " * (width - wide)
         if align == "right":
             return Fitted(room + text, tuple((start + len(room), end + len(room)) for start, end in spans))
         return Fitted(text + room, spans)
-    return _shortened(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
+    return _shorten(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
 
 
-def _scrolled(text: str, spans: Spans, offset: int) -> Fitted:
+def _scroll(text: str, spans: Spans, offset: int) -> Fitted:
     """Drop cells from the left and put "…" for them."""
     dropped = _count_in(text, offset + 1)
-    return Fitted(glyph("ellipsis") + text[dropped:], _moved(spans, 0, dropped))
+    return Fitted(glyph("ellipsis") + text[dropped:], _move_place(spans, 0, dropped))
 
 
-def _shortened(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted:
+def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted:
     """Cut one piece out of a text and put "…" for it."""
     tail = 0
     if keeps_name:
@@ -98,13 +98,13 @@ def _shortened(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitt
     start = _count_in(text, width - 1 - tail)
     end = len(text) - _count_in(text[::-1], tail)
     cut = text[:start] + glyph("ellipsis") + text[end:]
-    moved = _moved(spans, start, end)
+    moved = _move_place(spans, start, end)
     if (wide := width_of(cut)) < width:  # a wide letter did not fit in half
         cut += " " * (width - wide)
     return Fitted(cut, moved)
 
 
-def _moved(spans: Spans, start: int, end: int) -> Spans:
+def _move_place(spans: Spans, start: int, end: int) -> Spans:
     """Return where spans are once the characters from `start` to `end` gave way to one."""
     shift = end - start - 1
     moved = []
@@ -128,7 +128,7 @@ def _count_in(text: str, cells: int) -> int:
     return len(text)
 
 
-def wrapped(text: str, width: int) -> list[tuple[int, int]]:
+def wrap(text: str, width: int) -> list[tuple[int, int]]:
     """Return where to break a drawable text into rows of at most `width` cells: (start, end) of each, at blanks where there are some."""
     rows, start, width = [], 0, max(1, width)
     while width_of(text[start : start + width + 1]) > width:
@@ -153,10 +153,10 @@ class Painter:
         key = (role, is_cursor, is_match)
         style = self._made.get(key)
         if style is None:
-            style = self._made[key] = self._combined(role, is_cursor=is_cursor, is_match=is_match)
+            style = self._made[key] = self._combine(role, is_cursor=is_cursor, is_match=is_match)
         return style
 
-    def _combined(self, role: str, *, is_cursor: bool, is_match: bool) -> Style:
+    def _combine(self, role: str, *, is_cursor: bool, is_match: bool) -> Style:
         own = self._role(role)
         style = self.ground + own
         if is_cursor:
@@ -227,7 +227,7 @@ def _luminance(color: Color) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def merged(segments: list[Segment]) -> list[Segment]:
+def merge(segments: list[Segment]) -> list[Segment]:
     """Return fewer segments that look the same: each costs the terminal some 40 bytes. Blanks take the style before them where it shows nothing."""
     joined: list[Segment] = []
     for segment in segments:

@@ -26,7 +26,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Spans, fit, merged, pad, safe, width_of, wrapped
+from aptui.tui.widgets.cells import Spans, fit, merge, pad, safe, width_of, wrap
 from aptui.tui.widgets.lines import LEVELS, LineSource, LogLine, MemoryLines
 from aptui.tui.widgets.rows import Rows
 
@@ -201,7 +201,7 @@ class LogPane(Rows):
                     fit(text, width - taken - 1, spans=spans, offset=offset, is_prose=True), text_role, is_cursor=is_lit
                 ),
             ]
-        start, end = wrapped(text, width - taken - 1)[part]
+        start, end = wrap(text, width - taken - 1)[part]
         cut = tuple((max(a, start) - start, min(b, end) - start) for a, b in spans if a < end and b > start)
         row = fit(text[start:end].rstrip().ljust(1), max(1, width - taken - 1), spans=cut)
         if part:
@@ -243,7 +243,7 @@ class LogPane(Rows):
         line = self._source.line(self._place(index))
         width = self.row_width
         taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
-        return len(wrapped(self._text(line)[0], width - taken - 1))
+        return len(wrap(self._text(line)[0], width - taken - 1))
 
     def _lay_out_wrapped(self) -> list[tuple[int, int]]:
         """Return (line, which of its rows) for each row of the screen."""
@@ -265,7 +265,7 @@ class LogPane(Rows):
             return self._below(y, width, painter)
         index, part = self._screen_rows[y]
         state = (*self.row_state(index)[:-1], part)
-        return Strip(merged(pad(self.draw_row(state), width, painter.ground)), width)
+        return Strip(merge(pad(self.draw_row(state), width, painter.ground)), width)
 
     def _repaint_changed(self) -> None:
         if self.is_wrapped:

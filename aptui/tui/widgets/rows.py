@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Painter, merged, pad, painter_of
+from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
 
 _WHEEL_ROWS = 3
 _KEPT_STRIPS = 1024
@@ -173,7 +173,7 @@ class Rows(ScrollView, can_focus=True):
             self._repaint_changed()
         if key != self.cursor_key:
             self.cursor_key = key
-            self._moved()
+            self._move_place()
 
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a row of the view, clamped to it, and show it."""
@@ -191,7 +191,7 @@ class Rows(ScrollView, can_focus=True):
             self._refresh_row(index)
         if key != self.cursor_key:
             self.cursor_key = key
-            self._moved()
+            self._move_place()
         if self._range_key is not None:
             self.post_message(self.MarksChanged(self))
 
@@ -296,7 +296,7 @@ class Rows(ScrollView, can_focus=True):
         if strip is None or strip.cell_length != width:
             if len(self._strips) >= _KEPT_STRIPS:
                 self._strips.clear()
-            strip = Strip(merged(pad(self.draw_row(state), width, self.painter.ground)), width)
+            strip = Strip(merge(pad(self.draw_row(state), width, self.painter.ground)), width)
             self._strips[state] = strip
         return strip
 
@@ -334,7 +334,7 @@ class Rows(ScrollView, can_focus=True):
         elif self.cursor >= top + page:
             self.scroll_to(y=self.cursor - page + 1, animate=False, force=True)
 
-    def _moved(self) -> None:
+    def _move_place(self) -> None:
         self._tell_terminal()
         if self.cursor_key is not None:
             self.post_message(self.Highlighted(self, self.cursor_key))
@@ -449,7 +449,7 @@ class Rows(ScrollView, can_focus=True):
         index = None if place is None else self.row_at(place.y)
         if place is None or index is None:
             if place is not None and place.y < self.HEADER_LINES:
-                self.header_clicked(place.x)
+                self.click_header(place.x)
             return
         was = self.cursor_key
         self.move_cursor(index)
@@ -465,5 +465,5 @@ class Rows(ScrollView, can_focus=True):
         index = y - self.HEADER_LINES + self.top
         return index if y >= self.HEADER_LINES and index < self._row_count else None
 
-    def header_clicked(self, x: int) -> None:
+    def click_header(self, x: int) -> None:
         """React to a click on the header at a column of cells."""

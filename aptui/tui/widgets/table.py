@@ -312,7 +312,7 @@ class Table(Rows):
                     most = max(most, len(cell.text) - width)
         return most
 
-    def header_clicked(self, x: int) -> None:
+    def click_header(self, x: int) -> None:
         """Say which title was clicked."""
         start = 1
         for column, width in self._laid_out():

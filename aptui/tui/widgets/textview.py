@@ -83,14 +83,14 @@ def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> TextPreview
     """Return the preview of bytes; the name chooses the language."""
     if not data:
         return TextPreview("empty", (), is_numbered=False)
-    text = _decoded(data, is_cut=is_cut)
+    text = _decode(data, is_cut=is_cut)
     if text is None:
         return TextPreview("binary", tuple(_hex_lines(data[:_HEX_BYTES])), is_cut or len(data) > _HEX_BYTES, is_numbered=False)
-    language, lines = _coloured(text, name)
+    language, lines = _colour(text, name)
     return TextPreview(language, lines, is_cut)
 
 
-def _decoded(data: bytes, *, is_cut: bool) -> str | None:
+def _decode(data: bytes, *, is_cut: bool) -> str | None:
     """Return the text of bytes, None = they are none."""
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
@@ -106,7 +106,7 @@ def _decoded(data: bytes, *, is_cut: bool) -> str | None:
     return None if odd * 20 > len(data[:8192]) else data.decode("utf-8", "surrogateescape")
 
 
-def _coloured(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
+def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
     from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # it has none
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has none
 

@@ -144,9 +144,9 @@ class MissingTrees(AssetTrees):
         from aptui.link.port import ClearMissing
 
         if self._is_something(name, folders, product_ids):
-            self.shell.ask(ClearMissing(tuple(folders), tuple(product_ids)), then=self._cleared)
+            self.shell.ask(ClearMissing(tuple(folders), tuple(product_ids)), then=self._report_cleared)
 
-    def _cleared(self, answer: Answer) -> None:
+    def _report_cleared(self, answer: Answer) -> None:
         count = answer.get("count", 0)
         self.shell.tell(
             f"what was missing of {count:,} product{'' if count == 1 else 's'} is forgotten" if isinstance(count, int) else ""

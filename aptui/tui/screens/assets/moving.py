@@ -54,38 +54,38 @@ class Moving:
         self._look(Relocate(source_of(panel), is_delete=True), panel)
 
     def _ask_where(self, panel: Panel, value: str) -> None:
-        def answered(text: str | None) -> None:
+        def take_answer(text: str | None) -> None:
             target = (text or "").strip()
             if target and target != panel.path:
                 self._look(Relocate(source_of(panel), destination_of(panel, target)), panel, target)
 
         what = f"Move {'all of ' if panel.is_folder else ''}'{_short(panel.path)}' to"
-        Prompt.ask(self._shell.app, what, answered, value=value)
+        Prompt.ask(self._shell.app, what, take_answer, value=value)
 
     def _look(self, order: Relocate, panel: Panel, typed: str = "") -> None:
-        def looked(report: Report) -> None:
+        def take_report(report: Report) -> None:
             RelocationPreview.ask(self._shell.app, report, self._say)
 
-        def refused(error: KnownError) -> None:
+        def show_refusal(error: KnownError) -> None:
             self._shell.tell(str(error), "error", 10)
             if typed:
                 self._ask_where(panel, typed)
 
-        self._say(order, looked, refused)
+        self._say(order, take_report, show_refusal)
 
-    def _say(self, order: Relocate, then: Callable[[Report], object], refused: Callable[[KnownError], object]) -> None:
+    def _say(self, order: Relocate, then: Callable[[Report], object], show_refusal: Callable[[KnownError], object]) -> None:
         """Ask the engine, and hand over what it says."""
 
-        def answered(answer: Future[Answer]) -> None:
+        def take_answer(answer: Future[Answer]) -> None:
             error = answer.exception()
             if error is None:
                 then(msgspec.convert(answer.result(), Report))
             elif isinstance(error, KnownError):
-                refused(error)
+                show_refusal(error)
             else:
                 raise error
 
-        self._shell.session.ask(order).add_done_callback(lambda answer: self._shell.in_ui(answered, answer))
+        self._shell.session.ask(order).add_done_callback(lambda answer: self._shell.in_ui(take_answer, answer))
 
 
 Say = Callable[[Relocate, Callable[[Report], object], Callable[[KnownError], object]], object]
@@ -181,7 +181,7 @@ class RelocationPreview(_PopUp):
         width = max(20, self.content_size.width - 1)
         told = [*lines(self._report, arrow=glyph("to"))]
         ending = [*summary(self._report)]
-        broken = [part for text, role in (*ending, ("", ""), *told[: -len(ending)]) for part in _wrapped(text, _ROLES[role], width)]
+        broken = [part for text, role in (*ending, ("", ""), *told[: -len(ending)]) for part in _wrap(text, _ROLES[role], width)]
         body.styles.height = min(len(broken), max(_LEAST_LINES, self.app.size.height - _AROUND_LINES))
         body.show(broken)
         for keys in self.query(_Keys):
@@ -237,10 +237,10 @@ class RelocationPreview(_PopUp):
 
     def _ask_for(self, order: Relocate) -> None:
         self._is_asking = True
-        self._say(order, self._answered, self._refused)
+        self._say(order, self._take_answer, self._show_refusal)
         self._show()
 
-    def _answered(self, report: Report) -> None:
+    def _take_answer(self, report: Report) -> None:
         self._is_asking = False
         self._report = report if report.is_performed else replace(report, order=replace(report.order, is_confirmed=False))
         if report.is_whole:
@@ -251,7 +251,7 @@ class RelocationPreview(_PopUp):
         elif report.is_performed:  # it was closed meanwhile
             self.app.tell(next(iter(summary(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
 
-    def _refused(self, error: KnownError) -> None:
+    def _show_refusal(self, error: KnownError) -> None:
         self._is_asking = False
         self.app.tell(str(error), "error", 10)  # type: ignore[attr-defined]  # the app is ours
         self._show()
@@ -261,7 +261,7 @@ def _on(is_on: bool) -> str:
     return "on" if is_on else "off"
 
 
-def _wrapped(text: str, role: str, width: int) -> list[Parts]:
+def _wrap(text: str, role: str, width: int) -> list[Parts]:
     """Break a line where it ends, at a space or after a slash if there is one; what goes on is indented."""
     found: list[Parts] = []
     lead = len(text) - len(text.lstrip(" "))

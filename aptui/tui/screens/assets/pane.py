@@ -144,7 +144,7 @@ class AssetsPane(MissingTrees):
             self._is_panel_stale = False
             self._read_panel(self._looked_at)
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Read everything again."""
         self.store.mark_stale()
         self._is_panel_stale = True
@@ -201,9 +201,9 @@ class AssetsPane(MissingTrees):
             self._show_panel(folder_panel(self.kind, key, tree.path(node), count, self._where))
 
     def _read_panel(self, place: Place) -> None:
-        self.queries.request("panel", lambda reader: read_panel(reader, *place, self._where), partial(self._panel_read, place))
+        self.queries.request("panel", lambda reader: read_panel(reader, *place, self._where), partial(self._take_panel, place))
 
-    def _panel_read(self, place: Place, panel: Panel | None) -> None:
+    def _take_panel(self, place: Place, panel: Panel | None) -> None:
         if place != self._looked_at:
             return
         if panel is None:
@@ -214,7 +214,7 @@ class AssetsPane(MissingTrees):
     def _show_panel(self, panel: Panel) -> None:
         self.panel = panel
         self.query_one(AssetDetail).show(panel, self.queries)
-        self.panel_came(panel)
+        self.take_panel(panel)
 
     # ------------------------------------------------------------------------------------------------------------- going there
 

@@ -62,7 +62,7 @@ class AssetRowActions(Pane):
         elif key is not None:
             self._later = ((self.kind, key), do)
 
-    def panel_came(self, panel: Panel) -> None:
+    def take_panel(self, panel: Panel) -> None:
         """Do what waited for this panel; what waited for another is given up."""
         later, self._later = self._later, None
         if later is not None and later[0] == (panel.kind, panel.key):
@@ -97,13 +97,13 @@ class AssetRowActions(Pane):
             MenuItem("copy", "Copy…", "y"),
             *self.more_items(panel),
         ]
-        Menu.ask(self.app, items, self._menu_answered, title=panel.path.rpartition("/")[2], place=place)
+        Menu.ask(self.app, items, self._do, title=panel.path.rpartition("/")[2], place=place)
 
     def more_items(self, panel: Panel) -> list[MenuItem | None]:  # noqa: ARG002  # for those who have more
         """Return what else can be done."""
         return []
 
-    def _menu_answered(self, answer: str | None) -> None:
+    def _do(self, answer: str | None) -> None:
         if answer is not None:
             self.call_later(self.run_action, answer)
 
@@ -279,7 +279,7 @@ class AssetRowActions(Pane):
             return
         command, has_window = assets_files.folder_viewer(os.environ)
         if has_window:
-            self._told(assets_files.run_beside([*command, folder]))
+            self._report(assets_files.run_beside([*command, folder]))
         else:
             self.take_over(partial(assets_files.run_in_front, command, folder))
 
@@ -291,10 +291,10 @@ class AssetRowActions(Pane):
             return
         with self.app.suspend():
             trouble = run()
-        self._told(trouble)
+        self._report(trouble)
         self.shell.wake()
 
-    def _told(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         if trouble:
             self.shell.tell(trouble, "error")
 

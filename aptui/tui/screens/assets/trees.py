@@ -181,7 +181,7 @@ class AssetTrees(AssetRowActions):
         self._search()
 
     @on(FilterBox.Left)
-    def _search_left(self, event: FilterBox.Left) -> None:
+    def _leave_search(self, event: FilterBox.Left) -> None:
         event.stop()
         if event.is_kept:
             self.shell.memory.remember("assets.searches", event.text)

@@ -126,11 +126,11 @@ class Metrics:
             with closing(open_reader(self._database)) as reader:
                 found = (job_entries if group.which else analysis_entries)(reader, known.uuid, MOST)
         except KnownError as error:
-            self._in_ui(self._came, group, [], error.what)
+            self._in_ui(self._take_entries, group, [], error.what)
         else:
-            self._in_ui(self._came, group, found, "")
+            self._in_ui(self._take_entries, group, found, "")
 
-    def _came(self, group: MetricsGroup, entries: list[Entry], trouble: str) -> None:
+    def _take_entries(self, group: MetricsGroup, entries: list[Entry], trouble: str) -> None:
         group.entries = entries
         if group in self._groups:
             self._grow_all()

@@ -125,7 +125,7 @@ class BuildersPane(Pane):
     def on_mount(self) -> None:
         """Take up what is remembered."""
         shell, memory = self.shell, self.shell.memory
-        self.metrics = Metrics(shell.session.cache_dir / "assetdb.sqlite", shell.in_ui, self._entries_came)
+        self.metrics = Metrics(shell.session.cache_dir / "assetdb.sqlite", shell.in_ui, self._take_entries)
         part = memory.get("builders.part", self._part)
         self._part = part if part in TABS else self._part
         sort: list[Any] = memory.get("builders.sort", list(_SORT))
@@ -176,7 +176,7 @@ class BuildersPane(Pane):
         self.spent.refresh_model()
         self.query_one(TabLine).changed()
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Read everything again."""
         self._is_stale, self._is_read = True, False
 
@@ -232,9 +232,9 @@ class BuildersPane(Pane):
         """Read, in a thread."""
         began_s = time.monotonic()
         found = known.find(places)
-        in_ui(self._came, found, time.monotonic() - began_s)
+        in_ui(self._take_builders, found, time.monotonic() - began_s)
 
-    def _came(self, found: known.FoundBuilders, took_s: float) -> None:
+    def _take_builders(self, found: known.FoundBuilders, took_s: float) -> None:
         if not self.is_attached:
             return
         if found.trouble and found.trouble != self._found.trouble:
@@ -299,7 +299,7 @@ class BuildersPane(Pane):
             if node is not None:
                 self.spent.set_open(node, is_open=True)
 
-    def _entries_came(self, trouble: str) -> None:
+    def _take_entries(self, trouble: str) -> None:
         if not self.is_attached:
             return
         if trouble:
@@ -317,12 +317,12 @@ class BuildersPane(Pane):
         self.query_one(TabLine).changed()
 
     @on(Rows.Highlighted, "#builders-list")
-    def _chosen(self, event: Rows.Highlighted) -> None:
+    def _take_choice(self, event: Rows.Highlighted) -> None:
         event.stop()
         self._show_builder()
 
     @on(Rows.Opened, "#builders-list")
-    def _opened(self, event: Rows.Opened) -> None:
+    def _open_row(self, event: Rows.Opened) -> None:
         event.stop()
         self.query_one(f"#builders-{self._part}").focus()
 
@@ -363,7 +363,7 @@ class BuildersPane(Pane):
         self.screen.set_focus(self.box.query_one(Input))  # at once: the next key may be there already
 
     @on(FilterBox.Changed, "#builders-filter")
-    def _typed(self, event: FilterBox.Changed) -> None:
+    def _filter_list(self, event: FilterBox.Changed) -> None:
         event.stop()
         if isinstance(event, FilterBox.Left):
             self.box.display = bool(event.text)
@@ -501,6 +501,6 @@ class BuildersPane(Pane):
         )
 
     @on(Rows.ContextMenu)
-    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
+    def _open_menu(self, event: Rows.ContextMenu) -> None:
         event.stop()
         self.action_menu((event.x, event.y))

@@ -139,7 +139,7 @@ def _disk(folder: Path) -> tuple[int, int]:
     return usage.free, usage.total
 
 
-def verified(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], object]) -> Looked:
+def verify(task: BackgroundTask, cache_dir: Path, tell: Callable[[Looked], object]) -> Looked:
     """Compare every product with its digest; `tell` hears, not too often, how far it is.
 
     Raises:
@@ -165,7 +165,7 @@ def _problem(finding: Finding, size_bytes: int) -> CacheProblem:
     return CacheProblem(finding.problem, finding.product, finding.source, size_bytes, finding.job_id)
 
 
-def unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], tell: Callable[[Looked], object]) -> Looked:
+def find_unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], tell: Callable[[Looked], object]) -> Looked:
     """Look for files that belong to no product.
 
     Raises:
@@ -185,7 +185,7 @@ def unowned(task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], t
     return Looked(count, 0, count, count, 0, tuple(map(_unowned, found)))
 
 
-def still_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:
+def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:
     """Return those that still lie in the cache and still belong to no product."""
     path = cache_dir / DATABASE
     with closing(open_reader(path)) as reader, told(path):

@@ -10,7 +10,7 @@ from aptui.shared.printing import count
 from aptui.store.queries.integrity import mark_for_a_look
 from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.commandline import Choice
-from aptui.tui.frame.words import shortened
+from aptui.tui.frame.words import shorten
 from aptui.tui.screens.assets.files import native
 from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import CacheProblem
@@ -95,11 +95,11 @@ class Mending:
 
         self._checking.start(work, ask, self._complain)
 
-    def look_what_is_gone(self) -> None:
+    def find_gone(self) -> None:
         """Look, in a thread, which of the files that the engine was asked to delete are still there."""
         cache_dir, going = self._shell.session.cache_dir, tuple(self.going)
         if going:
-            self._checking.start(lambda _task: held.still_unowned(cache_dir, going), self._take_left, self._complain)
+            self._checking.start(lambda _task: held.keep_unowned(cache_dir, going), self._take_left, self._complain)
 
     def _take_left(self, left: tuple[CacheProblem, ...]) -> None:
         gone = {each.name for each in self.going} - {each.name for each in left}
@@ -149,7 +149,7 @@ def _sources(problems: Sequence[CacheProblem]) -> list[str]:
 
 
 def _these(sources: Sequence[str]) -> str:
-    return shortened(shown(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
+    return shorten(shown(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
 
 
 def _by_hand(problems: Sequence[CacheProblem]) -> str:

@@ -135,7 +135,7 @@ class CachePane(Pane):
         self._shared.look()
         self._read_if_stale()
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Read everything again."""
         self._shared.look()
         self._is_stale = True
@@ -150,7 +150,7 @@ class CachePane(Pane):
         """Read again if the engine rests; look whether what it was asked to delete is gone."""
         self._read_if_stale()
         if self._is_heard:
-            self._mending.look_what_is_gone()
+            self._mending.find_gone()
         self._is_heard = False
         self._draw()
 
@@ -276,7 +276,7 @@ class CachePane(Pane):
 
         def work(task: BackgroundTask) -> Looked:
             held.refuse_unreadable(cache_dir)
-            return held.verified(task, cache_dir, lambda looked: self.shell.in_ui(self._take_look, looked))
+            return held.verify(task, cache_dir, lambda looked: self.shell.in_ui(self._take_look, looked))
 
         self._start("verify", work)
 
@@ -287,7 +287,7 @@ class CachePane(Pane):
 
         def work(task: BackgroundTask) -> Looked:
             held.refuse_unreadable(cache_dir)
-            return held.unowned(task, cache_dir, platforms, lambda looked: self.shell.in_ui(self._take_look, looked))
+            return held.find_unowned(task, cache_dir, platforms, lambda looked: self.shell.in_ui(self._take_look, looked))
 
         self._start("unowned", work)
 

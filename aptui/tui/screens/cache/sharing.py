@@ -153,9 +153,9 @@ class SharedSettings:
             MenuItem("save", "Save changes", "s", is_enabled=self.is_dirty),
             MenuItem("discard", "Discard", "d", is_enabled=self.is_dirty),
         ]
-        Menu.ask(self._shell.app, items, self._chosen, title="Shared cache")
+        Menu.ask(self._shell.app, items, self._take_choice, title="Shared cache")
 
-    def _chosen(self, what: str | None) -> None:
+    def _take_choice(self, what: str | None) -> None:
         match (what or "").split():
             case ["mode"]:
                 items = [MenuItem(mode, f"{mode.capitalize()}   {_MEANINGS[mode]}", mode[0]) for mode in MODES]
@@ -199,7 +199,7 @@ class SharedSettings:
             MenuItem("remove", "Remove", "r", role="warning"),
         ]
 
-        def chosen(what: str | None) -> None:
+        def take_choice(what: str | None) -> None:
             match what:
                 case "switch":
                     self._edit(self.draft.with_pattern(at, replace(row, is_enabled=not row.is_enabled)))
@@ -214,15 +214,15 @@ class SharedSettings:
                 case _:
                     return
 
-        Menu.ask(self._shell.app, items, chosen, title=row.name)
+        Menu.ask(self._shell.app, items, take_choice, title=row.name)
 
     def _ask(self, label: str, value: str, made: Callable[[str], Draft]) -> None:
-        def answered(text: str | None) -> None:
+        def take_answer(text: str | None) -> None:
             if text is not None:
                 self._edit(made(text.strip()))
 
         Prompt.ask(
-            self._shell.app, label, answered, value=value, check=lambda text: "" if text.strip() else "say something, or Esc"
+            self._shell.app, label, take_answer, value=value, check=lambda text: "" if text.strip() else "say something, or Esc"
         )
 
     def _edit(self, draft: Draft) -> None:
@@ -249,11 +249,11 @@ class SharedSettings:
 
             return probe(sharing)
 
-        def answered(answer: Answer) -> None:
+        def take_answer(answer: Answer) -> None:
             self.answer = answer
             self._changed()
 
-        self._task.start(work, answered, self._complain)
+        self._task.start(work, take_answer, self._complain)
 
     def save(self) -> None:
         """Write what differs into the project's file, in a thread."""
@@ -272,13 +272,13 @@ class SharedSettings:
             if draft.mode != before.mode:  # last: a mode needs a place
                 write(folder, file, "shared_cache.mode", draft.mode)
 
-        def written(_nothing: None) -> None:
+        def take_result(_nothing: None) -> None:
             self._saved = draft
             heard = "; the engine takes it over" if self._shell.session.state is SessionState.ATTACHED else ""
             self._shell.tell(f"the shared cache is {draft.mode} now, as '{folder / 'aptui.yaml'}' says{heard}", seconds=8)
             self._changed()
 
-        if not self._task.start(work, written, self._complain):
+        if not self._task.start(work, take_result, self._complain):
             self._shell.tell("the shared cache is being tested; try again", "warning")
 
     def _complain(self, error: KnownError) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.frame.words import shortened
+from aptui.tui.frame.words import shorten
 from aptui.tui.terminal.safety import glyph
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TabLine(Line):
         room = width - sum(word.width + 3 for word in words) - 1
         kept: list[Part] = []
         for part in left:
-            text = shortened(part.text, room)
+            text = shorten(part.text, room)
             kept.append(Part(text, part.role, part.action))
             room -= kept[-1].width
         right = [piece for word in words for piece in (Part("   "), Part(sanitize(word.text), word.role))]

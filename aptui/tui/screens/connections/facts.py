@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.frame.words import shortened
+from aptui.tui.frame.words import shorten
 
 
 class Fact(Line):
@@ -29,7 +29,7 @@ class Fact(Line):
             more = [Part("   " if parts else " "), Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value")]
             if width_of(parts) + width_of(more) > width:
                 if not parts:
-                    more[-1] = Part(shortened(more[-1].text, width - width_of(more[:-1])), role or "value")
+                    more[-1] = Part(shorten(more[-1].text, width - width_of(more[:-1])), role or "value")
                     parts += more
                 break
             parts += more

@@ -226,11 +226,11 @@ class GatewayPage(ConnectionTables):
                 return (name if name in (*_FORM_FIELDS, "auto") else "id"), str(error)
             return None
 
-        def answered(values: dict[str, str] | None) -> None:
+        def take_answer(values: dict[str, str] | None) -> None:
             if values is not None:
                 self._do(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
 
-        Form.ask(self._shell.app, f"Connection {known.id}" if known else "New connection", fields, answered, check)
+        Form.ask(self._shell.app, f"Connection {known.id}" if known else "New connection", fields, take_answer, check)
 
     def action_switch(self) -> None:
         """Dial the connection under the cursor, or no more."""
@@ -278,12 +278,12 @@ class GatewayPage(ConnectionTables):
                 return str(error)
             return "" if split(text) else "say a host name, an address or a range"
 
-        def answered(text: str | None) -> None:
+        def take_answer(text: str | None) -> None:
             for word in split(text or ""):
                 self.list_entry(_ADDS[name], word)
 
         what = "Who may connect" if name == "allowed" else "Who may not connect"
-        Prompt.ask(self._shell.app, f"{what}: host name, address or range", answered, check=check)
+        Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
 
     def list_entry(self, deed: Deed, word: str) -> None:
         """Put an entry on a list, or take it off."""
@@ -301,14 +301,14 @@ class GatewayPage(ConnectionTables):
             self._do(PeerOrder(Deed.LIST_ON), "only those on the allowed list may connect")
             return
 
-        def answered(is_sure: bool) -> None:
+        def take_answer(is_sure: bool) -> None:
             if is_sure:
                 self._do(PeerOrder(Deed.LIST_OFF), "the allowed list is off: everybody may connect who is not rejected")
 
         Confirm.ask(
             self._shell.app,
             "Switch the allowed list off?\nEvery machine that reaches the port may try then,\nand a token alone keeps it out.",
-            answered,
+            take_answer,
             yes="switch it off",
             no="leave it on",
         )
@@ -319,9 +319,9 @@ class GatewayPage(ConnectionTables):
         """Return what can be said here."""
         entries = self._entries
         return (
-            Command("allow", "let a host name, address or range connect", partial(self._say_entry, Deed.ALLOW), entries),
-            Command("reject", "let a host name, address or range never connect", partial(self._say_entry, Deed.REJECT), entries),
-            Command("forget", "take an entry off both lists", partial(self._say_entry, Deed.FORGET), entries),
+            Command("allow", "let a host name, address or range connect", partial(self._take_entries, Deed.ALLOW), entries),
+            Command("reject", "let a host name, address or range never connect", partial(self._take_entries, Deed.REJECT), entries),
+            Command("forget", "take an entry off both lists", partial(self._take_entries, Deed.FORGET), entries),
             Command("connect", "add a device to dial", lambda _rest: self._ask_dial(None)),
             Command("allow-list", "switch the allowed list on, or off", lambda _rest: self.action_list()),
         )
@@ -329,7 +329,7 @@ class GatewayPage(ConnectionTables):
     def _entries(self) -> list[str]:
         return [*self.orders.settings.allowed, *self.orders.settings.rejected]
 
-    def _say_entry(self, deed: Deed, rest: str) -> None:
+    def _take_entries(self, deed: Deed, rest: str) -> None:
         for word in split(rest):
             self.list_entry(deed, word)
 

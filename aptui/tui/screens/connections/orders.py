@@ -61,7 +61,7 @@ class Orders:
     def read(self) -> None:
         """Look what is kept, while no gateway says."""
         if self.report is None:
-            self._task.start(lambda _task: self._look(), self._came, self._failed)
+            self._task.start(lambda _task: self._look(), self._take_gateway, self._show_failure)
 
     def do(self, order: PeerOrder, done: str) -> None:
         """Have something done; `done` is said when it was taken. What cannot be is told."""
@@ -85,12 +85,12 @@ class Orders:
             return
         order, done = self._waiting[0]
 
-        def written(settings: PeerSettings) -> None:
+        def take_result(settings: PeerSettings) -> None:
             self._waiting.pop(0)
             self._shell.tell(done)
-            self._came((settings, ""))
+            self._take_gateway((settings, ""))
 
-        self._task.start(lambda _task: peer_file.change(self.file, self._configured(), order), written, self._failed)
+        self._task.start(lambda _task: peer_file.change(self.file, self._configured(), order), take_result, self._show_failure)
 
     def _look(self) -> tuple[PeerSettings, str]:
         kept = peer_file.read(self.file, puts_aside=self._shell.can_ask)
@@ -100,11 +100,11 @@ class Orders:
         config = self._shell.config
         return peer_file.configured(config.serve) if config is not None else PeerSettings()
 
-    def _came(self, found: tuple[PeerSettings, str]) -> None:
+    def _take_gateway(self, found: tuple[PeerSettings, str]) -> None:
         self._kept, self.trouble = found
         self._changed()
         self._write()
 
-    def _failed(self, error: KnownError) -> None:
+    def _show_failure(self, error: KnownError) -> None:
         self._waiting.clear()
         self._shell.tell(str(error), "error", 10)

@@ -23,7 +23,7 @@ from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
-from aptui.tui.frame.words import brief, clock, shortened, size_text
+from aptui.tui.frame.words import brief, clock, shorten, size_text
 from aptui.tui.pane import Pane
 from aptui.tui.screens.common.listed import ListedRow, ListedRows
 from aptui.tui.screens.common.navigation import to_jobs
@@ -139,15 +139,15 @@ class ConnectionsPane(ConnectionTables, Pane):
         for name, _, _ in _PARTS:
             self.table(name).set_model(self.lists[name])
         self._connections, self._progress = session.connections, session.latest_progress
-        session.on_state.append(self._turned)
+        session.on_state.append(self._follow_engine)
         self._turn_to(self._first_page())
         self.gateway.orders.read()
         self._put()
 
     def on_unmount(self) -> None:
         """Hear no more."""
-        if self._turned in self.shell.session.on_state:
-            self.shell.session.on_state.remove(self._turned)
+        if self._follow_engine in self.shell.session.on_state:
+            self.shell.session.on_state.remove(self._follow_engine)
 
     def on_resize(self) -> None:
         """Share the height anew."""
@@ -179,7 +179,7 @@ class ConnectionsPane(ConnectionTables, Pane):
             self._ask()
         self._put()
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Ask again."""
         self._shall_ask, self._asked_s = True, -ASK_S
         self.gateway.orders.read()
@@ -208,7 +208,7 @@ class ConnectionsPane(ConnectionTables, Pane):
 
     # ----------------------------------------------------------------------------------------------------------------- asking
 
-    def _turned(self) -> None:
+    def _follow_engine(self) -> None:
         """The engine came or went; called in any thread."""
         self._shall_ask = True
         self.shell.wake()
@@ -399,11 +399,11 @@ class ConnectionsPane(ConnectionTables, Pane):
         if not worker.job:
             restart()
             return
-        text = f"worker {worker.number} is at {shortened(sanitize(worker.job), 60)}; restart it?"
+        text = f"worker {worker.number} is at {shorten(sanitize(worker.job), 60)}; restart it?"
         self.shell.question(text, [Choice("y", "restart", restart), Choice("n", "let it work")])
 
     def _do(self, verb: Disconnect | RestartWorker, done: str) -> None:
-        self.shell.ask(verb, done, lambda _answer: self._turned())
+        self.shell.ask(verb, done, lambda _answer: self._follow_engine())
 
     @on(Rows.Opened, "#connections-workers")
     def _go_to_job(self, event: Rows.Opened) -> None:

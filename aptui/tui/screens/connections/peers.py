@@ -103,7 +103,9 @@ def rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], key
     came = {each.address: each for each in turned_away}
     said = [
         ListedRow(
-            keys.of(entry), {"entry": Cell(entry), "note": Cell(_came(came.get(entry)) or "rejected by you", "muted")}, data=entry
+            keys.of(entry),
+            {"entry": Cell(entry), "note": Cell(_arrival(came.get(entry)) or "rejected by you", "muted")},
+            data=entry,
         )
         for entry in settings.rejected
     ]
@@ -112,11 +114,11 @@ def rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], key
 
 def _turned_away(each: TurnedAway, keys: Keys) -> ListedRow:
     why = each.why.removeprefix(f"{each.address} is ")
-    cells = {"entry": Cell(each.address, "warning"), "note": Cell(f"{_came(each)}: {why}")}
+    cells = {"entry": Cell(each.address, "warning"), "note": Cell(f"{_arrival(each)}: {why}")}
     return ListedRow(keys.of(each.address), cells, data=each.address)
 
 
-def _came(each: TurnedAway | None) -> str:
+def _arrival(each: TurnedAway | None) -> str:
     if each is None:
         return ""
     return (

@@ -46,7 +46,7 @@ class ConnectionTables(Container):
             cast("Shell", self.app).copy_text("\n".join(table.row_text(key) for key in table.selected_keys()))
 
     @on(Rows.ContextMenu)
-    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
+    def _open_menu(self, event: Rows.ContextMenu) -> None:
         event.stop()
         event.rows.focus()
         self.call_later(self.action_menu, (event.x, event.y))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.frame.words import shortened
+from aptui.tui.frame.words import shorten
 from aptui.tui.terminal.safety import glyph
 
 _RULE_CELLS = 2
@@ -42,7 +42,7 @@ def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
     kept: list[Part] = []
     for part in parts:
         if part.width > width:
-            return (*kept, Part(shortened(part.text, max(0, width)), part.role, part.action))
+            return (*kept, Part(shorten(part.text, max(0, width)), part.role, part.action))
         kept.append(part)
         width -= part.width
     return tuple(kept)

@@ -124,13 +124,13 @@ class Choices:
             for word, label, key in _STATUSES
         ]  # fmt: skip
 
-        def toggled(word: str | None) -> None:
+        def toggle(word: str | None) -> None:
             if word is not None:
                 words = [each for each, _, _ in _STATUSES if (each in wanted) != (each == word)]
                 self.filter_by(with_statuses(self._text, words))
                 self.ask_statuses(next(place for place, entry in enumerate(_STATUSES) if entry[0] == word))
 
-        _at(Menu.ask(self.shell.app, items, toggled, title="Status"), at)
+        _at(Menu.ask(self.shell.app, items, toggle, title="Status"), at)
 
     def _wanted_statuses(self) -> tuple[str, ...]:
         from aptui.store.jobs.filter import parse
@@ -171,14 +171,14 @@ class Choices:
             for column in COLUMNS
         ]
 
-        def toggled(column_id: str | None) -> None:
+        def toggle(column_id: str | None) -> None:
             if column_id is not None:
                 wanted = [column.id for column in COLUMNS if (column.id in shown) != (column.id == column_id)]
                 self._jobs.table.set_columns(chosen(wanted))
                 self.memory.put("jobs.columns", wanted)
                 self.ask_columns(next(place for place, column in enumerate(COLUMNS) if column.id == column_id))
 
-        _at(Menu.ask(self.shell.app, items, toggled, title="Columns"), at)
+        _at(Menu.ask(self.shell.app, items, toggle, title="Columns"), at)
 
     # ------------------------------------------------------------------------------------------------------------ commands
 
@@ -193,15 +193,15 @@ class Choices:
         )
 
     def _filter_words(self) -> list[str]:
-        saved = sorted(self._saved())
+        saved = sorted(self._saved_views())
         return [*saved, "save", *(f"delete {name}" for name in saved)]
 
-    def _saved(self) -> dict[str, str]:
+    def _saved_views(self) -> dict[str, str]:
         saved: dict[str, object] = self.memory.get("jobs.filters", {})
         return {name: text for name, text in saved.items() if isinstance(text, str)}
 
     def _say_filter(self, words: str) -> None:
-        saved = self._saved()
+        saved = self._saved_views()
         verb, _, name = words.partition(" ")
         name = name.strip()
         if verb == "save":

@@ -45,9 +45,9 @@ def ask_details(shell: Shell, pair: tuple[str, str] | None, pairs: Sequence[tupl
 
 
 def _ask(shell: Shell, copies: _Copies, place: Place) -> None:
-    def chosen(what: str | None) -> None:
+    def take_choice(what: str | None) -> None:
         for item, text in copies:
             if item.id == what:
                 shell.copy_text(text())
 
-    Menu.ask(shell.app, [item for item, _ in copies], chosen, title="Copy", place=place)
+    Menu.ask(shell.app, [item for item, _ in copies], take_choice, title="Copy", place=place)

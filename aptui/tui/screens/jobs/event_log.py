@@ -88,7 +88,7 @@ class EventLog(Vertical):
         """Begin with nothing."""
         self.query_one("#event-filter").disabled = True
         self.log_pane.empty_text = "no job is selected"
-        self._details_changed()
+        self._show_details()
 
     @property
     def shell(self) -> Shell:
@@ -117,12 +117,12 @@ class EventLog(Vertical):
         self.info = info
         if info is None or self.reader is None:
             self._wants_error = False
-            self.arrived(None)
+            self.take_details(None)
             return
         self.reader.request(DetailsRequest(info, run_key, expects))
         self.query_one("#event-title", Bar).changed()
 
-    def arrived(self, job_details: JobDetails | None) -> None:
+    def take_details(self, job_details: JobDetails | None) -> None:
         """Show what was read; what is not wanted any more is let go."""
         if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
             return
@@ -138,7 +138,7 @@ class EventLog(Vertical):
             self._wants_error = False
             self.log_pane.go_to_first_error()
         self.log_pane.refresh()
-        self._details_changed()
+        self._show_details()
         self.post_message(self.Shown())
 
     def _renew(self, job_details: JobDetails | None) -> None:
@@ -175,14 +175,14 @@ class EventLog(Vertical):
     def lay_out(self, only: str) -> None:
         """Show both panes ("" ), or only "log" or "details"."""
         self._only = only
-        self._details_changed()
+        self._show_details()
 
     @property
     def has_details(self) -> bool:
         """Whether the line under the cursor carries context."""
         return bool(self.details.pairs)
 
-    def _details_changed(self) -> None:
+    def _show_details(self) -> None:
         """Give each part its room."""
         shows_details = self.has_details and self._only != "log"
         shows_log = not (self._only == "details" and shows_details)
@@ -205,11 +205,11 @@ class EventLog(Vertical):
         target.display = True
         self.screen.set_focus(target)
         self._only = other if self._only == one else self._only
-        self._details_changed()
+        self._show_details()
 
     def on_resize(self) -> None:
         """Give the details their share of the new height."""
-        self._details_changed()
+        self._show_details()
 
     def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         info, job_details = self.info, self.job_details
@@ -266,7 +266,7 @@ class EventLog(Vertical):
         if context != self.details.pairs:
             had_details = self.has_details
             self.details.show(context)
-            self._details_changed()
+            self._show_details()
             if had_details != self.has_details:
                 self.post_message(self.Shown())
 
@@ -383,12 +383,12 @@ class EventLog(Vertical):
             MenuItem(level, f"{glyph('mark') if level in pane.levels else ' '} {word}", level.lower()) for level, word in _LEVELS
         ]
 
-        def chosen(level: str | None) -> None:
+        def take_choice(level: str | None) -> None:
             if level is not None:
                 pane.action_level(level)
                 self.action_levels(next(place for place, entry in enumerate(_LEVELS) if entry[0] == level))
 
-        menu = Menu.ask(self.app, items, chosen, title="Levels")
+        menu = Menu.ask(self.app, items, take_choice, title="Levels")
         menu._chosen = at  # noqa: SLF001  # the menu opens where people were
 
     def action_copy(self, place: tuple[int, int] | None = None) -> None:

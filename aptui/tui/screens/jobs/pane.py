@@ -108,9 +108,7 @@ class JobsPane(ThreePanes):
         """Take up what was chosen last time; the first rows come with the first frame."""
         session, config = self.shell.session, self.shell.config
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
-        self._reader = DetailsReader(
-            self.database, log_dir, lambda job_details: self.shell.in_ui(self._details_arrived, job_details)
-        )
+        self._reader = DetailsReader(self.database, log_dir, lambda job_details: self.shell.in_ui(self._take_details, job_details))
         self.event_log.reader = self._reader
         self.box.disabled = True
         self.box.history.texts = self.choices.history()
@@ -148,7 +146,7 @@ class JobsPane(ThreePanes):
         if self.store.error is None:
             self.choices.keep()
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Read the selected job again."""
         self._is_stale = True
 
@@ -239,8 +237,8 @@ class JobsPane(ThreePanes):
         self.event_log.show(info, expects=self._expects, run_key=run.run_key if run else 0)
         self._is_stale, self._expects = False, None
 
-    def _details_arrived(self, job_details: JobDetails) -> None:
-        self.event_log.arrived(job_details)
+    def _take_details(self, job_details: JobDetails) -> None:
+        self.event_log.take_details(job_details)
 
     def _select(self, key: int | None) -> None:
         self._selected, self._is_stale, self._expects = key, False, None

@@ -37,7 +37,7 @@ class RowCopying:
             MenuItem("report", "Copy a bug report (Markdown)", "b", has_job_details),
         ]
 
-        def chosen(what: str | None) -> None:
+        def take_choice(what: str | None) -> None:
             match what:
                 case "path":
                     query_in_background(self._view, lambda reader: [path_of(reader, info) for info in infos], self._copy_paths)
@@ -57,7 +57,7 @@ class RowCopying:
                 case "report" if job_details is not None:
                     self._view.shell.copy_text(texts.bug_report(job_details))
 
-        Menu.ask(self._view.shell.app, items, chosen, title="Copy")
+        Menu.ask(self._view.shell.app, items, take_choice, title="Copy")
 
     def _product_paths(self, infos: Sequence[JobInfo], reader: Reader) -> list[str]:
         cache = self._view.shell.session.cache_dir

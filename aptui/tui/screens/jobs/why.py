@@ -30,10 +30,10 @@ def why_lines(database: Path, info: JobInfo) -> list[Parts]:
         row = find_job(reader, info)
         if row is None:
             return [(Part(" the job is gone", "muted"),)]
-        return list(_told(row, info, reader))
+        return list(_tell(row, info, reader))
 
 
-def _told(row: JobRow, info: JobInfo, reader: Reader) -> Iterator[Parts]:
+def _tell(row: JobRow, info: JobInfo, reader: Reader) -> Iterator[Parts]:
     runs = reader.runs_of(row.job_id) if row.job_id else []
     edges = [edge for edge in reader.edges_of(row.source_id) if edge.builder == row.builder]
     number = f"  #{row.job_id}" if row.job_id else ""

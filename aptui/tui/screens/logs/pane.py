@@ -158,7 +158,7 @@ class LogsPane(Pane):
         self._tell_count()
         self.query_one(TabLine).changed()
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Read everything again."""
         self._find_files()
         self._show()
@@ -265,16 +265,16 @@ class LogsPane(Pane):
         self._show()
 
     @on(FilterBox.Changed, "#logs-filter")
-    def _searched(self, event: FilterBox.Changed) -> None:
+    def _search_text(self, event: FilterBox.Changed) -> None:
         event.stop()
         if isinstance(event, FilterBox.Left):
-            self._settled(event)
+            self._settle(event)
         elif event.text != self._search:
             self._search = event.text
             event.box.show_count("")
             self._show()
 
-    def _settled(self, event: FilterBox.Left) -> None:
+    def _settle(self, event: FilterBox.Left) -> None:
         event.box.display = bool(event.text)
         if event.is_kept:
             self.shell.memory.remember("logs.filters", event.text)
@@ -478,12 +478,12 @@ class LogsPane(Pane):
         Menu.ask(self.shell.app, items, lambda what: deeds[what][2]() if what else None, title="Log", place=place)
 
     @on(Rows.ContextMenu)
-    def _menu_wanted(self, event: Rows.ContextMenu) -> None:
+    def _open_menu(self, event: Rows.ContextMenu) -> None:
         event.stop()
         self.action_menu((event.x, event.y))
 
     @on(LogPane.ModesChanged)
-    def _modes_changed(self) -> None:
+    def _take_modes(self) -> None:
         self.query_one(TabLine).changed()
 
 

@@ -46,10 +46,10 @@ class DoctorCheck:
 
 def of_health(health: Health | None) -> list[DoctorCheck]:
     """Return what the engine says of itself, the worst first."""
-    return sorted(_said(health), key=lambda check: _RANKS[check.state]) if health is not None else []
+    return sorted(_words(health), key=lambda check: _RANKS[check.state]) if health is not None else []
 
 
-def _said(health: Health) -> Iterator[DoctorCheck]:
+def _words(health: Health) -> Iterator[DoctorCheck]:
     for hold in health.holds:
         yield DoctorCheck("held back", "warn", f"by {hold}", "changes wait until that ends")
     if health.is_paused:

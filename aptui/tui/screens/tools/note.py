@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from aptui.tui.terminal.safety import shown
-from aptui.tui.widgets.cells import Painter, pad, painter_of, wrapped
+from aptui.tui.widgets.cells import Painter, pad, painter_of, wrap
 
 
 class NoteView(Widget):
@@ -39,6 +39,6 @@ class NoteView(Widget):
         """Draw one line."""
         painter = self._painter = painter_of(self, self._painter)
         width = self.size.width
-        rows = wrapped(self._text, max(1, width - 3))
+        rows = wrap(self._text, max(1, width - 3))
         line = self._text[slice(*rows[y])] if y < len(rows) else ""
         return Strip(pad([Segment(f"  {line.strip()}", painter.style("muted"))], width, painter.ground), width)

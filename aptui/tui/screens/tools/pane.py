@@ -117,7 +117,7 @@ class ToolsPane(Pane):
         self._refresh_facts()
         self._draw()
 
-    def refreshed(self) -> None:
+    def reload(self) -> None:
         """Read everything again."""
         self._is_count_stale, self._asked_pid = True, 0
         self.activate()
@@ -261,9 +261,9 @@ class ToolsPane(Pane):
 
     def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         bad = sum(check.state != "ok" for check in self._found)
-        said = f"  {bad:,} to see" if bad else "  all well" if self._found else ""
+        word = f"  {bad:,} to see" if bad else "  all well" if self._found else ""
         right = (Part("D", "key", "app.press('D')"), Part(" asks the doctor", "muted")) if self.shell.config else ()
-        return (Part("Health and checks", "title"), Part(said, "warning" if bad else "completed")), right
+        return (Part("Health and checks", "title"), Part(word, "warning" if bad else "completed")), right
 
     def _explain(self) -> None:
         """Say in full what the row under the cursor is about."""
@@ -338,7 +338,7 @@ class ToolsPane(Pane):
     def _run_next(self) -> None:
         from aptui.link.port import RunNext
 
-        self.shell.ask(RunNext(), then=lambda answer: self.shell.tell(_started(answer)))
+        self.shell.ask(RunNext(), then=lambda answer: self.shell.tell(_show_start(answer)))
 
     def _drain(self) -> None:
         from aptui.link.port import Drain
@@ -359,10 +359,10 @@ class ToolsPane(Pane):
     def _reload(self) -> None:
         from aptui.link.port import ReloadConfig
 
-        def said(answer: Answer) -> None:
+        def word(answer: Answer) -> None:
             self.shell.tell("configuration taken over" if answer.get("is_changed") else "the configuration is as it was")
 
-        self.shell.ask(ReloadConfig(), then=said)
+        self.shell.ask(ReloadConfig(), then=word)
 
     def _turn_debug(self, *, is_on: bool | None = None) -> None:
         from aptui.link.port import SetOption
@@ -477,5 +477,5 @@ class ToolsPane(Pane):
         self.set_class(not is_zoomed and wants_checks, "-zoomed-checks")
 
 
-def _started(answer: Answer) -> str:
+def _show_start(answer: Answer) -> str:
     return f"running {answer['source']}" if answer.get("job_id") else "nothing is owed"

@@ -47,13 +47,13 @@ class SettingsEditor:
 
             return settings(project_dir, [each.key for each in ADJUSTABLE])
 
-        return self._reading.start(work, self._take, self._failed)
+        return self._reading.start(work, self._take, self._show_failure)
 
     def _take(self, known: dict[str, Setting]) -> None:
         self.known = known
         self._changed()
 
-    def _failed(self, error: KnownError) -> None:
+    def _show_failure(self, error: KnownError) -> None:
         self.known = None
         self._shell.tell(f"settings cannot be changed from here: {error}", "warning", 10)
         self._changed()
@@ -78,8 +78,8 @@ class SettingsEditor:
             MenuItem("own", f"You, in every project   {_short(own)}", "u"),
         ]
         files = {"project": project, "own": own}
-        answered: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # reads better
-        Menu.ask(self._shell.app, items, answered, title=f"Write '{key}' for")
+        take_answer: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # reads better
+        Menu.ask(self._shell.app, items, take_answer, title=f"Write '{key}' for")
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
         from aptui.config.edit import mistake_in, value_of
@@ -91,13 +91,13 @@ class SettingsEditor:
                 return f"for example {adjustable.example}"
             return mistake_in(adjustable.key, [said.strip()] if adds else value_of(said))
 
-        def answered(said: str | None) -> None:
+        def take_answer(said: str | None) -> None:
             if said is not None:
                 self._write(adjustable, file, said.strip() if adds else value_of(said))
 
         title = f"{'Add to' if adds else 'Set'} {adjustable.key} in {_short(file)}"
         known = "" if adds or setting is None else str(setting.value)
-        Prompt.ask(self._shell.app, title, answered, value=text or known, check=check)
+        Prompt.ask(self._shell.app, title, take_answer, value=text or known, check=check)
 
     def _write(self, adjustable: Adjustable, file: Path, value: Value) -> None:
         adds, project_dir = adjustable.kind == "list", self._project_dir
@@ -107,12 +107,12 @@ class SettingsEditor:
 
             write(project_dir, file, adjustable.key, value, adds=adds)
 
-        def written(_nothing: None) -> None:
+        def take_result(_nothing: None) -> None:
             heard = "; the engine takes it over" if self._shell.session.state is SessionState.ATTACHED else ""
             self._shell.tell(f"{adjustable.key}{' +' if adds else ':'} {value} written to '{_short(file)}'{heard}", seconds=8)
             self.read()
 
-        if not self._writing.start(work, written, lambda error: self._shell.tell(str(error), "error", 10)):
+        if not self._writing.start(work, take_result, lambda error: self._shell.tell(str(error), "error", 10)):
             self._shell.tell("another setting is being written; try again", "warning")
 
 
