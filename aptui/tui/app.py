@@ -1,7 +1,7 @@
 """The app: assembles frame, panes and keys from their parts and passes on what Textual calls. What is true is the engine's.
 
-Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and the
-visible one draws (`frame_clock`). While nothing happens no timer runs and no byte is sent.
+Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and
+the visible one draws (`frame_clock`). While nothing happens no timer runs and no byte is sent.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class AptuiApp(App[None], inherit_bindings=False):
     ]
 
     def __init__(
-        self, session: Session, config: Config | None = None, *, memory: UiMemory, person: UiMemory, panes: Sequence[PaneSpec] | None = None,
+        self, session: Session, config: Config | None = None, *, memory: UiMemory, person: UiMemory,
+        panes: Sequence[PaneSpec] | None = None,
         theme: str = "", driver: type[Driver] | None = None,
     ) -> None:  # fmt: skip
         # Textual would take NO_COLOR for greys; our theme without colours says it better.
@@ -501,7 +502,7 @@ class AptuiApp(App[None], inherit_bindings=False):
 
 
 def _collect_garbage_again() -> None:
-    """Collecting garbage waits until the first pane is painted (a tenth of the time to it), and never looks at what was there before.
+    """Collect garbage from now on, but never what is there already; before the first paint it costs a tenth of it.
 
     News are many small records that leave nothing behind, so it is seldom worth a look.
     """

@@ -1,4 +1,7 @@
-"""Threads beside the screen: the newest request of each kind, one cancellable task, a piece of work. Nothing here knows what it is about."""
+"""Threads beside the screen: the newest request of each kind, one cancellable task, a piece of work.
+
+Nothing here knows what it is about.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,9 @@ class CancelledError(Exception):
 
 
 class BackgroundTask:
-    """Something slow that a screen has done in a thread, one at a time, and may cancel. All but `check` and `is_cancelled` is for the UI.
+    """Something slow that a screen has done in a thread, one at a time, and may cancel.
+
+    All but `check` and `is_cancelled` is for the UI.
 
     Args:
         name: of the thread.
@@ -141,7 +146,10 @@ class BackgroundTask:
         failed: Callable[[KnownError], object],
         cancelled: Callable[[], object] = lambda: None,
     ) -> bool:
-        """Have `work` done, unless something is under way; return whether it is. One of the others is called, in the UI, at its end."""
+        """Have `work` done, unless something is under way; return whether it is.
+
+        One of the others is called, in the UI, at its end.
+        """
         if self._thread is not None or self._is_closed:
             return False
         self._number += 1

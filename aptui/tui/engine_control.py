@@ -92,7 +92,10 @@ class EngineControl:
         self._screen.question(text, choices)
 
     def show_state(self) -> None:
-        """Say that the engine came back, and ask about one that is older than this screen; called when the session's state changed."""
+        """Say that the engine came back, and ask about one that is older than this screen.
+
+        Called when the session's state changed.
+        """
         session = self._session
         if session.state is not SessionState.ATTACHED:
             return

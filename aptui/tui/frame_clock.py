@@ -12,7 +12,7 @@ from textual.app import App
 
 FRAME_S = 0.1
 _BURST_S = 6 * FRAME_S
-"""So many frames after a rest need not wait: the filter that a key changed takes two or three to be complete, the first rows five."""
+"""So many frames after a rest need not wait: a filter that a key changed takes two or three, the first rows five."""
 
 
 class FrameClock:

@@ -1,4 +1,7 @@
-"""What every pane of the screen is, and which panes there are; a pane itself lives in `screens/` and is imported when it is first visited."""
+"""What every pane of the screen is, and which panes there are.
+
+A pane itself lives in `screens/` and is imported when it is first visited.
+"""
 
 from __future__ import annotations
 
@@ -104,9 +107,9 @@ class Shell(Protocol):
 class Pane(Container):
     """One of the screens 1 to 7: fills the room between the rules.
 
-    The app calls the hooks below, always in its own thread. A hidden pane hears news too, so that it is true when it is shown again; it shall
-    only note them, and draw in `on_frame`, which is called at most ten times a second and only while the pane is visible and something
-    happened (news, or `self.app.wake()`, which any thread may call).
+    The app calls the hooks below, always in its own thread. A hidden pane hears news too, so that it is true when it is shown
+    again; it shall only note them, and draw in `on_frame`, which is called at most ten times a second and only while the pane is
+    visible and something happened (news, or `self.app.wake()`, which any thread may call).
     """
 
     DEFAULT_CSS = "Pane { width: 1fr; height: 1fr; }"

@@ -1,4 +1,4 @@
-"""Opens the screen on a real terminal: what must be so before Textual runs (guard, signals, collector), and how a dumb terminal is served."""
+"""Opens the screen on a real terminal, after guard, signals and collector are set; a dumb terminal gets plain lines."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class ThemeManager:
             self._screen.give_focus_back()
 
     def reload(self, *, always: bool = False) -> None:
-        """Read theme files again if any changed: when the picker opens, and when the terminal gets the focus back from an editor."""
+        """Read theme files again if any changed: for the picker, and when the terminal gets the focus back from an editor."""
         if not always and self.looks.is_current():
             return
         self.looks = theming.load_looks()
@@ -112,7 +112,7 @@ class ThemeManager:
     # ------------------------------------------------------------------------------------------------------- files that change
 
     def watch(self) -> None:
-        """Show what an editor elsewhere makes of the theme: a thread looks at the files' times, the screen hears of changes alone."""
+        """Show what an editor elsewhere makes of the theme: a thread compares the times of files and reports changes."""
         self._has_ended.clear()
         run_in_background("aptui-looks", self._watch_files)
 

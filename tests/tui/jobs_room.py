@@ -57,7 +57,10 @@ def fill(store: Store, log_dir: Path) -> None:
     store.put(
         put_source=[source_row(at, name) for at, name in enumerate(names, 1)],
         put_job=[
-            job_row(1, 1, job_key="Image Compile", run_key=9, completed_ms=NOW_MS - 1000, duration_ms=1420, reason="the source changed", **failed),
+            job_row(
+                1, 1, job_key="Image Compile", run_key=9, completed_ms=NOW_MS - 1000, duration_ms=1420,
+                reason="the source changed", **failed,
+            ),
             job_row(2, 1, platform="pc", run_key=10, completed_ms=NOW_MS - 2000, **(failed | {"last_log": ""})),
             job_row(3, 2, warnings=1, completed_ms=NOW_MS - 3000, last_log="JobLogs/sand.log"),
             job_row(4, 3, state="waiting", status=0, warnings=0, completed_ms=0, last_log=""),
@@ -76,7 +79,8 @@ def fill(store: Store, log_dir: Path) -> None:
 
 def notice(job_id: int, status: str, **changes: object) -> JobChanged:
     values: dict[str, object] = {
-        "cause": 1, "job_id": job_id, "source": RelPath("textures/sand.png"), "scan_folder": 1, "platform": "linux", "job_key": "Image",
+        "cause": 1, "job_id": job_id, "source": RelPath("textures/sand.png"), "scan_folder": 1, "platform": "linux",
+        "job_key": "Image",
         "builder": "image", "status": status, "reason": "changed", "error": "", "warnings": 0, "errors": 0, "duration_ms": 5,
         "log_file": "", "run_key": RunKey(5),
     }  # fmt: skip

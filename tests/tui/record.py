@@ -1,7 +1,7 @@
 """`python -m tests.tui.record`: records a real engine at work on the demo project, for tests that drive the screens without one.
 
-What is kept in `recorded/`: the asset database as it was at the end, the logs, and the stream of notices as a client hears it. Paths of the
-machine it was recorded on are replaced: `scene.py` puts the folder of the test in their place.
+What is kept in `recorded/`: the asset database as it was at the end, the logs, and the stream of notices as a client hears it.
+Paths of the machine it was recorded on are replaced: `scene.py` puts the folder of the test in their place.
 """
 
 from __future__ import annotations

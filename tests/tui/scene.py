@@ -1,8 +1,8 @@
-"""The scene for snapshots and pictures: the real screens over what a real engine left (`recorded/`), with nothing of the machine in sight.
+"""The scene for snapshots and pictures: the real screens over what a real engine left (`recorded/`), nothing of the machine.
 
-Where, when and on what it runs must not show. Fixed are: the clock and the time zone, the process id, versions of aptui and Python, the free
-disk, figures of the engine, the environment, the time of every file. The folder's name is random but always of one length, so that nothing
-moves; what is drawn of it is replaced (`Scene.masked`).
+Where, when and on what it runs must not show. Fixed are: the clock and the time zone, the process id, versions of aptui and Python,
+the free disk, figures of the engine, the environment, the time of every file. The folder's name is random but always of one length,
+so that nothing moves; what is drawn of it is replaced (`Scene.masked`).
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def gateway() -> GatewayReport:
         Peer(0, "tablet", True, PeerState.DISCONNECTED, "tablet.local", DEVICE_PORT),
         Peer(
             3, "viewer", False, PeerState.CONNECTED, "192.168.1.20", 0, ("linux",), ("read", "escalate"), "artist",
-            since_ms=NOW_MS - 60_000, last_ms=NOW_MS - 4_000, last_request="asset_status", received_bytes=2_345, sent_bytes=1_234_567,
+            since_ms=NOW_MS - 60_000, last_ms=NOW_MS - 4_000, last_request="asset_status", received_bytes=2_345,
+            sent_bytes=1_234_567,
         ),
     )  # fmt: skip
     stranger = TurnedAway("203.0.113.7", "203.0.113.7 is not on the allowed list", 3, NOW_MS - 90_000, NOW_MS - 30_000)

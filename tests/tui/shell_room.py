@@ -15,7 +15,10 @@ SMALL, LARGE = (80, 24), (140, 40)
 
 
 class Hands:
-    """Presses keys and waits until they are dealt with: by messages, not by the clock as Textual's pilot does. The rest is the pilot's."""
+    """Presses keys and waits until they are dealt with: by messages, not by the clock as Textual's pilot does.
+
+    The rest is the pilot's.
+    """
 
     def __init__(self, pilot) -> None:
         self._pilot = pilot

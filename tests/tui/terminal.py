@@ -1,4 +1,4 @@
-"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte, and shows the screen as `pyte` sees it."""
+"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte; `pyte` reads the screen."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Searching for missing dependencies from the Assets screen: what is asked, when it may not be, what is said of it and shown after."""
+"""The search for missing dependencies on the Assets screen: what is asked, when it may not be, what is shown after."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ MODEL = "common/mesh/rock.model"
 
 
 def put(path, *rows):
-    sql = """INSERT INTO MissingProductDependencies(ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid,
+    sql = """INSERT INTO MissingProductDependencies(
+             ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid,
         DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch) VALUES (?, '', '', '', ?, 0, ?, '', ?)"""
     with closing(sqlite3.connect(path / "assetdb.sqlite", isolation_level=None)) as database:
         database.executemany(sql, rows)

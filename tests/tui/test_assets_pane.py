@@ -77,7 +77,8 @@ def _own_homes(tmp_path, monkeypatch):
 @pytest.fixture
 def store(tmp_path):
     for path, data in {
-        b"textures/rock.png": PNG, b"mesh/rock.fbx": bytes(range(256)), b"scripts/door.lua": b"local a = 1 -- [/x]\n", b"evil/\xff.png": PNG
+        b"textures/rock.png": PNG, b"mesh/rock.fbx": bytes(range(256)), b"scripts/door.lua": b"local a = 1 -- [/x]\n",
+        b"evil/\xff.png": PNG
     }.items():  # fmt: skip
         file = os.path.join(os.fsencode(tmp_path), path)
         os.makedirs(os.path.dirname(file), exist_ok=True)
@@ -88,12 +89,14 @@ def store(tmp_path):
         )
         made.put(
             put_source=[
-                source_row(1, "textures/rock.png"), source_row(2, "mesh/rock.fbx"), source_row(3, "mesh/rock.mat", ids["intermediates"]),
+                source_row(1, "textures/rock.png"), source_row(2, "mesh/rock.fbx"),
+                source_row(3, "mesh/rock.mat", ids["intermediates"]),
                 source_row(4, "scripts/door.lua"), source_row(5, EVIL), source_row(6, BYTES),
             ],
             put_analysis=[analysis_row(1, duration_ms=30), analysis_row(2, builder=MESH, duration_ms=50)],
             put_job=[
-                job_row(1, 1, duration_ms=100), job_row(2, 1, platform="server", state="failed", status=2, error="no [/such] pixel"),
+                job_row(1, 1, duration_ms=100),
+                job_row(2, 1, platform="server", state="failed", status=2, error="no [/such] pixel"),
                 job_row(3, 2, builder=MESH, platform="common", duration_ms=20, warnings=0), job_row(4, 4, errors=1),
             ],
             put_product=[
@@ -107,15 +110,19 @@ def store(tmp_path):
         )  # fmt: skip
         with closing(sqlite3.connect(made.path, isolation_level=None)) as connection:
             connection.executemany(
-                "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath)"
+                "INSERT INTO ProductDependencies("
+                "ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 [
-                    (4, uuid_of(1), 0, "linux", 1, ""), (1, uuid_of(2), 7, "common", 0, ""), (4, bytes(16), 0, "linux", 0, "textures/*.dds"),
+                    (4, uuid_of(1), 0, "linux", 1, ""), (1, uuid_of(2), 7, "common", 0, ""),
+                    (4, bytes(16), 0, "linux", 0, "textures/*.dds"),
                 ],
             )  # fmt: skip
             connection.execute(
-                "INSERT INTO MissingProductDependencies(ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid,"
-                " DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch) VALUES (4, '', '', '', ?, 0, 'rock.dds', '', 50)",
+                "INSERT INTO MissingProductDependencies("
+                "ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid, DependencySubId,"
+                " MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch)"
+                " VALUES (4, '', '', '', ?, 0, 'rock.dds', '', 50)",
                 (uuid_of(1),),
             )
         yield made
@@ -241,7 +248,8 @@ def test_a_product_is_shown_and_its_dependencies_open_step_by_step_without_going
     async def look(app, pilot, pane, _session):
         await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
         for expected in (
-            f"{uuid_text(uuid_of(2))}:7", "Last processed", "Job key", "common", "50 B", "Outgoing dependencies (1)", "Unmet path", "textures/*.dds",
+            f"{uuid_text(uuid_of(2))}:7", "Last processed", "Job key", "common", "50 B", "Outgoing dependencies (1)", "Unmet path",
+            "textures/*.dds",
             "pattern", "Incoming dependencies (1)", "Missing dependencies (1)", "rock.dds", "mesh/rock.fbx", "✗ rock.model",
         ):  # fmt: skip
             await shows(app, pilot, expected)
@@ -427,7 +435,8 @@ def test_an_asset_is_found_by_every_name_it_has(tmp_path):
 
     async def find(_app, pilot, pane, _session):
         for name, (path, kind) in (
-            ("TEXTURES/Rock.png", rock), (f"{mesh}:7", model), (f"{tmp_path}/textures/rock.png", rock), (f"{tmp_path}/{model[0]}", model),
+            ("TEXTURES/Rock.png", rock), (f"{mesh}:7", model), (f"{tmp_path}/textures/rock.png", rock),
+            (f"{tmp_path}/{model[0]}", model),
             (mesh, ("mesh/rock.fbx", Kind.SOURCES)), (f" {model[0]} ", model),
         ):  # fmt: skip
             pane.reveal(name)
@@ -596,7 +605,11 @@ def test_a_database_that_is_not_there_is_said_quietly(tmp_path):
         (b"GIF89a" + struct.pack("<HH", 3, 4), "a", ("GIF", 3, 4, "palette")),
         (b"BM" + bytes(12) + struct.pack("<IiiHH", 40, 5, -6, 1, 24), "a", ("BMP", 5, 6, "24 bits")),
         (b"DDS " + struct.pack("<II", 124, 0) + struct.pack("<II", 8, 16) + bytes(64) + b"DXT5", "a", ("DDS", 16, 8, "DXT5")),
-        (b"\xff\xd8\xff\xe0" + b"\x00\x04ab" + b"\xff\xc0" + struct.pack(">HBHHB", 17, 8, 20, 30, 3) + bytes(9), "a", ("JPEG", 30, 20, "YCbCr, 8 bits")),
+        (
+            b"\xff\xd8\xff\xe0" + b"\x00\x04ab" + b"\xff\xc0" + struct.pack(">HBHHB", 17, 8, 20, 30, 3) + bytes(9),
+            "a",
+            ("JPEG", 30, 20, "YCbCr, 8 bits"),
+        ),
         (b"RIFF\0\0\0\0WEBPVP8X" + bytes(4) + b"\x10" + bytes(3) + b"\x09\0\0\x13\0\0", "a", ("WebP", 10, 20, "alpha")),
         (bytes([0, 0, 10]) + bytes(9) + struct.pack("<HHB", 7, 9, 32) + b"\0", "a.TGA", ("TGA", 7, 9, "32 bits, compressed")),
         (b"8BPS" + bytes(10) + struct.pack(">IIH", 2, 3, 16), "a", ("PSD", 3, 2, "16 bits")),

@@ -104,7 +104,8 @@ def test_what_is_drawn_is_what_is_open(tree: AssetTree) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", 10), ("wall", 1), ("stone", 1), ("textures", 1), (r"\.png$", 4), ("PNG", 1), ("txt !^a", 1), ("textures/.*png$", 4), ("^mesh/", 1), ("nothing", 0),
+        ("", 10), ("wall", 1), ("stone", 1), ("textures", 1), (r"\.png$", 4), ("PNG", 1), ("txt !^a", 1), ("textures/.*png$", 4),
+        ("^mesh/", 1), ("nothing", 0),
     ],
 )  # fmt: skip
 def test_names_are_searched_and_paths_where_a_slash_is_asked_for(tree: AssetTree, text: str, expected: int) -> None:
@@ -137,7 +138,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
         )
         made.put(
             put_source=[
-                source_row(1, "textures/rock.png"), source_row(2, "mesh/rock.fbx"), source_row(3, "mesh/rock.mat", ids["intermediates"]),
+                source_row(1, "textures/rock.png"), source_row(2, "mesh/rock.fbx"),
+                source_row(3, "mesh/rock.mat", ids["intermediates"]),
                 source_row(4, "all.list"),
             ],
             put_analysis=[analysis_row(1, duration_ms=30), analysis_row(2, builder=MESH, duration_ms=50)],
@@ -150,14 +152,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
                 product(3, 3, "common/mesh/rock.mat", flags=2), product(4, 3, "common/mesh/rock.model", 7, size=50),
             ],
             put_edge=[
-                edge_row(EdgeKind.PATH, "Textures/rock.png", source_id=2), edge_row(EdgeKind.WILDCARD, "*.png", bits=5, source_id=4),
-                edge_row(EdgeKind.UUID, uuid_of(2).hex(), source_id=4), edge_row(EdgeKind.JOB, "mesh/rock.fbx", bits=2, source_id=1),
+                edge_row(EdgeKind.PATH, "Textures/rock.png", source_id=2),
+                edge_row(EdgeKind.WILDCARD, "*.png", bits=5, source_id=4),
+                edge_row(EdgeKind.UUID, uuid_of(2).hex(), source_id=4),
+                edge_row(EdgeKind.JOB, "mesh/rock.fbx", bits=2, source_id=1),
                 edge_row(EdgeKind.PATH, "nobody.txt", source_id=2),
             ],
         )  # fmt: skip
         with closing(sqlite3.connect(made.path, isolation_level=None)) as connection:
             connection.executemany(
-                "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath)"
+                "INSERT INTO ProductDependencies("
+                "ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 [
                     (4, uuid_of(1), 0, "linux", 1, ""), (1, uuid_of(2), 7, "common", 0, ""), (4, uuid_of(9), 3, "linux", 0, ""),
@@ -165,8 +170,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
                 ],
             )  # fmt: skip
             connection.executemany(
-                "INSERT INTO MissingProductDependencies(ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid,"
-                " DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch) VALUES (4, '', '', '', ?, ?, ?, '', ?)",
+                "INSERT INTO MissingProductDependencies("
+                "ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid, DependencySubId,"
+                " MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch) VALUES (4, '', '', '', ?, ?, ?, '', ?)",
                 [(uuid_of(1), 0, "rock.dds", 50), (uuid_of(8), 1, "gone.dds", 60), (bytes(16), 0, "", 70)],
             )
         yield made

@@ -1,4 +1,4 @@
-"""The Builders screen: a list, and of one builder its patterns, details and metrics, from configuration and database or from the latter alone."""
+"""The Builders screen: the list, and the patterns, details and metrics of one, with a configuration and without."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def glob(words: str) -> Pattern:
 
 
 IMAGES = Builder(
-    BUILDER, "Image", BuilderKind.PYTHON, "7", "Pillow 13", (glob("*.png"), Pattern(PatternKind.REGEX, r".*\.tga", "x")), ("linux", "pc"),
+    BUILDER, "Image", BuilderKind.PYTHON, "7", "Pillow 13", (glob("*.png"), Pattern(PatternKind.REGEX, r".*\.tga", "x")),
+    ("linux", "pc"),
     "entry:image:aptui.builders.image_builder:ImageBuilder", b"\xab" * 32, '{"size":64}', (("pc", '{"size":32}'),), priority=3,
     is_critical=True, memory_limit_bytes=2_000_000_000, asset_type=b"a" * 16,
 )  # fmt: skip
@@ -83,7 +84,8 @@ def store(tmp_path):
             put_source=[source_row(at, f"textures/rock_{at}.png") for at in range(1, 4)],
             put_analysis=[analysis_row(1, duration_ms=20), analysis_row(2, duration_ms=40)],
             put_job=[
-                job_row(1, 1, duration_ms=100), job_row(2, 2, duration_ms=3000), job_row(3, 3, duration_ms=50, platform="pc", job_key="Mips"),
+                job_row(1, 1, duration_ms=100), job_row(2, 2, duration_ms=3000),
+                job_row(3, 3, duration_ms=50, platform="pc", job_key="Mips"),
                 job_row(4, 3, builder=OTHER, duration_ms=9, platform="pc"), job_row(5, 3, builder=THIRD, duration_ms=1),
             ],
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The team's part of the Shared cache screen: a draft of mode, location and patterns that is tested, saved with comments kept, or discarded."""
+"""The team's part of the Shared cache screen: a draft that is tested, saved with comments kept, or discarded."""
 
 from __future__ import annotations
 

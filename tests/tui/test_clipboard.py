@@ -13,7 +13,10 @@ import pytest
 from aptui.tui.terminal.clipboard import KEPT_COUNT, SAFE_BYTES, Clipboard
 from tests.tui.terminal import Terminal
 
-COPY = "import sys; from aptui.tui.terminal.clipboard import Clipboard; print(Clipboard(sys.stdout.write).copy('{0}' * {1}).toast(), flush=True)"
+COPY = (
+    "import sys; from aptui.tui.terminal.clipboard import Clipboard; "
+    "print(Clipboard(sys.stdout.write).copy('{0}' * {1}).toast(), flush=True)"
+)
 
 
 def clipboard(tmp_path, written, **environ):

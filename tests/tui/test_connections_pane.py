@@ -1,4 +1,4 @@
-"""The Connections screen shows who is connected and who works, asks only while something runs, and drops and restarts what it is told to."""
+"""The Connections screen shows clients and workers, asks only while something runs, and drops and restarts on demand."""
 
 from __future__ import annotations
 
@@ -355,7 +355,8 @@ PEERS = (
     Peer(0, "phone", True, PeerState.CONNECTING, "192.168.1.20", 22229, is_enabled=True, trouble="connection refused"),
     Peer(0, "tablet", True, PeerState.DISCONNECTED, "tablet.local", 99),
     Peer(
-        7, "viewer", False, PeerState.CONNECTED, "10.0.0.5", 0, ("linux",), ("read", "escalate"), "artist", False, 1_790_000_000_000,
+        7, "viewer", False, PeerState.CONNECTED, "10.0.0.5", 0, ("linux",), ("read", "escalate"), "artist", False,
+        1_790_000_000_000,
         1_790_000_060_000, "asset_status", 1_234_567, 89_000,
     ),
 )  # fmt: skip
@@ -392,8 +393,10 @@ def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
     async def look(app, pilot, _session, _page):
         said = text(app)
         for part in (
-            "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MiB", "87 KiB",
-            "✓ connected", "– disconnected", "! connecting", "connection refused", "this machine", "10.0.0.0/8", "these alone", "10.9.0.1", FAR,
+            "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MiB",
+            "87 KiB",
+            "✓ connected", "– disconnected", "! connecting", "connection refused", "this machine", "10.0.0.0/8", "these alone",
+            "10.9.0.1", FAR,
         ):  # fmt: skip
             assert part in said
         await pilot.press("G")

@@ -252,7 +252,8 @@ def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
     feed.read()
     feed.drain()
     for item in (
-        *progress, HealthChanged(1, Health(is_paused=True)), ConnectionsChanged(1, connections), Said(1, 2, "one"), Said(1, 2, "two"),
+        *progress, HealthChanged(1, Health(is_paused=True)), ConnectionsChanged(1, connections), Said(1, 2, "one"),
+        Said(1, 2, "two"),
     ):  # fmt: skip
         feed.take(1, 1, item)
 

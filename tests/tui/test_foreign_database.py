@@ -1,4 +1,4 @@
-"""A database that O3DE wrote, under the real screen without an engine: every pane shows what is in it, and nothing of it changes."""
+"""A database that O3DE wrote, under the real screen without an engine: every pane shows it, and nothing of it changes."""
 
 from __future__ import annotations
 

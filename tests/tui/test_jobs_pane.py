@@ -409,7 +409,8 @@ def test_why_shows_reason_inputs_and_earlier_runs(tmp_path):
         await pilot.press("x")
         await until(pilot, lambda: "Made of" in text(app))
         for part in (
-            "its last run failed; it ran because: the source changed", "IDAT chunk is broken", "0000000000000abc", "linux/textures/rock_01.dds",
+            "its last run failed; it ran because: the source changed", "IDAT chunk is broken", "0000000000000abc",
+            "linux/textures/rock_01.dds",
             "textures/sand.png  (source)", "source                a.png  00ff", "new source",
         ):  # fmt: skip
             await sees(pilot, app, part)

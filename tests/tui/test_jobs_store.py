@@ -49,13 +49,22 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def filled(store: Store) -> Store:
     store.put(
-        put_source=[source_row(1, "Textures/rock.png"), source_row(2, "textures/sand.PNG"), source_row(3, "mesh/rock.fbx"), source_row(4, "x.lua")],
+        put_source=[
+            source_row(1, "Textures/rock.png"), source_row(2, "textures/sand.PNG"), source_row(3, "mesh/rock.fbx"),
+            source_row(4, "x.lua"),
+        ],
         put_job=[
             job_row(1, 1, warnings=0, completed_ms=NOW_MS - 1000, duration_ms=40),
-            job_row(2, 1, platform="server", state="failed", status=2, error="broken pipe\nmore", errors=1, warnings=0, completed_ms=NOW_MS - 9000),
+            job_row(
+                2, 1, platform="server", state="failed", status=2, error="broken pipe\nmore", errors=1, warnings=0,
+                completed_ms=NOW_MS - 9000,
+            ),
             job_row(3, 2, warnings=2, completed_ms=NOW_MS - 5000, duration_ms=2500),
             job_row(4, 3, state="waiting", status=0, warnings=0, completed_ms=0),
-            job_row(5, 3, platform="server", state="failed", status=2, failure_cause="textures/sand.png", warnings=0, completed_ms=NOW_MS - 7000),
+            job_row(
+                5, 3, platform="server", state="failed", status=2, failure_cause="textures/sand.png", warnings=0,
+                completed_ms=NOW_MS - 7000,
+            ),
         ],
         put_analysis=[analysis_row(4, state="failed", error="no such preset", completed_ms=NOW_MS - 8000)],
     )  # fmt: skip
@@ -216,7 +225,8 @@ def test_the_next_trouble_is_found_around_the_end(jobs: JobsStore, word: str, in
     ("text", "expected"),
     [
         ("rock", [1, 5, 2, 4]), ("Textures", [1, 2]), ("failed", [5, ANALYSIS, 2]), ("failed platform:server", [5, 2]),
-        ("warning", [3]), (r"\.png$ !failed", [1, 3]), ("slower:1s", [3, 5, 2, 4]), ("error:preset", [ANALYSIS]), ("cause:sand", [5]),
+        ("warning", [3]), (r"\.png$ !failed", [1, 3]), ("slower:1s", [3, 5, 2, 4]), ("error:preset", [ANALYSIS]),
+        ("cause:sand", [5]),
         ("builder:image key:^createjobs", [ANALYSIS]), ("folder:project lua", [ANALYSIS]), ("nothing", []),
     ],
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Every screen as it looked when people last looked at it: a scene is played (`scene.py`), and what is drawn is compared with `snapshots/`.
+"""Every screen as it looked when people last approved it: a scene is played (`scene.py`) and compared with `snapshots/`.
 
-After a change that is meant: `SNAPSHOTS=update pytest tests/tui/test_snapshots.py`, then read the difference in git. A snapshot is text: the
-screen, how many cells of each line wear which style, and the styles. (pytest-textual-snapshot would need an older pytest, and keeps SVGs, in
-which everything differs when one cell does.)
+After a change that is meant: `SNAPSHOTS=update pytest tests/tui/test_snapshots.py`, then read the difference in git. A snapshot is
+text: the screen, how many cells of each line wear which style, and the styles. (pytest-textual-snapshot would need an older pytest,
+and keeps SVGs, in which everything differs when one cell does.)
 
 A screen is complete when it looks as it shall: the tour waits for that, and goes on after a while where it never does.
 """

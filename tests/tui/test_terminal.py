@@ -1,4 +1,4 @@
-"""The whole of it through a real terminal, as people use it: tmux, keys, bytes that arrive outside, lost connections, dead engines."""
+"""The whole of it through a real terminal: tmux, keys, bytes that arrive outside, lost connections, dead engines."""
 
 from __future__ import annotations
 

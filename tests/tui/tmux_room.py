@@ -1,4 +1,7 @@
-"""A person at a build box: a project with an engine of its own, and tmux in a pseudo-terminal; every byte of the outer side is kept."""
+"""A person at a build box: a project with an engine of its own, and tmux in a pseudo-terminal.
+
+Every byte of the outer side is kept.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ builders:
   - name: loud
     patterns: ["*.loud"]
     version: 1
-    command: "printf '\\\\033]52;c;{EVIL}\\\\007 \\\\302\\\\23331m [@click=app.quit]x[/] heard\\\\n' >&2; cp {{source}} {{products_dir}}/loud.out"
+    command: >-
+      printf '\\033]52;c;{EVIL}\\007 \\302\\23331m [@click=app.quit]x[/] heard\\n' >&2;
+      cp {{source}} {{products_dir}}/loud.out
     products: ["*.out"]
 workers: 1
 """

@@ -1,4 +1,4 @@
-"""An app with every widget and hostile text in each, for tests through a real terminal: `python -m tests.tui.widget_zoo [COLUMN…]`."""
+"""An app with every widget and hostile text in each, for tests in a real terminal: `python -m tests.tui.widget_zoo`."""
 
 import sys
 from typing import ClassVar

@@ -1,7 +1,10 @@
-"""The trees of the Assets screen: sources, intermediates and products as arrays, built in a thread; details are `store.assets`' business.
+"""The trees of the Assets screen: sources, intermediates and products as arrays, built in a thread.
 
-A tree is a list of nodes in the order in which they are drawn with everything open: folders before files, names without case. `parent`, `depth`
-and `end` (the first node that is not below) say the rest, so that opening, closing and searching are a few passes over arrays.
+Details are `store.assets`' business.
+
+A tree is a list of nodes in the order in which they are drawn with everything open: folders before files, names without case.
+`parent`, `depth` and `end` (the first node that is not below) say the rest, so that opening, closing and searching are a few passes
+over arrays.
 """
 
 from __future__ import annotations
@@ -56,8 +59,9 @@ class FolderKeys:
 class AssetTree:
     """One tree; nodes are numbers from 0.
 
-    `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` is a polars series.
-    `analysis_ms` is how long the last analyses of a source took (empty for products). `flawed` are products that lack a dependency.
+    `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` is a polars
+    series. `analysis_ms` is how long the last analyses of a source took (empty for products). `flawed` are products that lack a
+    dependency.
     """
 
     kind: Kind
@@ -109,7 +113,7 @@ class AssetTree:
         return node if node >= 0 and self.keys[node] == key else None
 
     def visible(self, opened: Mask, passing: Mask | None = None) -> Codes:
-        """Return the nodes that are drawn: all above them are `opened` (a mask of nodes), and they are `passing` a search, if there is one."""
+        """Return the nodes that are drawn: all above them are `opened` (a mask), and they pass the search, if there is one."""
         closed = np.flatnonzero((self.keys < 0) & ~opened)
         hidden = np.zeros(len(self) + 1, np.int32)
         np.add.at(hidden, closed + 1, 1)
@@ -261,7 +265,7 @@ def _folders(paths: Collection[str]) -> dict[str, str]:
 
 
 def _layout(above: Codes, files: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return (node, number of nodes from it to its end) of each folder, given the folder above it and how many files are directly in it."""
+    """Return (node, number of nodes from it to its end) of each folder, given its parent and how many files are directly in it."""
     sizes = (files + 1).tolist()
     for folder in range(len(above) - 1, -1, -1):
         if above[folder] >= 0:
@@ -343,7 +347,7 @@ class AssetsStore:
 
 
 class AssetModel:
-    """One tree for the widget (`widgets.tree.TreeModel`): it changes only when `refresh` is called, in the UI's thread, once a frame.
+    """One tree for the widget (`widgets.tree.TreeModel`); it changes only in `refresh`, which the UI's thread calls once a frame.
 
     Columns: "name", "extension", "duration" (of the last analyses).
     """

@@ -1,4 +1,4 @@
-"""How the builders of the jobs are called: by the configuration, by what was remembered, by their own code, which takes a while to ask."""
+"""Names of builders: from the configuration, from what was remembered, and from their own code, which takes a while to ask."""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""The way from news and database to what the screens hold: subscribe, then read, then news; what is drawn of it is decided elsewhere.
+"""The way from news and database to what the screens hold: subscribe, then read, then news.
 
-Notices carry (epoch, seq), and so does the database, in every transaction. Somebody who subscribes first and reads then sees everything once:
-a notice up to the moment that was read is in the rows already and tells only whether the job runs; a later one changes the row too. Rows may
-be written after their news, so a read that is older than the subscription is done again as soon as the database has caught up.
+What is drawn of it is decided elsewhere.
+
+Notices carry (epoch, seq), and so does the database, in every transaction. Somebody who subscribes first and reads then sees
+everything once: a notice up to the moment that was read is in the rows already and tells only whether the job runs; a later one
+changes the row too. Rows may be written after their news, so a read that is older than the subscription is done again as soon as
+the database has caught up.
 
 `take`, `subscribed`, `lost` and `read` are called by other threads; `drain` by the UI, once a frame.
 """
@@ -45,7 +48,10 @@ JobKey = int | tuple[int, str, str]
 
 
 class JobNews(NamedTuple):
-    """The newest news of a job; `is_later` = than the rows that were read, so that the row changes too. `heard_ms` is when we heard it."""
+    """The newest news of a job; `is_later` = than the rows that were read, so that the row changes too.
+
+    `heard_ms` is when we heard it.
+    """
 
     notice: JobChanged
     is_later: bool
@@ -113,7 +119,8 @@ class Feed:
     Args:
         database: the path of the asset database.
         builders: names by UUID.
-        more_builders: names that take a while to find (the project's own); asked for once, in the thread that reads, after the first rows,
+        more_builders: names that take a while to find (the project's own); asked for once, in the thread that reads, after the
+            first rows,
             which are read again where these names are others.
         wake: called, by any thread, when there is something to drain; may be called often.
         clock_ms: the time, for news that do not say theirs.
@@ -322,8 +329,10 @@ class Feed:
                 jobs = tuple(JobNews(heard.notice, heard.moment > shown, heard.heard_ms) for heard in pending.jobs.values())
                 self._remember(pending.jobs)
             return Batch(
-                pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said), pending.progress,
-                pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected, pending.error,
+                pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said),
+                pending.progress,
+                pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected,
+                pending.error,
             )  # fmt: skip
 
     def _remember(self, jobs: dict[JobKey, _Heard]) -> None:

@@ -49,7 +49,10 @@ class _SupersededError(Exception):
 
 
 class ViewWorker:
-    """Computes views in a thread. `request` and `take` are called by the UI; `wake` is called by the thread when there is something to take."""
+    """Computes views in a thread.
+
+    `request` and `take` are called by the UI; `wake` is called by the thread when there is something to take.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake

@@ -1,8 +1,8 @@
 """What the Jobs screen shows: all jobs, filtered and sorted, kept up to date by news; how it is drawn is the widgets' business.
 
-Nothing jumps. A row that changes stays where it is. A new one that passes the filter comes last until people sort again (`resort`) or change
-filter or sort. One that does not pass any more leaves, but not while it is on the screen (`hold`): a failed job that turns green under the
-cursor stays to be seen. A table that was read anew takes over together with its view; rows keep their keys.
+Nothing jumps. A row that changes stays where it is. A new one that passes the filter comes last until people sort again (`resort`)
+or change filter or sort. One that does not pass any more leaves, but not while it is on the screen (`hold`): a failed job that
+turns green under the cursor stays to be seen. A table that was read anew takes over together with its view; rows keep their keys.
 
 Everything is called by the UI's thread; reading happens in the feed's, filtering and sorting in the view worker's.
 """
@@ -37,7 +37,8 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 
 COLUMNS = {
-    "status": "status", "source": "source", "completed": "completed_ms", "platform": "platform", "key": "key", "duration": "duration_ms",
+    "status": "status", "source": "source", "completed": "completed_ms", "platform": "platform", "key": "key",
+    "duration": "duration_ms",
     "reason": "reason", "builder": "builder", "folder": "folder", "warnings": "warnings", "errors": "errors", "number": "id",
 }  # fmt: skip
 """{column id: field that it is sorted by}."""
@@ -203,7 +204,8 @@ class JobsStore:
         return JobInfo(
             key, table.words("source", row), table.words("folder", row), table.words("platform", row), table.words("key", row),
             table.words("builder", row), self._word(row), table.value("warnings", row), table.value("errors", row),
-            table.value("completed_ms", row), table.value("duration_ms", row), table.words("reason", row), table.words("error", row),
+            table.value("completed_ms", row), table.value("duration_ms", row), table.words("reason", row),
+            table.words("error", row),
             table.words("cause", row), table.value("run_key", row), table.value("source_id", row),
         )  # fmt: skip
 
@@ -212,7 +214,9 @@ class JobsStore:
         return [int(key) for key in self._table.number("id")[self._view[start:end]]]
 
     def next_with(self, word: str, index: int, step: int) -> int | None:
-        """Return the nearest row before (-1) or after (1) `index` that failed or has errors ("errors") or has warnings; it wraps around.
+        """Return the nearest row before (-1) or after (1) `index` that failed or has errors ("errors") or has warnings.
+
+        It wraps around.
 
         None when there is none but where we are.
         """

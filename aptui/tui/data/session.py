@@ -162,7 +162,7 @@ class NoSession:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a session finds its engine, and what starts one: `start` returns when a daemon was asked for, or raises a `KnownError`."""
+    """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`."""
 
     project_name: str
     cache_dir: Path

@@ -1,4 +1,7 @@
-"""The `:` line with completion, and questions that are answered with one letter; both take the place of the hints. What they do is the app's."""
+"""The `:` line with completion, and questions that are answered with one letter; both take the place of the hints.
+
+What they do is the app's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `?` and `:keys` show, made from the bindings that are really active; lines only, the sheet that holds them is `sheet.Sheet`."""
+"""What `?` and `:keys` show, made from the bindings that are really active.
+
+Lines only, the sheet that holds them is `sheet.Sheet`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _KEYS_WIDTH, _DOES_WIDTH = 18, 44
 
 
 def help_lines(active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str) -> list[Parts]:
-    """Return a line for each active action, those of the place first, then what holds everywhere, then the commands of the `:` line."""
+    """Return a line for each active action: those of the place, those that hold everywhere, the commands of the `:` line."""
     here: dict[str, list[str]] = {}
     does: dict[str, str] = {}
     everywhere: set[str] = set()

@@ -1,4 +1,7 @@
-"""What the command palette offers: the commands of the `:` line, the actions with a key, and the themes. Imported when it is first opened."""
+"""What the command palette offers: the commands of the `:` line, the actions with a key, and the themes.
+
+Imported when it is first opened.
+"""
 
 from __future__ import annotations
 

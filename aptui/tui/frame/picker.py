@@ -1,4 +1,7 @@
-"""The theme picker: a narrow column beside the pane, so that what is chosen is seen at once. Which themes there are is `theming`'s."""
+"""The theme picker: a narrow column beside the pane, so that what is chosen is seen at once.
+
+Which themes there are is `theming`'s.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Line 2: the tabs, and how things stand: platforms, watched roots, attached or not. And the banner that says when the engine is gone."""
+"""Line 2: the tabs, and how things stand: platforms, watched roots, attached or not.
+
+And the banner that says when the engine is gone.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ class TabBar(Line):
         worse = health if health.role not in {"", "muted"} and state.role == "muted" else state
         full, brief_, least = _join(platforms, health, state), _join(health, state), _join(worse)
         for gap, is_short, right in (
-            (3, False, full), (2, False, full), (2, False, brief_), (2, True, full), (2, True, brief_), (2, False, least), (2, True, least),
+            (3, False, full), (2, False, full), (2, False, brief_), (2, True, full), (2, True, brief_), (2, False, least),
+            (2, True, least),
             (1, True, least), (1, True, ()),
         ):  # fmt: skip
             left = self._tabs(gap, is_short=is_short)

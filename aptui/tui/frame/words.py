@@ -18,7 +18,10 @@ def brief(duration_ms: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a size in at most seven characters, in binary units as everywhere in aptui: 812 B, 4.2 MiB; "" when it is not known."""
+    """Return a size in at most seven characters, in binary units as everywhere in aptui: 812 B, 4.2 MiB.
+
+    "" when it is not known.
+    """
     if size < 1000:
         return f"{size} B" if size >= 0 else ""
     amount, units = size / 1024, iter(_UNITS)

@@ -1,7 +1,7 @@
 """`config/keymap.yaml` and a person's own `keymap.yaml` → which key does what: read, checked, clashes named. Nothing is bound here.
 
-The shipped file documents every action: pane → id → keys and what it does. The defaults themselves stand in the code, in each widget's
-`BINDINGS`; a test compares the two. A person's file is flat: `app.help: "f1, ?"`; `none` takes an action off the keyboard.
+The shipped file documents every action: pane → id → keys and what it does. The defaults themselves stand in the code, in each
+widget's `BINDINGS`; a test compares the two. A person's file is flat: `app.help: "f1, ?"`; `none` takes an action off the keyboard.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def own_file() -> Path:
 
 
 def load_keymap() -> Keymap:
-    """Read the shipped keys and the person's own over them; a mistake in the latter leaves its action as it was, and is reported."""
+    """Read the shipped keys and the person's own over them.
+
+    A mistake in the latter leaves its action as it was, and is reported.
+    """
     from aptui.config.dirs import data_dir
 
     keymap = Keymap(shipped_actions(data_dir() / "config" / "keymap.yaml"))
@@ -134,7 +137,7 @@ def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
 
 
 def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
-    """Return (id, id, key) for each two actions that one key would mean at the same time: in one scope, or one of them everywhere."""
+    """Return (id, id, key) for each two actions that share a key: in one scope, or where one of them holds everywhere."""
     found = []
     by_key: dict[str, list[Action]] = {}
     for action in actions.values():
@@ -170,7 +173,8 @@ def shown_key(key: str) -> str:
 
 
 _SHOWN = {
-    "enter": "⏎", "escape": "Esc", "tab": "Tab", "space": "space", "up": "↑", "down": "↓", "left": "←", "right": "→", "home": "Home",
+    "enter": "⏎", "escape": "Esc", "tab": "Tab", "space": "space", "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "home": "Home",
     "end": "End", "pageup": "PgUp", "pagedown": "PgDn", "backspace": "⌫", "delete": "Del", "minus": "-", "plus": "+",
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What the screen remembers per project (tab, sort, columns, filters, sizes) and per person (theme, mouse): JSON in the state folder.
+"""What the screen remembers of a project (tab, sort, columns …) and of a person (theme, mouse), as JSON in the state folder.
 
 Nothing here is precious: a damaged file is as good as none, and one that cannot be written is tried again next time.
 """

@@ -1,7 +1,9 @@
-"""`themes/*.yaml`, shipped and a person's own → looks, Textual themes and the styles of roles; which look suits a terminal. No widget.
+"""`themes/*.yaml`, shipped and a person's own → looks, Textual themes and the styles of roles; which look suits a terminal.
 
-A *role* is what a colour means (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without colours can
-say the same with attributes. Widgets ask `roles(app)` and never name a colour.
+No widget.
+
+A *role* is what a colour means (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without
+colours can say the same with attributes. Widgets ask `roles(app)` and never name a colour.
 """
 
 from __future__ import annotations
@@ -245,7 +247,7 @@ _ANSI_VARIABLES = (
 
 
 class Roles:
-    """The styles of one look: `roles["failed"]` is a Rich style for segments, `roles.text("failed")` the same as text for `Content`."""
+    """The styles of one look: `roles["failed"]` is a Rich style for segments, `roles.text("failed")` its text for `Content`."""
 
     def __init__(self, styles: Mapping[str, str]) -> None:
         self._texts = {**ROLES, **styles}
@@ -282,7 +284,10 @@ def roles(app: App[Any]) -> Roles:
 
 
 def suitable(wanted: str, looks: Looks, environment: Mapping[str, str] | None = None) -> str:
-    """Return the look to begin with: `wanted` where the terminal can show it; without colours where people or terminal want none."""
+    """Return the look to begin with: `wanted` where the terminal can show it.
+
+    Without colours where people or terminal want none.
+    """
     colours = prepare_terminal(os.environ if environment is None else environment).colours
     if colours == 0:
         return WITHOUT_COLOUR

@@ -1,4 +1,6 @@
-"""Copying that arrives: picks the route to the clipboard of the terminal the person sits at and says what it did; asks nobody for theirs.
+"""Copying that arrives: picks the route to the clipboard of the terminal the person sits at and says what it did.
+
+Asks nobody for theirs.
 
 Inside tmux only `load-buffer -w` reached the outer terminal in every configuration that was tried; GNU screen wants OSC 52
 in pieces inside DCS; everywhere else it is OSC 52. A sequence that asks for the clipboard's content is never written.

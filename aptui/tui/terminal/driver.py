@@ -1,10 +1,10 @@
 """The one place where bytes leave for the terminal and come from it: Textual's Linux driver with what it lacks on build boxes.
 
-Output goes to the terminal even where stderr is redirected; input may hold invalid bytes; the mouse reports clicks and drags, never mere motion,
-which would cost kilobytes a move. What is drawn was made safe before, by `safety`.
+Output goes to the terminal even where stderr is redirected; input may hold invalid bytes; the mouse reports clicks and drags, never
+mere motion, which would cost kilobytes a move. What is drawn was made safe before, by `safety`.
 
-Keys are handed over one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many keys arrive at once,
-and without waiting the `r` of a filter typed behind `/` would run a job again.
+Keys are handed over one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many keys
+arrive at once, and without waiting the `r` of a filter typed behind `/` would run a job again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 _KEY_WITHIN_S = 1.0
 """So long the next key waits at most for what a key does; a pane that opens for the first time takes a tenth of it."""
 _ROUNDS = 3
-"""How often messages go up from the focus to the app before a key is done with: the key; what its action posts; the focus this moves."""
+"""How often messages go up from the focus to the app before a key is done with: the key; what its action posts.
+
+The focus this moves.
+"""
 
 
 class Terminal(LinuxDriver):
@@ -48,7 +51,10 @@ class Terminal(LinuxDriver):
         return True
 
     def send_message(self, message: Message) -> None:
-        """Hand a message to the app; after a key wait, here in the thread that reads them, until the app has done what it asks for."""
+        """Hand a message to the app.
+
+        After a key wait, here in the thread that reads them, until the app has done what it asks for.
+        """
         if not isinstance(message, (events.Key, events.Paste)):
             super().send_message(message)
             return

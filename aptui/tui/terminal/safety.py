@@ -1,8 +1,8 @@
 """What stands between foreign text and the terminal: the second wall, the terminal's facts and the glyphs.
 
 Text is made safe twice. At ingest by `shown`, which every widget of ours uses. And at the one place where segments become output,
-`Strip.render`, where the wall maps what slipped through: visible, inside the width of its strip, never obeyed. `install` proves that the hook
-still sees what Textual writes; where it does not (a new Textual), builder text is withheld rather than shown.
+`Strip.render`, where the wall maps what slipped through: visible, inside the width of its strip, never obeyed. `install` proves
+that the hook still sees what Textual writes; where it does not (a new Textual), builder text is withheld rather than shown.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ class TerminalFacts:
 
 
 def prepare_terminal(environ: Mapping[str, str]) -> TerminalFacts:
-    """Return the facts; pure. `NO_COLOR` (no-color.org: set and not empty) leaves attributes; `APTUI_GLYPHS=ascii|utf8` decides the glyphs."""
+    """Return the facts; pure.
+
+    `NO_COLOR` (no-color.org: set and not empty) leaves attributes; `APTUI_GLYPHS=ascii|utf8` decides the glyphs.
+    """
     term = environ.get("TERM", "")
     multiplexer = "tmux" if environ.get("TMUX") else "screen" if environ.get("STY") else ""
     is_dumb = term in {"", "dumb", "unknown"}
@@ -247,7 +250,7 @@ def _clean(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _safe_style(style: Style, colours: int) -> Style:
-    """Take colours away where there are none, and links that lead anywhere but to the web: foreign text must not open local files."""
+    """Take away colours where there are none, and links but to the web: foreign text must not open local files."""
     link = style.link
     if link is not None and (not link.isprintable() or not link.startswith(("http://", "https://"))):
         style = style.update_link(None)

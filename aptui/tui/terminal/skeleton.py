@@ -1,4 +1,7 @@
-"""The frame written to the terminal before Textual is imported: something on screen within milliseconds. Imports nothing that takes time."""
+"""The frame written to the terminal before Textual is imported: something on screen within milliseconds.
+
+Imports nothing that takes time.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Cell(NamedTuple):
-    """One cell: foreign text, what it means (a role of `theming.ROLES`, "" = plain), and the ranges of it to highlight as matches."""
+    """One cell: foreign text, its role (of `theming.ROLES`, "" = plain), and the ranges to highlight as matches."""
 
     text: str
     role: str = ""
@@ -129,7 +129,7 @@ def _count_in(text: str, cells: int) -> int:
 
 
 def wrap(text: str, width: int) -> list[tuple[int, int]]:
-    """Return where to break a drawable text into rows of at most `width` cells: (start, end) of each, at blanks where there are some."""
+    """Return (start, end) of each row of at most `width` cells of a drawable text; it is broken at blanks where there are some."""
     rows, start, width = [], 0, max(1, width)
     while width_of(text[start : start + width + 1]) > width:
         count = max(1, _count_in(text[start : start + width + 1], width))
@@ -228,7 +228,10 @@ def _luminance(color: Color) -> float:
 
 
 def merge(segments: list[Segment]) -> list[Segment]:
-    """Return fewer segments that look the same: each costs the terminal some 40 bytes. Blanks take the style before them where it shows nothing."""
+    """Return fewer segments that look the same: each costs the terminal some 40 bytes.
+
+    Blanks take the style before them where it shows nothing.
+    """
     joined: list[Segment] = []
     for segment in segments:
         text, style, _ = segment

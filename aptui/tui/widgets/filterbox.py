@@ -1,4 +1,6 @@
-"""The filter line: `FilterBox`, with history, the place of a mistake, and the number of hits; what a filter means is decided elsewhere.
+"""The filter line: `FilterBox`, with history, the place of a mistake, and the number of hits.
+
+What a filter means is decided elsewhere.
 
 How to use it:
 
@@ -7,7 +9,8 @@ How to use it:
         box.show_count("37 of 12,408")  or  box.show_mistake(4, "unclosed group")      # column from 0 of the text
     def on_filter_box_left(self, event): table.focus()        # after Enter (kept) and after the second Esc
 
-Enter keeps the filter and remembers it in the history; Esc clears, then leaves; up and down walk the history; right takes what is suggested.
+Enter keeps the filter and remembers it in the history; Esc clears, then leaves; up and down walk the history; right takes what is
+suggested.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     Form.ask(app, "New tab", [Field("name", "Name"), Field("text", "Text", "no colour", "a filter")], answered, check)
 
-`answered` is called with {field id: text}, or None after Esc; `check` returns (field id, what is wrong with it), or None. Enter takes, Tab and
-the arrows go from line to line.
+`answered` is called with {field id: text}, or None after Esc; `check` returns (field id, what is wrong with it), or None. Enter
+takes, Tab and the arrows go from line to line.
 """
 
 from __future__ import annotations

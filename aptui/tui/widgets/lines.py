@@ -1,4 +1,7 @@
-"""Where the lines of a log come from: `MemoryLines`, a ring, and `FileLines`, a file of any size read with `pread`; nothing is drawn here."""
+"""Where the lines of a log come from: `MemoryLines`, a ring, and `FileLines`, a file of any size read with `pread`.
+
+Nothing is drawn here.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class LineSource(Protocol):
         """Return where that line is now."""
 
     def of_levels(self, levels: str) -> Sequence[int] | None:
-        """Return the indices of the lines of these levels, ascending; None where the source cannot tell without reading everything."""
+        """Return the indices of the lines of these levels, ascending.
+
+        None where the source cannot tell without reading everything.
+        """
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
         """Return the nearest line of these levels after (`step` 1) or before (-1) a line, None = none near."""
@@ -126,8 +132,8 @@ def plain_line(data: bytes) -> LogLine:
 class FileLines:
     """The lines of a file that may be large, may grow and may be cut off while it is shown.
 
-    Its end is there at once: until `index` has run, in a thread, only the last lines exist. Keys are offsets, so cursor and marks survive the
-    change from one to the other. Read with `pread`, never mapped: a mapped file that shrinks kills the process.
+    Its end is there at once: until `index` has run, in a thread, only the last lines exist. Keys are offsets, so cursor and marks
+    survive the change from one to the other. Read with `pread`, never mapped: a mapped file that shrinks kills the process.
 
     Args:
         path: of the file.

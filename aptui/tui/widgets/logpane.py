@@ -1,4 +1,6 @@
-"""A log: `LogPane` shows a `LineSource` with levels, follow, pause, wrap, hits and marks; where lines come from is decided in `lines`.
+"""A log: `LogPane` shows a `LineSource` with levels, follow, pause, wrap, hits and marks.
+
+Where lines come from is decided in `lines`.
 
 How to use it:
 
@@ -9,8 +11,9 @@ How to use it:
     pane.modes()                        # "I W E d  following  wrapped  paused, 37 new" for the title line
     pane.current()                      # the LogLine under the cursor; on_rows_highlighted says when it is another one
 
-Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show and hide
-infos and debug lines, left and right scroll long lines. A capital letter in `modes` is a level that shows. Wrapped lines scroll by lines, not rows.
+Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show
+and hide infos and debug lines, left and right scroll long lines. A capital letter in `modes` is a level that shows. Wrapped lines
+scroll by lines, not rows.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
-"""What pops up over a screen and goes again: a menu of actions with their keys, a question, a prompt; inside the screen, so they come at once.
+"""What pops up over a screen and goes again: a menu of actions with their keys, a question, a prompt.
+
+Inside the screen, so they come at once.
 
 How to use it:
 
-    Menu.ask(app, [MenuItem("reprocess", "Reprocess", "r"), None, MenuItem("cancel", "Cancel", "c", is_enabled=False)], chosen, title="rock.png")
+    items = [MenuItem("reprocess", "Reprocess", "r"), None, MenuItem("cancel", "Cancel", "c", is_enabled=False)]
+    Menu.ask(app, items, chosen, title="rock.png")
     Confirm.ask(app, "Stop the engine? 3 jobs are running.", answered, yes="stop it")
     Prompt.ask(app, "Save this filter as", named, value="failed")
 
-Each calls back once, with the id of the item, True or False, the text; None is Esc. The focus goes back to where it was. Arrows and j k choose,
-Enter takes, the key of an item takes it at once. A click beside it closes it.
+Each calls back once, with the id of the item, True or False, the text; None is Esc. The focus goes back to where it was. Arrows and
+j k choose, Enter takes, the key of an item takes it at once. A click beside it closes it.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ class _PopUp(Widget):
     """What all three share: a place over everything else, the focus, and one answer."""
 
     DEFAULT_CSS = """
-    _PopUp { position: absolute; overlay: screen; constrain: inside inside; width: auto; height: auto; max-width: 100%; max-height: 100%;
+    _PopUp { position: absolute; overlay: screen; constrain: inside inside;
+             width: auto; height: auto; max-width: 100%; max-height: 100%;
              background: $surface; border: round $secondary;
              border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $secondary; padding: 0; }
     """

@@ -1,6 +1,9 @@
-"""The ground of every list on screen: rows with keys, a cursor that stays on its key, marks, paging, mouse; what a row looks like is decided elsewhere.
+"""The ground of every list on screen: rows with keys, a cursor that stays on its key, marks, paging, mouse.
 
-A subclass says how many rows there are, which key each has and how it is drawn. Nothing here is done for all rows: a frame costs what is visible.
+What a row looks like is decided elsewhere.
+
+A subclass says how many rows there are, which key each has and how it is drawn. Nothing here is done for all rows: a frame costs
+what is visible.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ _KEPT_STRIPS = 1024
 class Rows(ScrollView, can_focus=True):
     """A scrolling list of rows, each with a stable key.
 
-    Keys: j k arrows, ctrl+d ctrl+u, page keys, g G home end; space marks, v marks a range (again ends it), u clears; enter opens. The ids of
-    the bindings are `rows.<action>`; rebind them with `App.set_keymap`. Ruled by `Highlighted`, `Opened`, `ContextMenu` and `MarksChanged`.
+    Keys: j k arrows, ctrl+d ctrl+u, page keys, g G home end; space marks, v marks a range (again ends it), u clears; enter opens.
+    The ids of the bindings are `rows.<action>`; rebind them with `App.set_keymap`. Ruled by `Highlighted`, `Opened`, `ContextMenu`
+    and `MarksChanged`.
     """
 
     ALLOW_SELECT = False
@@ -156,7 +160,7 @@ class Rows(ScrollView, can_focus=True):
                 self.refresh()
 
     def refresh_rows(self) -> None:
-        """Look at the view again after it changed: the cursor stays on its key and on its place on screen, and only what differs is painted.
+        """Look at the view again: the cursor stays on its key and on its place on screen, and only what differs is painted.
 
         Where the row of the cursor is gone, the row that took its place has the cursor.
         """

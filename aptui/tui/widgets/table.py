@@ -1,4 +1,6 @@
-"""A table over columns that may have millions of rows: `Table` draws what a `TableModel` answers; sorting and filtering are the model's.
+"""A table over columns that may have millions of rows: `Table` draws what a `TableModel` answers.
+
+Sorting and filtering are the model's.
 
 How to use it:
 
@@ -9,9 +11,10 @@ How to use it:
     def on_rows_highlighted(self, event: Rows.Highlighted): …  event.key, event.rows
     def on_rows_opened / on_rows_context_menu / on_rows_marks_changed / on_table_header_clicked
 
-Cells carry *roles*: names of `theming.ROLES` (failed warning completed processing pending cancelled muted path key value error info debug
-accent title …). A theme gives each its style (`role-<name>-style`), the highlight of matches is the role `match`, the row under the cursor
-`cursor`, the head `header`, marks `mark`. Begin a status cell with its glyph (`safety.glyph("failed") + " failed"`): never colour alone.
+Cells carry *roles*: names of `theming.ROLES` (failed warning completed processing pending cancelled muted path key value error info
+debug accent title …). A theme gives each its style (`role-<name>-style`), the highlight of matches is the role `match`, the row
+under the cursor `cursor`, the head `header`, marks `mark`. Begin a status cell with its glyph (`safety.glyph("failed") + "
+failed"`): never colour alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A preview: `TextView` shows the head of a file or a text with syntax colours, of a binary one in hexadecimal; bounded, read in a thread.
+"""A preview: `TextView` shows the head of a file or a text with syntax colours, of a binary one in hexadecimal.
+
+Bounded, read in a thread.
 
 How to use it:
 

@@ -1,16 +1,17 @@
-"""A tree with columns over arrays: `VTree` shows a `TreeModel` (a million nodes, preorder) or a `LazyTree` (children asked when expanded).
+"""A tree with columns: `VTree` shows a `TreeModel` (a million nodes, preorder) or a `LazyTree` (children on demand).
 
 How to use it:
 
     tree = VTree([Column("name", "Name", 0, 20), Column("kind", "Kind", 8)], model, id="sources")
     …in the frame timer:  tree.refresh_model()
-    tree.filter(ids)      # only these nodes and their ancestors, all open;  tree.filter(None): everything again, as it was open before
+    tree.filter(ids)      # only these nodes and their ancestors, all open
+    tree.filter(None)     # everything again, as it was open before
     tree.reveal(node)     # opens the ancestors and puts the cursor there
     tree.node             # the cursor's node, None where there is none
 
-The first column holds label and branches. Keys beside those of `Rows`: right opens or goes to the first child, left closes or goes to the
-parent, enter opens and closes a parent and says `Opened` of a leaf, `*` opens all, `-` closes all. Messages are those of `Rows`; keys are those
-of the model, never node numbers.
+The first column holds label and branches. Keys beside those of `Rows`: right opens or goes to the first child, left closes or goes
+to the parent, enter opens and closes a parent and says `Opened` of a leaf, `*` opens all, `-` closes all. Messages are those of
+`Rows`; keys are those of the model, never node numbers.
 """
 
 from __future__ import annotations
@@ -236,9 +237,10 @@ class _OpenNodes:
         return self._visible(node + 1, int(self.model.end[node]))
 
     def _visible(self, start: int, stop: int) -> Ids:
-        """Return the nodes of a range that no closed node of the same range hides: closed nodes open a hidden stretch, their ends shut it."""
+        """Return the nodes of a range that no closed node of the same range hides."""
         np = self._numpy
         ends = np.asarray(self.model.end[start:stop], np.int32)
+        # Closed nodes begin a hidden stretch, which ends where their last descendant does.
         closed = np.flatnonzero(~self._are_open[start:stop] & (ends > np.arange(start + 1, stop + 1)))
         change = np.zeros(stop - start + 1, np.int32)
         change[closed + 1] += 1

@@ -1,4 +1,7 @@
-"""The details of one asset: title, facts, references and preview; what is in them was read elsewhere, but for what is asked for lazily."""
+"""The details of one asset: title, facts, references and preview.
+
+What is in them was read elsewhere, but for what is asked for lazily.
+"""
 
 from __future__ import annotations
 

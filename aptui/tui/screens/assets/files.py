@@ -1,4 +1,7 @@
-"""Files of assets as paths: made of what the database says, copied as the bytes they are, opened in other programs; nothing is drawn here."""
+"""Files of assets as paths: made of what the database says, copied as the bytes they are, opened in other programs.
+
+Nothing is drawn here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def native(*parts: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a path holds nothing that a terminal or a shell prompt acts on when it is pasted: bytes that are no UTF-8 do no harm."""
+    """Return whether a path can be pasted into a terminal: it holds no control character; bytes that are no UTF-8 do no harm."""
     rest = _LONE_BYTES.sub("", text)
     return sanitize(rest) == rest
 

@@ -168,5 +168,8 @@ def _products_of(reader: Reader, kind: Kind, keys: Sequence[int]) -> list[int]:
     """Return the ids of products, or of all products of sources."""
     if kind is Kind.PRODUCTS:
         return list(keys)
-    sql = "SELECT p.ProductID FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN Products p ON p.JobPK = j.JobID ORDER BY p.ProductID"
+    sql = (
+        "SELECT p.ProductID FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN Products p ON p.JobPK = j.JobID"
+        " ORDER BY p.ProductID"
+    )
     return [number for (number,) in reader.ask(sql, (json.dumps(list(keys)),))]

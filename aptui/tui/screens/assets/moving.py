@@ -1,4 +1,7 @@
-"""Moving and deleting from the Assets screen: where to, what would happen, and whether it shall. The engine looks and does it; nothing moves here."""
+"""Moving and deleting from the Assets screen: where to, what would happen, and whether it shall.
+
+The engine looks and does it; nothing moves here.
+"""
 
 from __future__ import annotations
 

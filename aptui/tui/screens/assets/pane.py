@@ -1,6 +1,7 @@
-"""The Assets screen: the trees of sources, intermediates and products, what there is to know of each, and the ways from one to the next.
+"""The Assets screen: the trees of sources, intermediates and products, the details of each, and the ways between them.
 
-Everything is read in threads: trees by `AssetsStore`, the rest by `QueryWorker`. What is shown stays until something newer is there.
+Everything is read in threads: trees by `AssetsStore`, the rest by `QueryWorker`. What is shown stays until something newer is
+there.
 """
 
 from __future__ import annotations

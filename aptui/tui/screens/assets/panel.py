@@ -1,4 +1,6 @@
-"""What stands beside the trees for one source, product or folder: facts, and groups of references that lead on; read from the database.
+"""What stands beside the trees for one source, product or folder: facts, and groups of references that lead on.
+
+Read from the database.
 
 Everything here is plain data that compares: a panel that is read again and is the same is not drawn again.
 """
@@ -228,7 +230,10 @@ def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) ->
 
 
 def _unmet_ref(path: str) -> Ref:
-    """Return a path that leads to no product by itself; what is a pattern or an exclusion nobody can call unmet, and it is no warning."""
+    """Return a path that leads to no product by itself.
+
+    What is a pattern or an exclusion nobody can call unmet, and it is no warning.
+    """
     if path.startswith(":"):  # O3DE's sign of an exclusion
         return Ref("", 0, f"!{path[1:]}", "exclusion")
     return Ref("", 0, path, "pattern") if "*" in path else Ref("", 0, path, "path", role="warning")
@@ -282,7 +287,7 @@ def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, .
 
 
 def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | None:
-    """Return which asset a text names: an asset id, a UUID, a relative or absolute path of a source, a product with its platform."""
+    """Return the asset that a text names: by asset id, by UUID, by the path of its source, by platform and product."""
     text = text.strip()
     asset = assets.parse_asset_id(text)
     if asset is not None:
@@ -298,7 +303,10 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
 
 def _source_ids(reader: Reader, text: str) -> list[int]:
     if text.startswith("/"):
-        sql = "SELECT s.SourceID FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE f.ScanFolder || '/' || s.SourceName = ?"
+        sql = (
+            "SELECT s.SourceID FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
+            " WHERE f.ScanFolder || '/' || s.SourceName = ?"
+        )
         return [number for (number,) in reader.ask(sql, (text,))]
     source = reader.source(text)
     return [source.source_id] if source else []
@@ -318,5 +326,8 @@ def sources_of(reader: Reader, kind: Kind, keys: Iterable[int]) -> list[str]:
     """Return the paths of sources, or of the sources of products, by id, each once."""
     sql = "SELECT SourceName FROM Sources WHERE SourceID = ?"
     if kind is Kind.PRODUCTS:
-        sql = "SELECT s.SourceName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK WHERE p.ProductID = ?"
+        sql = (
+            "SELECT s.SourceName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
+            " WHERE p.ProductID = ?"
+        )
     return list(dict.fromkeys(name for key in keys for (name,) in reader.ask(sql, (key,))))

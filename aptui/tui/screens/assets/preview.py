@@ -1,4 +1,7 @@
-"""Previews of sources and products: images by what their first bytes say, everything else as `widgets.textview` does it. Blocks: call in a thread."""
+"""Previews of sources and products: images by what their first bytes say, everything else as `widgets.textview` does it.
+
+Blocks: call in a thread.
+"""
 
 from __future__ import annotations
 

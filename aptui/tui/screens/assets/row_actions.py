@@ -1,4 +1,7 @@
-"""What can be done with an asset of the Assets screen: copy, open, show, reprocess, ask why, go to its jobs; finding it is the pane's."""
+"""What can be done with an asset of the Assets screen: copy, open, show, reprocess, ask why, go to its jobs.
+
+Finding it is the pane's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The trees of the Assets screen as people meet them: one in front, live, searched; what a tree is, and how it is read, is the store's."""
+"""The trees of the Assets screen as people meet them: one in front, live, searched.
+
+What a tree is, and how it is read, is the store's.
+"""
 
 from __future__ import annotations
 

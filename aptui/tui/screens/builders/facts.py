@@ -1,4 +1,7 @@
-"""What the Builders screen says of a builder: its row, its patterns, its details; made of configuration and database, nothing is drawn here."""
+"""What the Builders screen says of a builder: its row, its patterns, its details.
+
+Made of configuration and database, nothing is drawn here.
+"""
 
 from __future__ import annotations
 

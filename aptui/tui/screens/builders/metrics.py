@@ -1,4 +1,7 @@
-"""The metrics of a builder as a tree: its analyses and its jobs, and below them the slowest of each; read where they are opened, in a thread."""
+"""The metrics of a builder as a tree: its analyses and its jobs, and below them the slowest of each.
+
+Read where they are opened, in a thread.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The Builders screen: which builders there are, and of one of them its patterns, its details, and what it cost as a tree.
 
-Reads are done in a thread: when the screen is first shown, and again when jobs ended since, some time after the last read; nothing is polled.
+Reads are done in a thread: when the screen is first shown, and again when jobs ended since, some time after the last read; nothing
+is polled.
 """
 
 from __future__ import annotations
@@ -478,7 +479,8 @@ class BuildersPane(Pane):
                 "all": texts["all"],
             }
         Menu.ask(
-            self.shell.app, [item for item, _ in texts.values()], lambda what: self.shell.copy_text(texts[what][1]()) if what else None,
+            self.shell.app, [item for item, _ in texts.values()],
+            lambda what: self.shell.copy_text(texts[what][1]()) if what else None,
             title="Copy",
         )  # fmt: skip
 

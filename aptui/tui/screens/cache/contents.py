@@ -1,4 +1,7 @@
-"""What the Shared cache screen knows and how it looks in rows: amounts by platform, folder and builder, findings; read in a thread."""
+"""What the Shared cache screen knows and how it looks in rows: amounts by platform, folder and builder, findings.
+
+Read in a thread.
+"""
 
 from __future__ import annotations
 

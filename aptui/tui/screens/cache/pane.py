@@ -1,6 +1,9 @@
-"""The Shared cache screen: what this project's cache holds, what is wrong in it and how it is mended; a line says what the team shares.
+"""The Shared cache screen: what this project's cache holds, what is wrong in it and how it is mended.
 
-What it holds is read when the screen is shown, and again when assets changed and the engine rests; until then a word says it is older.
+A line says what the team shares.
+
+What it holds is read when the screen is shown, and again when assets changed and the engine rests; until then a word says it is
+older.
 """
 
 from __future__ import annotations

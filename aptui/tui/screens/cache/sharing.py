@@ -1,4 +1,4 @@
-"""The team's part of the Shared cache screen: mode, location and patterns as a draft that is saved or discarded, a test, what it saved.
+"""The team's part of the Shared cache screen: a draft of mode, location and patterns, a test of it, and what sharing saved.
 
 The draft goes into the project's own `aptui.yaml`, character by character where something changed (`config.edit`).
 """

@@ -1,4 +1,7 @@
-"""A short list of records as the model of a table: sorted by any column, all at once. Tables of jobs and assets have models of their own."""
+"""A short list of records as the model of a table: sorted by any column, all at once.
+
+Tables of jobs and assets have models of their own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway's page of the Connections screen: its connections, the allowed and the rejected list, and the keys that change them."""
+"""The gateway's page of the Connections screen: connections, the allowed and the rejected list, and the keys for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class GatewayPage(ConnectionTables):
     GatewayPage > Horizontal { height: 40%; min-height: 3; }
     GatewayPage > Horizontal > Vertical { width: 1fr; }
     GatewayPage > Horizontal Table { height: 1fr; }
-    GatewayPage.-alone > Horizontal, GatewayPage.-lists > Table, GatewayPage.-lists > Bar, GatewayPage.-lists > #peer-facts { display: none; }
+    GatewayPage.-alone > Horizontal, GatewayPage.-lists > Table { display: none; }
+    GatewayPage.-lists > Bar, GatewayPage.-lists > #peer-facts { display: none; }
     GatewayPage.-lists > Horizontal { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,4 @@
-"""What people have done about the gateway's connections: through the engine where a gateway runs, else in the file it reads when it starts."""
+"""Changes of the gateway's connections: through the engine where a gateway runs, else in the file it reads when it starts."""
 
 from __future__ import annotations
 

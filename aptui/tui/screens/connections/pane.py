@@ -1,7 +1,7 @@
 """The Connections screen: the gateway's connections (`connections.gateway`), and the engine's: clients, workers, watched roots.
 
-Who is connected comes as news. Ages and memory do not: they are asked for while the screen is visible and a worker works, once a second, and
-after news of work that ended. An idle engine is asked nothing.
+Who is connected comes as news. Ages and memory do not: they are asked for while the screen is visible and a worker works, once a
+second, and after news of work that ended. An idle engine is asked nothing.
 """
 
 from __future__ import annotations
@@ -193,9 +193,13 @@ class ConnectionsPane(ConnectionTables, Pane):
         """Return what can be said here."""
         return (
             *self.gateway.commands(),
-            Command("disconnect", "drop a client, by its number", self._say_disconnect, lambda: self._numbers("clients"), needs_engine=True),
             Command(
-                "restart-worker", "restart a worker, by its number", self._say_restart, lambda: self._numbers("workers"), needs_engine=True
+                "disconnect", "drop a client, by its number", self._say_disconnect, lambda: self._numbers("clients"),
+                needs_engine=True,
+            ),
+            Command(
+                "restart-worker", "restart a worker, by its number", self._say_restart, lambda: self._numbers("workers"),
+                needs_engine=True
             ),
         )  # fmt: skip
 
@@ -427,7 +431,8 @@ class ConnectionsPane(ConnectionTables, Pane):
             "copy": (MenuItem("copy", "Copy the row", "y"), self.action_copy),
         }
         Menu.ask(
-            self.shell.app, [item for item, _ in deeds.values()], lambda what: deeds[what][1]() if what else None, title="Connections",
+            self.shell.app, [item for item, _ in deeds.values()], lambda what: deeds[what][1]() if what else None,
+            title="Connections",
             place=place,
         )  # fmt: skip
 

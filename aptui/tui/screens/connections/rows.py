@@ -42,7 +42,8 @@ ROOTS = (
 _MUCH_BYTES = 64 << 10
 """So much waits only for who does not read; less is an answer under way."""
 _STATES = {
-    "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed", "unfit": "warning",
+    "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed",
+    "unfit": "warning",
 }  # fmt: skip
 _MODES = {
     WatchMode.NATIVE: "completed", WatchMode.POLLING: "warning", WatchMode.LIMITED: "warning", WatchMode.GONE: "failed",

@@ -1,4 +1,4 @@
-"""What both pages of the Connections screen do with their tables: sort by a heading, open the menu where the button was pressed, copy rows."""
+"""Tables of both pages of the Connections screen: sort by a heading, open the menu at the pointer, copy rows."""
 
 from __future__ import annotations
 

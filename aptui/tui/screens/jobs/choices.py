@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _STATUSES = (
     ("failed", "failed", "f"), ("warnings", "completed with warnings", "w"), ("errors", "completed with errors", "e"),
-    ("completed", "completed", "c"), ("processing", "processing", "r"), ("pending", "pending", "p"), ("cancelled", "cancelled", "x"),
+    ("completed", "completed", "c"), ("processing", "processing", "r"), ("pending", "pending", "p"),
+    ("cancelled", "cancelled", "x"),
 )  # fmt: skip
 """(status word, what the menu says, its key)."""
 _GLYPH_OF = {"warnings": "warning", "errors": "error"}
@@ -118,7 +119,10 @@ class Choices:
         counts, wanted = self._store.counts(), self._wanted_statuses()
         items = [
             MenuItem(
-                word, f"{glyph('mark') if word in wanted else ' '} {glyph(_GLYPH_OF.get(word, word))} {label:<24}{counts.get(word, 0):>9,}", key,
+                word,
+                f"{glyph('mark') if word in wanted else ' '} {glyph(_GLYPH_OF.get(word, word))} "
+                f"{label:<24}{counts.get(word, 0):>9,}",
+                key,
                 role=_GLYPH_OF.get(word, word),
             )
             for word, label, key in _STATUSES

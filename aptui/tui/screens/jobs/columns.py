@@ -1,4 +1,7 @@
-"""The tables of the upper pane: which columns the Jobs table has, how it sorts, and the list of causes; what is in them is the store's."""
+"""The tables of the upper pane: which columns the Jobs table has, how it sorts, and the list of causes.
+
+What is in them is the store's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the Jobs screen reads about one job, in a thread of its own: its row, its runs, and the log of one of them. Nothing is drawn here.
+"""What the Jobs screen reads about one job, in a thread of its own: its row, its runs, and the log of one of them.
+
+Nothing is drawn here.
 
 Only the newest request is read. While requests come faster than people read (a key held down), nothing is read until they pause.
 """

@@ -1,4 +1,7 @@
-"""How the Jobs screen shares its room among table, event log and details, and which of them has the keys; what they hold is `jobs`' business."""
+"""How the Jobs screen shares its room among table, event log and details, and which of them has the keys.
+
+What they hold is `jobs`' business.
+"""
 
 from __future__ import annotations
 

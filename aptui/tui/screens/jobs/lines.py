@@ -59,7 +59,7 @@ class EventLines:
 
 
 class LogColumns:
-    """A log as the filter language sees it: a bare term is about the message, `error` and `warning` are levels, other fields the window."""
+    """A log for the filter language: a bare term is about the message, `error` and `warning` are levels, fields the window."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         count = len(records)

@@ -1,4 +1,7 @@
-"""The Jobs screen: the table of jobs above, the log of the selected one and the details of a line below; what can be chosen and done is beside."""
+"""The Jobs screen: the table of jobs above, the log of the selected one and the details of a line below.
+
+What can be chosen and done is beside.
+"""
 
 from __future__ import annotations
 

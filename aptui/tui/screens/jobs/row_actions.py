@@ -1,4 +1,7 @@
-"""What can be done with jobs, each by a key and in the row menu; who does it stands beside: engine, other screens, programs, copies."""
+"""What can be done with jobs, each by a key and in the row menu.
+
+Who does it stands beside: engine, other screens, programs, copies.
+"""
 
 from __future__ import annotations
 

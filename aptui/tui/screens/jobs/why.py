@@ -1,4 +1,7 @@
-"""The sheet that says why a job is as it is: the reason, what it was made of, what it waits for, its earlier runs; read in a thread."""
+"""The sheet that says why a job is as it is: the reason, what it was made of, what it waits for, its earlier runs.
+
+Read in a thread.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The engine's log as a source of lines: `LogReader`, a thread that finds the lines of a view, and `RecordLines`, which draws them from the file.
+"""The engine's log as a source of lines: `LogReader` finds the lines of a view, `RecordLines` draws them from the file.
 
-A line costs nine bytes, so that levels, filters and hits are known of all of them; a file too large for that is shown as it is, by `FileLines`.
-What the engine appends is read when somebody says `look`: nothing is polled. Context records belong to the next line and are no lines.
+A line costs nine bytes, so that levels, filters and hits are known of all of them; a file too large for that is shown as it is, by
+`FileLines`. What the engine appends is read when somebody says `look`: nothing is polled. Context records belong to the next line
+and are no lines.
 """
 
 from __future__ import annotations
@@ -234,7 +235,10 @@ _VIEW, _LOOK = "view", "look"
 
 
 class LogReader:
-    """Reads logs in a thread: finds the lines of the newest view, and those that come. `wake` is called there when there is something to `take`."""
+    """Reads logs in a thread: finds the lines of the newest view, and those that come.
+
+    `wake` is called there when there is something to `take`.
+    """
 
     def __init__(self, wake: Callable[[], None], *, largest_bytes: int = LARGEST_BYTES) -> None:
         self._wake, self._largest_bytes = wake, largest_bytes

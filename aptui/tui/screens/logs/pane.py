@@ -171,7 +171,10 @@ class LogsPane(Pane):
         """Return what can be said here."""
         names = [tab.name for tab in self._tabs]
         return (
-            Command("tab", "show a tab of the log", lambda rest: self.show_tab(names.index(rest)) if rest in names else self.action_tabs(),
+            Command(
+                "tab",
+                "show a tab of the log",
+                lambda rest: self.show_tab(names.index(rest)) if rest in names else self.action_tabs(),
                     lambda: names),
             Command("new-tab", "make a tab of your own", lambda _rest: self._edit(None)),
             Command("older-log", "choose an older log", lambda _rest: self.action_files()),
@@ -434,7 +437,8 @@ class LogsPane(Pane):
             what = f"{marked:,} lines" if marked > 1 else "Line"
             items = [
                 MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
-                MenuItem("all", "All lines with details", "a", self.pane.source in (self.lines, self._heard)), MenuItem("path", "Path of the log", "p", self.path is not None),
+                MenuItem("all", "All lines with details", "a", self.pane.source in (self.lines, self._heard)),
+                MenuItem("path", "Path of the log", "p", self.path is not None),
             ]  # fmt: skip
         Menu.ask(self.shell.app, items, self._copy, title="Copy")
 

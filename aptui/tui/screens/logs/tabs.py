@@ -1,7 +1,8 @@
-"""Which lines of the engine's log a tab shows: the standard tabs, people's own, and the filter language as lines of a log understand it.
+"""Which lines of the engine's log a tab shows: the standard tabs, people's own, and the filter language for lines.
 
-A bare term is a regex on the text, `source:` one on where a line came from, `status:` one on its level, and so are the bare words `error` and
-`warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.filter`); what is no field of a line is refused.
+A bare term is a regex on the text, `source:` one on where a line came from, `status:` one on its level, and so are the bare words
+`error` and `warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.filter`); what is no field of a line is
+refused.
 """
 
 from __future__ import annotations

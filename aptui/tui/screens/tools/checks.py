@@ -1,4 +1,7 @@
-"""What is known of the health of engine and machine, as rows with advice: the engine's own words, and what `aptui doctor` says. No widget."""
+"""What is known of the health of engine and machine, as rows with advice: the engine's own words, and what `aptui doctor` says.
+
+No widget.
+"""
 
 from __future__ import annotations
 

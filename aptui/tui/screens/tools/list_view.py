@@ -1,4 +1,7 @@
-"""Which tools there are now, as rows: made of what is known of engine, settings and screen; what does not work is not in the list. No widget."""
+"""Which tools there are now, as rows: made of what is known of engine, settings and screen; what does not work is not in the list.
+
+No widget.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,10 @@ _NOUGHTS = {"workers": "one per core", "limits.memory": "no limit", "limits.all_
 
 @dataclass(frozen=True, slots=True)
 class ToolFacts:
-    """All the list is made of; `options` None and `failed` -1 = not known yet, `settings` None = they cannot be written from here."""
+    """All the list is made of.
+
+    `options` None and `failed` -1 = not known yet, `settings` None = they cannot be written from here.
+    """
 
     is_attached: bool = False
     can_start: bool = False
@@ -143,7 +149,10 @@ def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
     yield ToolRow("reload", "Engine", "Reload configuration", now, "read the configuration again", ":reload", note, role)
     if facts.options is not None and "debug_output" in facts.options:
         is_on = facts.options["debug_output"]
-        note = "Builders that know it make products for debugging. The jobs of all builders run again, each time it is turned. It asks first."
+        note = (
+            "Builders that know it make products for debugging. The jobs of all builders run again, each time it is turned."
+            " It asks first."
+        )
         yield ToolRow("debug", "Engine", "Debug output", _on(is_on), "ask builders for debug products", ":debug", note)
     yield ToolRow("restart", "Engine", "Restart engine", "runs", "stop it and start one anew: at once, or when idle", ":restart")
 
@@ -155,7 +164,10 @@ def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
         setting = facts.settings.get(each.key)
         origin = "" if setting is None else _origin(setting.file, facts.project_file)
         where = f" It is now set at {setting.where}." if setting and setting.file else ""
-        note = f"'{each.key}' in aptui.yaml, for example {each.example}.{where} Comments and order stay; the engine takes it over itself."
+        note = (
+            f"'{each.key}' in aptui.yaml, for example {each.example}.{where}"
+            " Comments and order stay; the engine takes it over itself."
+        )
         yield ToolRow(f"set:{each.key}", "Settings", each.name, _shown(each, setting), each.does, "", note, "value", origin)
 
 

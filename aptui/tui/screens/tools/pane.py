@@ -1,4 +1,4 @@
-"""The Tools screen: switches and actions of the engine, settings that are written back to YAML, the doctor's checks and the engine's health."""
+"""The Tools screen: switches and actions of the engine, settings in YAML, the doctor's checks and the engine's health."""
 
 from __future__ import annotations
 
