@@ -24,6 +24,13 @@ _STEP_LINES = 200_000
 
 LEVELS = "EWID"
 """Error, warning, info, debug: how a level is written here."""
+LEVEL_WORDS = {"E": "error", "W": "warning", "I": "info", "D": "debug"}
+"""{level: its role, its glyph, and the word for it}."""
+
+
+def level_letter(number: int) -> str:
+    """Return the letter of a `messages.LogLevel`; a number beyond the ends is taken for the nearest."""
+    return "DIWE"[min(max(number, 0), 3)]
 
 
 class LogLine(NamedTuple):
@@ -170,7 +177,7 @@ class FileLines:
 
         Costs one number per 256 KB.
         """
-        import numpy as np  # three times as fast as `bytes.count` where lines are short, and it lets other threads run
+        import numpy as np  # for start-up; three times as fast as `bytes.count` on short lines, and other threads run
 
         buffer = bytearray(BLOCK_BYTES)
         letters = np.frombuffer(buffer, np.uint8)

@@ -30,11 +30,9 @@ from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Spans, fit, merge, pad, safe, width_of, wrap
-from aptui.tui.widgets.lines import LEVELS, LineSource, LogLine, MemoryLines
+from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS, LineSource, LogLine, MemoryLines
 from aptui.tui.widgets.rows import Rows
 
-_WORDS = {"E": ("error", "Error"), "W": ("warning", "Warning"), "I": ("info", "Info"), "D": ("debug", "Debug")}
-"""{level: (role and glyph, word)}."""
 _SHOWN_ORDER = "IWED"
 _LEVEL_CELLS = 9
 _MOST_CHARS = 16_384
@@ -214,13 +212,13 @@ class LogPane(Rows):
     def _head(self, line: LogLine, *, is_lit: bool) -> tuple[list[Segment], str]:
         """Paint time, level and window as far as there is room, and say which role the text has."""
         painter, width = self.painter, self.row_width
-        role, word = _WORDS.get(line.level, ("", ""))
+        role = LEVEL_WORDS.get(line.level, "")
         text_role = role if role in {"error", "debug"} else ""
         plain, pieces = painter.style("", is_cursor=is_lit), []
         if line.time and width >= 60:
             pieces += [Segment(fit(line.time, 12).text, painter.style("muted", is_cursor=is_lit)), Segment("  ", plain)]
-        if word:
-            text = f"{glyph(role)} {word}" if width >= 40 else glyph(role)
+        if role:
+            text = f"{glyph(role)} {role.capitalize()}" if width >= 40 else glyph(role)
             pieces += [Segment(fit(text, _LEVEL_CELLS if width >= 40 else 1).text, painter.style(role, is_cursor=is_lit))]
             pieces += [Segment("  " if width >= 40 else " ", plain)]
         if self._window_cells and width >= 76 and (line.window or line.time):

@@ -109,7 +109,7 @@ def _decode(data: bytes, *, is_cut: bool) -> str | None:
 
 
 def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
-    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # it has none
+    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # it has none; for start-up
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has none
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -187,7 +187,7 @@ class TextView(Rows):
         self.post_message(self.Ready(self))
 
     def _deliver(self, preview: TextPreview) -> None:
-        from textual.worker import get_current_worker
+        from textual.worker import get_current_worker  # for start-up
 
         if not get_current_worker().is_cancelled:
             self.app.call_from_thread(self.show_preview, preview)

@@ -86,7 +86,7 @@ class _OpenNodes:
     """Which nodes of the arrays are visible, and in which order: the view of the table below."""
 
     def __init__(self, model: TreeModel, columns: Callable[[], Sequence[Column]]) -> None:
-        import numpy as np
+        import numpy as np  # for start-up
 
         self.model = model
         self._columns = columns
@@ -432,7 +432,7 @@ class LazyTree:
 
     def _number(self) -> None:
         """Lay the branches out in preorder."""
-        import numpy as np
+        import numpy as np  # for start-up
 
         self._order = []
         depths: list[int] = []

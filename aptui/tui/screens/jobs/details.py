@@ -22,7 +22,7 @@ from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.words import size_text
-from aptui.tui.widgets.lines import LogLine
+from aptui.tui.widgets.lines import LogLine, level_letter
 
 QUIET_S = 0.06
 """So long nobody asks for another job before one is read, when they ask fast."""
@@ -30,7 +30,6 @@ CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Rows may be written after their news; after so long each we look again."""
 LARGEST_BYTES = 8 << 20
 """Of a larger log its end is shown; the pager has all of it."""
-_LETTERS = "DIWE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +175,4 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
 def _drawn(record: joblog.LogLine) -> LogLine:
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
-    return LogLine(time_of_day, _LETTERS[min(max(record.level, 0), 3)], record.window, record.text, bool(record.context))
+    return LogLine(time_of_day, level_letter(record.level), record.window, record.text, bool(record.context))

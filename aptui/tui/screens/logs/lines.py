@@ -21,7 +21,7 @@ from aptui.shared.errors import KnownError
 from aptui.store.logs import joblog
 from aptui.tui.background import LatestOnly
 from aptui.tui.screens.logs.tabs import STANDARD, LineFilter, LogTab, filter_of, parsed
-from aptui.tui.widgets.lines import FileLines, LogLine
+from aptui.tui.widgets.lines import FileLines, LogLine, level_letter
 
 LARGEST_BYTES = 256 << 20
 """Of a larger file no line is remembered: it has no levels and no hits here, and the pager has both."""
@@ -29,7 +29,6 @@ _TAIL_BYTES = 256 << 10
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 64 << 10
 _CONTEXT_BYTES = 64 << 10
-_LETTERS = "DIWE"
 _KEPT_LINES = 4096
 
 
@@ -187,7 +186,7 @@ class RecordLines:
 
     def of_levels(self, levels: str) -> list[int]:
         """Return the indices of the lines of these levels."""
-        import numpy as np
+        import numpy as np  # for start-up
 
         found: list[int] = np.flatnonzero(np.isin(np.frombuffer(bytes(self.levels), np.uint8), list(levels.encode()))).tolist()
         return found
@@ -211,7 +210,7 @@ def _records(data: bytes) -> list[joblog.LogLine]:
 
 def drawn(record: joblog.LogLine, *, has_details: bool = False) -> LogLine:
     """Return a record as a pane draws it; the day stands there where it is not today."""
-    return LogLine(_moment(record.time_ms), _LETTERS[min(max(record.level, 0), 3)], record.window, record.text, has_details)
+    return LogLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
 
 
 def _moment(time_ms: int) -> str:
@@ -347,7 +346,7 @@ class LogReader:
                 break
             found = [] if skips_first else _records(raw)
             if found:
-                batch.append(_Seen(start, found[-1], _LETTERS[min(max(found[-1].level, 0), 3)], has_context))
+                batch.append(_Seen(start, found[-1], level_letter(found[-1].level), has_context))
             has_context = not found and not skips_first and (has_context or bool(raw))
             skips_first = False
             if is_ended and not has_context:  # context whose line did not come yet is read again

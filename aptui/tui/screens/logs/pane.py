@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -499,6 +500,4 @@ def _size_of(path: Path) -> str:
 
 
 def _now_ms() -> int:
-    import time
-
     return int(time.time() * 1000)

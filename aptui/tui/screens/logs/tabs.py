@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from aptui.shared.errors import KnownError
 from aptui.tui.widgets.cells import Spans
-from aptui.tui.widgets.lines import LEVELS
+from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS
 
 if TYPE_CHECKING:
     from aptui.store.jobs.filter import Filter
     from aptui.store.jobs.texts import Mask
 
-_WORDS = {"E": "error", "W": "warning", "I": "info", "D": "debug"}
-_LEVEL_WORDS = {"^errors$": "^error$", "^warnings$": "^warning$"}
+_WHOLE_WORDS = {"^errors$": "^error$", "^warnings$": "^warning$"}
 _LONGEST_NAME = 24
 
 
@@ -62,8 +62,6 @@ def tab_of(form: dict[str, str]) -> LogTab:
 
 def mistake_in(tab: LogTab) -> tuple[str, str] | None:
     """Return (field, what is wrong with it), None = nothing."""
-    from aptui.shared.errors import KnownError
-
     if not tab.name or len(tab.name) > _LONGEST_NAME:
         return ("name", "a name has 1 to 24 letters")
     if not tab.levels or set(tab.levels) - set(LEVELS):
@@ -96,12 +94,12 @@ class LineFilter:
 
     def masks(self, texts: Sequence[str], sources: Sequence[str], levels: str) -> Mask:
         """Return which lines pass; the three are as long as each other."""
-        import numpy as np
+        import numpy as np  # for start-up
 
         from aptui.store.jobs.texts import contains, engine
 
         mask: Mask = np.ones(len(texts), np.bool_)
-        columns = {"text": texts, "source": sources, "level": [_WORDS.get(level, "") for level in levels]}
+        columns = {"text": texts, "source": sources, "level": [LEVEL_WORDS.get(level, "") for level in levels]}
         for term in self.terms:
             found = contains(engine()(list(columns[term.field])), term.pattern)
             mask &= ~found if term.is_negated else found
@@ -120,7 +118,7 @@ class LineFilter:
 
 
 def _as_filter(terms: Sequence[LineTerm]) -> Filter:
-    from aptui.store.jobs.filter import Filter, Match
+    from aptui.store.jobs.filter import Filter, Match  # for start-up
 
     return Filter(terms=tuple(Match("source", term.pattern, False, 1, term.pattern) for term in terms))
 
@@ -131,7 +129,7 @@ def parsed(text: str) -> LineFilter:
     Raises:
         FilterError: it is not well formed, or names what lines do not have; `column` says where.
     """
-    from aptui.store.jobs.filter import Filter, FilterError, Match, parse
+    from aptui.store.jobs.filter import Filter, FilterError, Match, parse  # for start-up
 
     terms: list[LineTerm] = []
     patterns: list[Match] = []
@@ -142,8 +140,8 @@ def parsed(text: str) -> LineFilter:
         pattern, field = term.pattern, "source" if named.endswith(("source:", "path:")) else "text"
         if term.field == "status" and named.endswith("status:"):
             field = "level"
-        elif pattern in _LEVEL_WORDS and term.field == "status":
-            field, pattern = "level", _LEVEL_WORDS[pattern]
+        elif pattern in _WHOLE_WORDS and term.field == "status":
+            field, pattern = "level", _WHOLE_WORDS[pattern]
         elif term.field == "status":  # no line is "failed": such a word is a word here
             pattern = f"(?i){term.raw}" if term.raw.islower() else term.raw
         terms.append(LineTerm(field, pattern, term.is_negated))
