@@ -6,6 +6,7 @@ the visible one draws (`frame_clock`). While nothing happens no timer runs and n
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -506,8 +507,6 @@ def _collect_garbage_again() -> None:
 
     News are many small records that leave nothing behind, so it is seldom worth a look.
     """
-    import gc
-
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()

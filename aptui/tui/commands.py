@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def shell_commands(app: Shell) -> list[Command]:
     """Return the commands that make sense now."""
-    from aptui.link.port import Drain, Pause, ReloadConfig, Resume, RunNext  # after the first paint
+    from aptui.link.port import Drain, Pause, ReloadConfig, Resume, RunNext  # for start-up: after the first paint
 
     act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better
 
@@ -73,14 +73,14 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
     elif found:
         app.tell(f"'{word}' may be {', '.join(each.name for each in found)}", "warning")
     else:
-        from difflib import get_close_matches
+        from difflib import get_close_matches  # for start-up
 
         near = get_close_matches(word, [each.name for each in commands], n=1)
         app.tell(f"there is no command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning")
 
 
 def _rescan(app: Shell, rest: str) -> None:
-    from aptui.link.port import Rescan
+    from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
 
     app.ask(Rescan(is_full=rest == "full"), "scanning")
 

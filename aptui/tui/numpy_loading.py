@@ -14,7 +14,7 @@ def load_numpy() -> None:
     """
     chosen = os.environ.get(_BLAS_THREADS)
     os.environ[_BLAS_THREADS] = "1"
-    import numpy  # noqa: F401, ICN001  # it is enough that it is there
+    import numpy  # noqa: F401, ICN001  # it is enough that it is there; for start-up
 
     if chosen is None:
         del os.environ[_BLAS_THREADS]

@@ -40,19 +40,19 @@ def run(
         UserError: there is no terminal to show anything on.
     """
     gc.disable()
-    from aptui.tui.preferences import state
+    from aptui.tui.preferences import state  # for start-up
     from aptui.tui.terminal import driver, safety, skeleton
 
     session = session_factory()
     if not driver.is_possible():
         gc.enable()
         skeleton.hide()
-        from aptui.tui.terminal.plain import run_plain
+        from aptui.tui.terminal.plain import run_plain  # for start-up
 
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)
         raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
-    from aptui.tui.app import AptuiApp
+    from aptui.tui.app import AptuiApp  # for start-up
 
     safety.install(safety.prepare_terminal(os.environ))
     folder = state_dir()
@@ -69,7 +69,7 @@ def run(
 
 def _prepare_signals(app: AptuiApp, folder: Any) -> None:
     """SIGHUP: put away and go, the terminal is gone. SIGTERM: leave. SIGUSR1: write where every thread is, also where all hangs."""
-    import faulthandler
+    import faulthandler  # for start-up
 
     def hung_up(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)

@@ -157,7 +157,7 @@ class AssetTree:
         return found
 
     def _paths(self) -> object:
-        import polars as pl
+        import polars as pl  # for start-up
 
         above = ["", *(f"{path}/" for path in self.folders)]
         places = np.full(len(self) + 1, 0, np.int64)
@@ -183,7 +183,7 @@ def _question(kind: Kind) -> Packed:
 def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None) -> AssetTree:
     """Read a tree from the database."""
     series = engine()
-    import polars as pl
+    import polars as pl  # for start-up
 
     ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     paths = [pl.Series("path", [], dtype=pl.String)]
@@ -206,7 +206,7 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
 
 def build_tree(kind: Kind, files: object, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
     """Return the tree of a polars frame of files with the columns path, id and ms."""
-    import polars as pl
+    import polars as pl  # for start-up
 
     assert isinstance(files, pl.DataFrame)
     frame = files.select(

@@ -346,7 +346,7 @@ class Feed:
 
 def _give_memory_back() -> None:
     """Give the system what reading needed for a while: glibc would keep it, 7 MB of a hundred thousand jobs."""
-    import ctypes
+    import ctypes  # for start-up
 
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -231,7 +231,7 @@ class LinkSession:
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
         """Stop the engine; when the connection ends, a new one is started."""
-        from aptui.link.port import Shutdown
+        from aptui.link.port import Shutdown  # for start-up: the verbs come after the first paint
 
         self._wants_engine = self._places.start is not None
         self.ask(Shutdown(is_when_idle))
@@ -296,7 +296,7 @@ class LinkSession:
     def _follow(self, client: Client) -> None:
         """Subscribe, then hand on what is said until the connection ends."""
         # Here and not above: these records cost a good part of the time to the first paint, and this thread runs after it.
-        from aptui.core.notices import JobChanged
+        from aptui.core.notices import JobChanged  # for start-up
         from aptui.link.port import PROTOCOL, Subscribe
 
         self._wants_engine = False  # one that is stopped while we look on stays stopped
@@ -319,10 +319,10 @@ class LinkSession:
                 listener.take(news.epoch, news.seq, news.notice)
 
     def _take_subscription(self, answer: Answer) -> None:
-        import msgspec
+        import msgspec  # for start-up
 
         from aptui.core.notices import Progress
-        from aptui.shared.health import Health
+        from aptui.shared.health import Health  # for start-up
 
         progress = msgspec.convert(answer.get("progress"), Progress | None)
         health = msgspec.convert(answer.get("health"), Health | None)
@@ -333,7 +333,7 @@ class LinkSession:
             listener.subscribed(epoch, seq, running)
 
     def _note(self, notice: Notice) -> None:
-        from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress
+        from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress  # for start-up
 
         match notice:
             case Progress():
@@ -370,7 +370,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def _connect(path: str) -> Client:
-    from aptui.link.client import Client
+    from aptui.link.client import Client  # for start-up
 
     return Client.connect(path, "tui")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _SECOND_MS, _TEN_S_MS, _MINUTE_MS, _HOUR_MS = 1000, 10_000, 60_000, 3_600_000
 
@@ -33,13 +35,11 @@ def size_text(size: int) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Return `text` in at most `width` cells, its end cut off."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len, set_cell_size  # for start-up
 
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
 def clock(time_ms: int) -> str:
     """Return a moment of today as `23:01:07`."""
-    import time
-
     return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))

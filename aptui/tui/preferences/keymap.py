@@ -60,6 +60,7 @@ def load_keymap() -> Keymap:
     A mistake in the latter leaves its action as it was, and is reported.
     """
     from aptui.config.dirs import data_dir
+    from aptui.config.model import data_dir
 
     keymap = Keymap(shipped_actions(data_dir() / "config" / "keymap.yaml"))
     file = own_file()
@@ -119,7 +120,7 @@ def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
     for action_id, keys, where in own:
         action = keymap.actions.get(action_id)
         if action is None:
-            from aptui.config.schema import nearest
+            from aptui.config.schema import nearest  # for start-up
 
             hint = nearest(action_id, keymap.actions)
             keymap.mistakes.append(UserError(f"there is no action '{action_id}'", where=where, hint=hint))
@@ -152,7 +153,7 @@ def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
 
 def normalise(keys: str) -> tuple[str, ...]:
     """Return the names Textual has for keys: `?, f1` → (`question_mark`, `f1`)."""
-    from textual.keys import _character_to_key
+    from textual.keys import _character_to_key  # for start-up
 
     words = [word.strip() for word in keys.split(",")] if keys.strip() != "," else [","]
     return tuple(_character_to_key(word) if len(word) == 1 else word for word in words if word)
@@ -160,7 +161,7 @@ def normalise(keys: str) -> tuple[str, ...]:
 
 def shown_key(key: str) -> str:
     """Return a key as people read it: `^P`, `?`, `⏎`, `F1`."""
-    from aptui.tui.terminal.safety import terminal_facts
+    from aptui.tui.terminal.safety import terminal_facts  # for start-up
 
     modifiers, _, name = key.rpartition("+")
     if not terminal_facts().is_utf8 and name in _SPELLED:
@@ -184,7 +185,7 @@ _SPELLED = {"enter": "Enter", "up": "Up", "down": "Down", "left": "Left", "right
 
 
 def _character(name: str) -> str:
-    from textual.keys import format_key, key_to_character
+    from textual.keys import format_key, key_to_character  # for start-up
 
     if name[0] == "f" and name[1:].isdigit():
         return name.upper()

@@ -115,6 +115,7 @@ def load_looks() -> Looks:
 def _stamps() -> tuple[tuple[str, int], ...]:
     """Return (file, mtime_ns) of the shipped themes and then of the person's own."""
     from aptui.config.dirs import data_dir
+    from aptui.config.model import data_dir
 
     found: list[tuple[str, int]] = []
     for folder in (data_dir() / "themes", yaml_files.config_home() / "themes"):
@@ -209,7 +210,7 @@ def theme_of(look: Look) -> Theme:
 
     Its variables hold, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (everything, for content).
     """
-    from textual.theme import Theme
+    from textual.theme import Theme  # for start-up
 
     colors = dict(look.colors)
     variables = _stock_variables(look)
@@ -264,7 +265,7 @@ class Roles:
 @lru_cache(maxsize=256)
 def rich_style(text: str) -> Style:
     """Return a role's style as Rich wants it."""
-    from rich.style import Style
+    from rich.style import Style  # for start-up
 
     return Style.parse(text.replace("ansi_", "")) if text else Style()
 

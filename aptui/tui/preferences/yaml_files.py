@@ -23,6 +23,7 @@ _FORM = 1
 def config_home() -> Path:
     """Return the folder of a person's own settings."""
     from aptui.config.dirs import user_file
+    from aptui.config.model import user_file
 
     return user_file().parent
 
@@ -43,7 +44,7 @@ def compiled(file: Path, compile_node: Callable[[Node], Any]) -> Any:
     kept = _kept_file(file)
     value = _recall(kept, key)
     if value is None:
-        from aptui.config.schema import read_yaml  # YAML is paid for only when something changed
+        from aptui.config.schema import read_yaml  # for start-up: YAML is paid for only when something changed
 
         value = compile_node(read_yaml(data, str(file)))
         _keep(kept, key, value)
@@ -57,7 +58,7 @@ def known_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], wha
         UserError: with the nearest known key as hint.
     """
     if key not in known:
-        from aptui.config.schema import nearest
+        from aptui.config.schema import nearest  # for start-up
 
         raise UserError(
             f"there is no {what} '{key}'", where=node.value[key].key_where or node.value[key].where, hint=nearest(key, known)

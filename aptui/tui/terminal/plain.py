@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import contextmanager
@@ -105,7 +106,7 @@ def until_key(wait_s: float) -> bool:
 @contextmanager
 def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
     """Let single keys through, unseen, while lines are still written as ever; without signals `^C` is a key like others."""
-    import termios
+    import termios  # for start-up
 
     try:
         before = termios.tcgetattr(0)
@@ -136,8 +137,6 @@ def run_plain(session: Session) -> int:
 
 
 def _open_and_follow(session: Session) -> None:
-    import threading
-
     never = threading.Event()
     session.open()
     follow(session, sys.stdout, never.wait)

@@ -139,7 +139,7 @@ def install(terminal: TerminalFacts) -> None:
     Raises:
         InternalError: the wall does not see what Textual writes. `shown` withholds text from then on.
     """
-    from textual.strip import Strip
+    from textual.strip import Strip  # for start-up
 
     _wall.facts = terminal
     Strip.render = _render  # type: ignore[method-assign, assignment]
@@ -154,10 +154,10 @@ def install(terminal: TerminalFacts) -> None:
 
 def verify() -> bool:
     """Whether hostile text that goes through Textual's own updates comes out harmless."""
-    from rich.console import Console
+    from rich.console import Console  # for start-up
     from rich.segment import Segment
     from rich.style import Style
-    from textual._compositor import ChopsUpdate, LayoutUpdate
+    from textual._compositor import ChopsUpdate, LayoutUpdate  # for start-up
     from textual.geometry import Region
     from textual.strip import Strip
 
@@ -188,7 +188,7 @@ def _render(strip: Strip, console: Console) -> str:
 
 
 def _output(segments: Iterable[Segment], console: Console) -> str:
-    from textual.strip import Strip
+    from textual.strip import Strip  # for start-up
 
     only_ascii = not _wall.facts.is_utf8
     if not all(text.isprintable() and (text.isascii() or not only_ascii) for text, _, _ in segments):
@@ -200,7 +200,7 @@ def _output(segments: Iterable[Segment], console: Console) -> str:
 
 
 def _system(console: Console) -> ColorSystem:
-    from rich.color import ColorSystem
+    from rich.color import ColorSystem  # for start-up
 
     known = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT, TRUECOLOUR: ColorSystem.TRUECOLOR}
     return known.get(_wall.facts.colours) or console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001  # as the original does
@@ -208,7 +208,7 @@ def _system(console: Console) -> ColorSystem:
 
 def _map(segments: Iterable[Segment]) -> list[Segment]:
     """Make controls visible and keep the strip as wide as Textual thinks it is, or everything to its right would move."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len, set_cell_size  # for start-up
     from rich.segment import Segment
 
     left = sum(cell_len(text) for text, _, _ in segments)
@@ -242,7 +242,7 @@ def _clean(text: str) -> str:
     text = sanitize(text.translate(_C0_AND_DELETE).replace("\xa0", " "))
     if _wall.facts.is_utf8 or text.isascii():
         return text
-    from rich.cells import cell_len
+    from rich.cells import cell_len  # for start-up
 
     text = text.translate(_BOXES)
     return "".join(letter if letter.isascii() else "?" * cell_len(letter) for letter in text)

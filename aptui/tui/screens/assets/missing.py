@@ -110,7 +110,7 @@ class MissingTrees(AssetTrees):
 
     def say_missing(self, pattern: str) -> None:
         """Search the products that a pattern names (`store.missing.chosen`), all without one."""
-        from aptui.link.port import ScanMissing
+        from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
 
         if self._is_engine_idle():
             self.shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
@@ -135,13 +135,13 @@ class MissingTrees(AssetTrees):
         self.queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, folders))
 
     def _scan(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
-        from aptui.link.port import ScanMissing
+        from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
 
         if self._is_something(name, folders, product_ids):
             self.shell.ask(ScanMissing(tuple(folders), tuple(product_ids), name=name))
 
     def _clear(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> None:
-        from aptui.link.port import ClearMissing
+        from aptui.link.port import ClearMissing  # for start-up: the verbs come after the first paint
 
         if self._is_something(name, folders, product_ids):
             self.shell.ask(ClearMissing(tuple(folders), tuple(product_ids)), then=self._report_cleared)

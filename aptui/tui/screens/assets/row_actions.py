@@ -219,7 +219,7 @@ class AssetRowActions(Pane):
             ask(is_sure=True)
 
     def _reprocess(self, names: Sequence[str]) -> None:
-        from aptui.link.port import Reprocess
+        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
 
         keys = tuple(dict.fromkeys(name.lower() for name in names if name))
         if keys:

@@ -60,7 +60,7 @@ class Mending:
         self._shell.question("run the jobs again of", choices)
 
     def _reprocess(self, sources: Sequence[str]) -> None:
-        from aptui.link.port import Reprocess
+        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
 
         done = f"{count(len(sources), 'source')} asked for; verify again when the engine rests"
         self._shell.ask(Reprocess(keys=tuple(key_of(source) for source in sources)), done)
@@ -80,7 +80,7 @@ class Mending:
 
     def _delete(self, gone: list[CacheProblem]) -> None:
         """Let the engine do it: it alone deletes in the cache, in every folder whose time is not the one it recorded."""
-        from aptui.link.port import Rescan
+        from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
 
         cache_dir = self._shell.session.cache_dir
 

@@ -108,7 +108,7 @@ class SharedSettings:
         if now != self._seen and not self.is_dirty:
             self._saved = self.draft = now
         self._seen = now
-        from aptui.sharing import totals as shared_totals
+        from aptui.sharing import totals as shared_totals  # for start-up
         from aptui.sharing.account import line, total
 
         self._sums = shared_totals.read(self._shell.session.cache_dir).builders
@@ -245,7 +245,7 @@ class SharedSettings:
         sharing = replace(config.sharing, mode=self.draft.mode, store=self.draft.store)
 
         def work(_task: BackgroundTask) -> Answer:
-            from aptui.sharing.probe import probe
+            from aptui.sharing.probe import probe  # for start-up
 
             return probe(sharing)
 
@@ -262,7 +262,7 @@ class SharedSettings:
             return
 
         def work(_task: BackgroundTask) -> None:
-            from aptui.config.edit import writable_files, write
+            from aptui.config.edit import writable_files, write  # for start-up
 
             file = writable_files(folder)[0]
             if draft.patterns != before.patterns:
@@ -288,7 +288,7 @@ class SharedSettings:
 
 def _gain(one: Sum) -> str:
     """Say what sharing gave one builder."""
-    from aptui.sharing.account import duration
+    from aptui.sharing.account import duration  # for start-up
 
     asked = one.hits + one.misses
     share = f"{100 * one.hits // asked:3} %" if asked else "    –"

@@ -137,7 +137,7 @@ class Choices:
         _at(Menu.ask(self.shell.app, items, toggle, title="Status"), at)
 
     def _wanted_statuses(self) -> tuple[str, ...]:
-        from aptui.store.jobs.filter import parse
+        from aptui.store.jobs.filter import parse  # for start-up
 
         try:
             return parse(self._text).statuses

@@ -173,7 +173,7 @@ class ToolsPane(Pane):
         if not self._is_attached_to_engine:
             self._options, self._asked_pid = None, 0
         elif self._asked_pid != session.engine.pid:
-            from aptui.link.port import Status
+            from aptui.link.port import Status  # for start-up: the verbs come after the first paint
 
             self._asked_pid = session.engine.pid
             self.shell.ask(Status(), then=self._take_status)
@@ -190,7 +190,7 @@ class ToolsPane(Pane):
         self._draw()
 
     def _count_failed(self, _task: BackgroundTask) -> int:
-        from aptui.store.db.schema import told
+        from aptui.store.db.schema import told  # for start-up
         from aptui.store.queries.reader import open_reader
 
         path = self.shell.session.cache_dir / DATABASE
@@ -331,24 +331,24 @@ class ToolsPane(Pane):
         acts[tool.id]()
 
     def _resume(self) -> None:
-        from aptui.link.port import Resume
+        from aptui.link.port import Resume  # for start-up: the verbs come after the first paint
 
         self.shell.ask(Resume(), "going on")
 
     def _run_next(self) -> None:
-        from aptui.link.port import RunNext
+        from aptui.link.port import RunNext  # for start-up: the verbs come after the first paint
 
         self.shell.ask(RunNext(), then=lambda answer: self.shell.tell(_show_start(answer)))
 
     def _drain(self) -> None:
-        from aptui.link.port import Drain
+        from aptui.link.port import Drain  # for start-up: the verbs come after the first paint
 
         ask = partial(self.shell.ask, Drain(), "drained: all that was owed is done")
         text = "drain? changes wait until you end it"
         self.shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
 
     def _rescan(self, *, is_full: bool) -> None:
-        from aptui.link.port import Rescan
+        from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
 
         self.shell.ask(Rescan(is_full=is_full), "scanning")
 
@@ -357,15 +357,15 @@ class ToolsPane(Pane):
         self.shell.question(text, [Choice("y", "scan", partial(self._rescan, is_full=True)), Choice("n", "no")])
 
     def _reload(self) -> None:
-        from aptui.link.port import ReloadConfig
+        from aptui.link.port import ReloadConfig  # for start-up: the verbs come after the first paint
 
-        def word(answer: Answer) -> None:
+        def report(answer: Answer) -> None:
             self.shell.tell("configuration taken over" if answer.get("is_changed") else "the configuration is as it was")
 
-        self.shell.ask(ReloadConfig(), then=word)
+        self.shell.ask(ReloadConfig(), then=report)
 
     def _turn_debug(self, *, is_on: bool | None = None) -> None:
-        from aptui.link.port import SetOption
+        from aptui.link.port import SetOption  # for start-up: the verbs come after the first paint
 
         options = self._options or {}
         wanted = not options.get("debug_output", False) if is_on is None else is_on
@@ -409,7 +409,7 @@ class ToolsPane(Pane):
         database = self.shell.session.cache_dir / DATABASE
 
         def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
-            from aptui.core.paths import key_of
+            from aptui.core.paths import key_of  # for start-up
             from aptui.store.db.schema import told
             from aptui.store.queries.reader import open_reader
 
@@ -421,7 +421,7 @@ class ToolsPane(Pane):
             self.shell.tell("the jobs are being counted; try again", "warning")
 
     def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
-        from aptui.link.port import Reprocess
+        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
 
         job_ids, keys = failed
         total = len(job_ids) + len(keys)

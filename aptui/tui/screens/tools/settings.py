@@ -43,7 +43,7 @@ class SettingsEditor:
         project_dir = self._project_dir
 
         def work(_task: BackgroundTask) -> dict[str, Setting]:
-            from aptui.config.edit import settings
+            from aptui.config.edit import settings  # for start-up
 
             return settings(project_dir, [each.key for each in ADJUSTABLE])
 
@@ -65,7 +65,7 @@ class SettingsEditor:
 
     def adjust(self, key: str, text: str = "") -> None:
         """Ask for the file, where there is a choice, then for the value (`text` stands there already), then write it."""
-        from aptui.config.edit import writable_files
+        from aptui.config.edit import writable_files  # for start-up
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)
         project, own = writable_files(self._project_dir)
@@ -82,7 +82,7 @@ class SettingsEditor:
         Menu.ask(self._shell.app, items, take_answer, title=f"Write '{key}' for")
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
-        from aptui.config.edit import mistake_in, value_of
+        from aptui.config.edit import mistake_in, value_of  # for start-up
 
         setting, adds = (self.known or {}).get(adjustable.key), adjustable.kind == "list"
 
@@ -103,7 +103,7 @@ class SettingsEditor:
         adds, project_dir = adjustable.kind == "list", self._project_dir
 
         def work(_task: BackgroundTask) -> None:
-            from aptui.config.edit import write
+            from aptui.config.edit import write  # for start-up
 
             write(project_dir, file, adjustable.key, value, adds=adds)
 
