@@ -197,7 +197,7 @@ def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_pat
         )
 
         async def retry(app, pilot, session):
-            await until(pilot, lambda: app.pane._failed == 2)
+            await until(pilot, lambda: app.pane._failed.total == 2)
             await until(pilot, lambda: "2 jobs" in text(app))
             await use(app, pilot, "retry")
             await until(pilot, lambda: "run 2 failed jobs again?" in text(app))
@@ -205,7 +205,7 @@ def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_pat
             await until(pilot, lambda: session.said() == [Reprocess(("b.png",), (7,))])
             store.put(put_job=[job_row(7, 1, job_key="x")], put_analysis=[analysis_row(2)])
             session.say(JobChanged(0, 7, "a.png", 1, "linux", "x", "", "completed", "", "", 0, 0, 5, "", 6))
-            await until(pilot, lambda: app.pane._failed == 0)
+            await until(pilot, lambda: app.pane._failed.total == 0)
 
             assert "retry" not in ids(app)
 

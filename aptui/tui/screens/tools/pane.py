@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -14,10 +13,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from aptui.shared.errors import KnownError
-from aptui.shared.printing import count
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Choice, Command
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.preferences.keymap import shown_key
@@ -26,6 +24,8 @@ from aptui.tui.screens.jobs.bar import Bar
 from aptui.tui.screens.tools import checks
 from aptui.tui.screens.tools import list_view as listed
 from aptui.tui.screens.tools.checks import DoctorCheck
+from aptui.tui.screens.tools.engine_tools import EngineTools
+from aptui.tui.screens.tools.failed_jobs import FailedJobs
 from aptui.tui.screens.tools.list_view import ToolFacts, ToolRow
 from aptui.tui.screens.tools.note import NoteView
 from aptui.tui.screens.tools.settings import SettingsEditor
@@ -34,10 +34,8 @@ from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
-    from aptui.link.port import Answer
     from aptui.tui.data.feed import Batch
 
-DATABASE = "assetdb.sqlite"
 _ROOMY_LINES = 30
 """On lower screens the note is shorter."""
 
@@ -76,10 +74,7 @@ class ToolsPane(Pane):
         self._rows: list[ToolRow] = []
         self._found: list[DoctorCheck] = []
         self._doctored: list[DoctorCheck] = []
-        self._options: dict[str, bool] | None = None
-        self._asked_pid = 0
-        self._failed = -1
-        self._is_count_stale = self._are_settings_stale = True
+        self._are_settings_stale = True
         self._stays_on_top = True
         """Nobody moved the cursor yet: rows that come above it, when the engine answers, do not push it down."""
 
@@ -92,7 +87,8 @@ class ToolsPane(Pane):
 
     def on_mount(self) -> None:
         """Get ready for chores; hear when the engine comes and goes."""
-        self._counting = BackgroundTask("aptui-tools-count", self.shell.in_ui)
+        self._engine = EngineTools(self.shell, self._draw)
+        self._failed = FailedJobs(self.shell, self._draw)
         self._editor = SettingsEditor(self.shell, self._draw)
         self._doctor = BackgroundTask("aptui-tools-doctor", self.shell.in_ui)
         self.shell.session.on_state.append(self.shell.wake)
@@ -102,7 +98,7 @@ class ToolsPane(Pane):
 
     def on_unmount(self) -> None:
         """Give up what is under way."""
-        for each in (self._counting, self._editor, self._doctor):
+        for each in (self._failed, self._editor, self._doctor):
             each.close()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -119,12 +115,14 @@ class ToolsPane(Pane):
 
     def reload(self) -> None:
         """Read everything again."""
-        self._is_count_stale, self._asked_pid = True, 0
+        self._failed.is_stale = True
+        self._engine.forget()
         self.activate()
 
     def on_news(self, batch: Batch) -> None:
         """Note what may be otherwise."""
-        self._is_count_stale = self._is_count_stale or bool(batch.jobs) or batch.table is not None
+        if batch.jobs or batch.table is not None:
+            self._failed.is_stale = True
         self._are_settings_stale = self._are_settings_stale or batch.health is not None
 
     def on_frame(self) -> None:
@@ -143,9 +141,11 @@ class ToolsPane(Pane):
         if "doctor" in ids:
             commands.append(Command("doctor", "look for trouble around the project", lambda _rest: self.action_doctor()))
         if "retry" in ids:
-            commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._retry(), None, True))
+            commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._failed.retry(), None, True))
         if "debug" in ids:
-            commands.append(Command("debug", "turn debug output on or off (asks)", self._say_debug, lambda: ("on", "off"), True))
+            commands.append(
+                Command("debug", "turn debug output on or off (asks)", self._engine.say_debug, lambda: ("on", "off"), True)
+            )
         if self._editor.known is not None:
             keys = tuple(each.key for each in listed.ADJUSTABLE)
             commands.append(Command("set", "change a setting, in the file you choose", self._say_set, lambda: keys))
@@ -169,39 +169,10 @@ class ToolsPane(Pane):
 
     def _refresh_facts(self) -> None:
         """Have read what may be otherwise, while the engine rests; it is asked itself once after it was attached to."""
-        session = self.shell.session
-        if not self._is_attached_to_engine:
-            self._options, self._asked_pid = None, 0
-        elif self._asked_pid != session.engine.pid:
-            from aptui.link.port import Status  # for start-up: the verbs come after the first paint
-
-            self._asked_pid = session.engine.pid
-            self.shell.ask(Status(), then=self._take_status)
-        progress = session.latest_progress
-        rests = progress is None or not (progress.jobs_running or progress.jobs_waiting)
-        if self._is_count_stale and rests:
-            self._is_count_stale = not self._counting.start(self._count_failed, self._take_count, lambda _error: None)
+        self._engine.refresh(is_attached=self._is_attached_to_engine)
+        self._failed.refresh()
         if self._are_settings_stale and self._may_write:
             self._are_settings_stale = not self._editor.read()
-
-    def _take_status(self, answer: Answer) -> None:
-        options = answer.get("options")
-        self._options = {str(name): bool(value) for name, value in options.items()} if isinstance(options, dict) else {}
-        self._draw()
-
-    def _count_failed(self, _task: BackgroundTask) -> int:
-        from aptui.store.db.schema import told  # for start-up
-        from aptui.store.queries.reader import open_reader
-
-        path = self.shell.session.cache_dir / DATABASE
-        if not path.is_file():
-            return 0
-        with closing(open_reader(path)) as reader, told(path):
-            return reader.totals().jobs["failed"]
-
-    def _take_count(self, failed: int) -> None:
-        self._failed = failed
-        self._draw()
 
     def _facts(self) -> ToolFacts:
         shell, session = self.shell, self.shell.session
@@ -211,8 +182,8 @@ class ToolsPane(Pane):
             can_start=shell.can_ask and session.state in {SessionState.DETACHED, SessionState.REATTACHING},
             progress=session.latest_progress,
             health=session.latest_health,
-            options=self._options,
-            failed=self._failed,
+            options=self._engine.options,
+            failed=self._failed.total,
             settings=self._editor.known if self._may_write else None,
             project_file=os.path.join(os.path.abspath(self._project_dir), "aptui.yaml") if shell.config else "",
             theme=shell.app.theme,
@@ -312,16 +283,16 @@ class ToolsPane(Pane):
             return
         acts: dict[str, Callable[[], object]] = {
             "pause": self.shell.action_pause,
-            "resume": self._resume,
-            "next": self._run_next,
-            "drain": self._drain,
-            "retry": self._retry,
-            "rescan": partial(self._rescan, is_full=False),
-            "full": self._full_scan,
+            "resume": self._engine.resume,
+            "next": self._engine.run_next,
+            "drain": self._engine.drain,
+            "retry": self._failed.retry,
+            "rescan": partial(self._engine.rescan, is_full=False),
+            "full": self._engine.full_scan,
             "start": self.shell.session.start_engine,
-            "reload": self._reload,
-            "debug": self._turn_debug,
-            "restart": self._restart,
+            "reload": self._engine.reload,
+            "debug": self._engine.turn_debug,
+            "restart": self._engine.restart,
             "theme": partial(self.shell.themes.choose, ""),
             "mouse": self._turn_mouse,
             "keymap": self._reload_keymap,
@@ -330,70 +301,6 @@ class ToolsPane(Pane):
         }
         acts[tool.id]()
 
-    def _resume(self) -> None:
-        from aptui.link.port import Resume  # for start-up: the verbs come after the first paint
-
-        self.shell.ask(Resume(), "going on")
-
-    def _run_next(self) -> None:
-        from aptui.link.port import RunNext  # for start-up: the verbs come after the first paint
-
-        self.shell.ask(RunNext(), then=lambda answer: self.shell.tell(_show_start(answer)))
-
-    def _drain(self) -> None:
-        from aptui.link.port import Drain  # for start-up: the verbs come after the first paint
-
-        ask = partial(self.shell.ask, Drain(), "drained: all that was owed is done")
-        text = "drain? changes wait until you end it"
-        self.shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
-
-    def _rescan(self, *, is_full: bool) -> None:
-        from aptui.link.port import Rescan  # for start-up: the verbs come after the first paint
-
-        self.shell.ask(Rescan(is_full=is_full), "scanning")
-
-    def _full_scan(self) -> None:
-        text = "read every byte of every source?"
-        self.shell.question(text, [Choice("y", "scan", partial(self._rescan, is_full=True)), Choice("n", "no")])
-
-    def _reload(self) -> None:
-        from aptui.link.port import ReloadConfig  # for start-up: the verbs come after the first paint
-
-        def report(answer: Answer) -> None:
-            self.shell.tell("configuration taken over" if answer.get("is_changed") else "the configuration is as it was")
-
-        self.shell.ask(ReloadConfig(), then=report)
-
-    def _turn_debug(self, *, is_on: bool | None = None) -> None:
-        from aptui.link.port import SetOption  # for start-up: the verbs come after the first paint
-
-        options = self._options or {}
-        wanted = not options.get("debug_output", False) if is_on is None else is_on
-        if wanted == options.get("debug_output"):
-            self.shell.tell(f"debug output is {'on' if wanted else 'off'} already")
-            return
-        ask = partial(self.shell.ask, SetOption("debug_output", wanted), then=self._take_option)
-        text = f"turn debug output {'on' if wanted else 'off'}? all jobs run again"
-        self.shell.question(text, [Choice("y", "turn it", ask), Choice("n", "leave it")])
-
-    def _say_debug(self, rest: str) -> None:
-        self._turn_debug(is_on={"on": True, "off": False}.get(rest))
-
-    def _take_option(self, answer: Answer) -> None:
-        name, value = str(answer.get("name", "debug_output")), bool(answer.get("value"))
-        self._options = {**(self._options or {}), name: value}
-        self.shell.tell(f"{name.replace('_', ' ')} is {'on' if value else 'off'}")
-        self._draw()
-
-    def _restart(self) -> None:
-        restart = self.shell.session.restart_engine
-        choices = [
-            Choice("w", "when idle", partial(restart, is_when_idle=True)),
-            Choice("y", "now", partial(restart, is_when_idle=False)),
-            Choice("n", "no"),
-        ]
-        self.shell.question("restart the engine?", choices)
-
     def _turn_mouse(self) -> None:
         self.shell.action_mouse()
         self._draw()
@@ -401,36 +308,6 @@ class ToolsPane(Pane):
     def _reload_keymap(self) -> None:
         self.shell.action_reload_keymap()
         self._draw()
-
-    # --------------------------------------------------------------------------------------------------------------- retry
-
-    def _retry(self) -> None:
-        """Look for all failed jobs and analyses, then ask whether to run them again."""
-        database = self.shell.session.cache_dir / DATABASE
-
-        def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
-            from aptui.core.paths import key_of  # for start-up
-            from aptui.store.db.schema import told
-            from aptui.store.queries.reader import open_reader
-
-            with closing(open_reader(database)) as reader, told(database):
-                failed = list(reader.jobs(statuses={"failed"}))
-            return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
-
-        if not self._counting.start(work, self._ask_to_retry, self._complain):
-            self.shell.tell("the jobs are being counted; try again", "warning")
-
-    def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
-        from aptui.link.port import Reprocess  # for start-up: the verbs come after the first paint
-
-        job_ids, keys = failed
-        total = len(job_ids) + len(keys)
-        self._take_count(total)
-        if not total:
-            self.shell.tell("no job is failed")
-            return
-        ask = partial(self.shell.ask, Reprocess(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} asked for")
-        self.shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
 
     def _complain(self, error: KnownError) -> None:
         self.shell.tell(str(error), "error", 10)
@@ -475,7 +352,3 @@ class ToolsPane(Pane):
         wants_checks = self._checks_table.has_focus
         self.set_class(not is_zoomed and not wants_checks, "-zoomed-list")
         self.set_class(not is_zoomed and wants_checks, "-zoomed-checks")
-
-
-def _show_start(answer: Answer) -> str:
-    return f"running {answer['source']}" if answer.get("job_id") else "nothing is owed"
