@@ -306,7 +306,7 @@ class AptuiApp(App[None], inherit_bindings=False):
         """Open the `:` line."""
         self.bar.open(text)
 
-    def on_command_line_said(self, event: CommandLine.Said) -> None:
+    def on_command_line_submitted(self, event: CommandLine.Submitted) -> None:
         """Do what was said."""
         self.bar.close()
         self.person.remember("commands", event.text)

@@ -23,16 +23,18 @@ class RejectedPeers:
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
         self._since_ms = time.time_ns() // 1_000_000
-        self._told: dict[str, None] = {}
+        self._reported: dict[str, None] = {}
 
     def take(self, epoch: int, seq: int, notice: Notice) -> None:  # noqa: ARG002  # a listener's form
         """Tell of those who were turned away since the screen is open and whom nobody was told of."""
         if not isinstance(notice, ConnectionsChanged) or notice.gateway is None:
             return
-        fresh = [each for each in notice.gateway.turned_away if each.address not in self._told and each.last_ms >= self._since_ms]
-        self._told.update(dict.fromkeys(each.address for each in fresh))
-        while len(self._told) > _KEPT:
-            del self._told[next(iter(self._told))]
+        fresh = [
+            each for each in notice.gateway.turned_away if each.address not in self._reported and each.last_ms >= self._since_ms
+        ]
+        self._reported.update(dict.fromkeys(each.address for each in fresh))
+        while len(self._reported) > _KEPT:
+            del self._reported[next(iter(self._reported))]
         for each in fresh[:_AT_ONCE]:
             self._tell(f"turned away: {shown(each.why)}; the Connections screen can allow it")
         if len(fresh) > _AT_ONCE:

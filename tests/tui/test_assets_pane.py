@@ -341,7 +341,7 @@ def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, 
         assert (references.cursor, references.reference().text) == (line, ref.text)
         store.put(put_job=[job_row(2, 1, platform="server", warnings=7, run_key=7)])
         notice = JobChanged(0, 2, "textures/rock.png", 1, "server", "Image", "b", "completed", "", "", 7, 0, 1, "", 7)
-        pane.on_news(Batch(jobs=(JobNews(notice, is_later=True, heard_ms=0),)))
+        pane.on_news(Batch(jobs=(JobNews(notice, is_later=True, received_ms=0),)))
         pane.shell.wake()
         await until(pilot, lambda: "! 7 warnings" in text(app))
         pane.box.text = "new"

@@ -144,7 +144,7 @@ class World:
             self.subscribe()
         self.commit()
         self.deliver(1000)
-        if self.feed.owes_read or self.feed.is_behind:
+        if self.feed.is_read_due or self.feed.is_behind:
             self.feed.read()
         self.frame()
         self.store.settle()
@@ -197,7 +197,7 @@ def test_news_wait_until_rows_were_read(feed: Feed) -> None:
     feed.take(1, 6, notice(1))
 
     assert not feed.drain().jobs
-    assert feed.owes_read
+    assert feed.is_read_due
     feed.read()
     batch = feed.drain()
     assert batch.table is not None
@@ -231,7 +231,7 @@ def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
     feed.drain()
     feed.take(2, 1, notice(1))
 
-    assert feed.owes_read
+    assert feed.is_read_due
     assert not feed.drain().jobs
 
 
@@ -339,7 +339,7 @@ def test_what_is_asked_for_while_a_read_ends_is_read() -> None:
     assert reads.acquire(timeout=10)
     assert reads.acquire(timeout=10)
     feed.close()
-    assert not feed.owes_read
+    assert not feed.is_read_due
 
 
 def test_names_that_take_a_while_come_after_the_rows(store: Store) -> None:
@@ -376,11 +376,11 @@ def test_a_closed_feed_reads_no_more(store: Store) -> None:
     assert feed.drain().table is None
 
 
-def test_job_news_carry_when_they_were_heard(feed: Feed) -> None:
+def test_job_news_carry_when_they_were_received(feed: Feed) -> None:
     feed.subscribed(1, 5, [])
     feed.read()
     feed.take(1, 6, notice(1))
     item = feed.drain().jobs[0]
 
     assert isinstance(item.notice, JobChanged)
-    assert item.heard_ms == NOW_MS
+    assert item.received_ms == NOW_MS

@@ -329,7 +329,7 @@ def test_e_and_w_step_through_failed_and_warned_jobs(tmp_path):
     in_jobs(tmp_path, step)
 
 
-# ------------------------------------------------------------------------------------------------------------------- deeds
+# --------------------------------------------------------------------------------------------------------------------- row actions
 
 
 def test_reprocess_cancel_and_escalate_act_on_the_marked_jobs(tmp_path):

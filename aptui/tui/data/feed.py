@@ -41,8 +41,8 @@ from aptui.tui.background import run_in_background
 
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
-_SAID_KEPT = 200
-_TOLD_MS = 10_000
+_MESSAGES_KEPT = 200
+_DELIVERED_MS = 10_000
 """Rows are in the database so long after their news at the latest; it is a matter of some commits."""
 JobKey = int | tuple[int, str, str]
 
@@ -55,7 +55,7 @@ class JobNews(NamedTuple):
 
     notice: JobChanged
     is_later: bool
-    heard_ms: int
+    received_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,17 @@ class Batch:
         )  # fmt: skip
 
 
-class _Heard(NamedTuple):
+class _Received(NamedTuple):
     notice: JobChanged
     moment: Moment
-    heard_ms: int
+    received_ms: int
 
 
 @dataclass(slots=True)
 class _Pending:
     table: JobTable | None = None
     running: frozenset[int] | None = None
-    jobs: dict[JobKey, _Heard] = field(default_factory=dict)
+    jobs: dict[JobKey, _Received] = field(default_factory=dict)
     are_assets_stale: bool = False
     said: list[Said] = field(default_factory=list)
     progress: Progress | None = None
@@ -149,10 +149,10 @@ class Feed:
         self._shown: Moment | None = None  # of the rows that the UI has, or is about to get
         self._subscribed: Moment = (0, 0)
         self._is_connected = False
-        self._owes_read = True
+        self._is_read_due = True
         self._reads, self._reading = 0, 0
         # News that were drained and may not be in the database yet: they are told again with rows that are read meanwhile.
-        self._told: dict[JobKey, _Heard] = {}
+        self._delivered: dict[JobKey, _Received] = {}
         self._thread: threading.Thread | None = None
         self._is_at_it = False  # whether the thread will look once more what is owed; a thread that is about to end is alive, too
         self._closed = threading.Event()
@@ -167,7 +167,7 @@ class Feed:
             self._pending.running = frozenset(running)
             self._subscribed = (epoch, seq)
             self._is_connected = True
-            self._told.clear()
+            self._delivered.clear()
         self._must_read()
 
     def lost(self) -> None:
@@ -186,7 +186,7 @@ class Feed:
                 case JobChanged():
                     key = _key(notice)
                     pending.jobs.pop(key, None)
-                    pending.jobs[key] = _Heard(notice, (epoch, seq), self._clock_ms())
+                    pending.jobs[key] = _Received(notice, (epoch, seq), self._clock_ms())
                 case ProductsChanged() | SourcesChanged():
                     pending.are_assets_stale = True
                 case Progress():
@@ -200,7 +200,7 @@ class Feed:
                     pending.missing_scans[notice.name, notice.is_over] = notice
                     pending.are_assets_stale |= notice.is_over
                 case Said():
-                    pending.said = [*pending.said[1 - _SAID_KEPT :], notice]
+                    pending.said = [*pending.said[1 - _MESSAGES_KEPT :], notice]
             is_new_epoch = epoch > self._subscribed[0]
             if is_new_epoch:
                 self._subscribed = (epoch, 0)
@@ -211,10 +211,10 @@ class Feed:
     # ------------------------------------------------------------------------------------------------------------- reading
 
     @property
-    def owes_read(self) -> bool:
+    def is_read_due(self) -> bool:
         """Whether everything has to be read (again): somebody calls `read`, or `refresh` did."""
         with self._lock:
-            return self._owes_read
+            return self._is_read_due
 
     @property
     def is_behind(self) -> bool:
@@ -224,7 +224,7 @@ class Feed:
 
     def _must_read(self) -> None:
         with self._lock:
-            self._owes_read = True
+            self._is_read_due = True
         if self._reads_alone:
             self.refresh()
         self._wake()
@@ -232,7 +232,7 @@ class Feed:
     def refresh(self) -> None:
         """Read everything in a thread of its own; one that is at it goes on after."""
         with self._lock:
-            self._owes_read = True
+            self._is_read_due = True
             if self._closed.is_set() or self._is_at_it:
                 return
             self._is_at_it = True
@@ -245,7 +245,7 @@ class Feed:
             KnownError: the database cannot be read.
         """
         with self._lock:
-            self._owes_read = False
+            self._is_read_due = False
             self._reads += 1
             self._reading += 1
             number = self._reads
@@ -268,7 +268,9 @@ class Feed:
     def _adopt(self, table: JobTable) -> None:
         self._pending.table, self._shown = table, table.moment
         self._pending.are_assets_stale = True
-        self._pending.jobs = {key: heard for key, heard in self._told.items() if heard.moment > table.moment} | self._pending.jobs
+        self._pending.jobs = {
+            key: received for key, received in self._delivered.items() if received.moment > table.moment
+        } | self._pending.jobs
 
     def close(self) -> None:
         """End the reading thread."""
@@ -283,7 +285,7 @@ class Feed:
 
     def _goes_on(self) -> bool:
         with self._lock:
-            self._is_at_it = self._owes_read and not self._closed.is_set()
+            self._is_at_it = self._is_read_due and not self._closed.is_set()
             return self._is_at_it
 
     def _catch_up(self) -> None:
@@ -292,7 +294,7 @@ class Feed:
         self._find_builders()
         _give_memory_back()
         for pause_s in CATCH_UP_S:
-            if self.owes_read or not self.is_behind or self._closed.wait(pause_s):
+            if self.is_read_due or not self.is_behind or self._closed.wait(pause_s):
                 return
             if self._moment() >= self._subscribed:
                 self.read()
@@ -306,7 +308,7 @@ class Feed:
             if any(self._builders.get(uuid) != name for uuid, name in found.items()):
                 self._builders.update(found)
                 with self._lock:
-                    self._owes_read = True
+                    self._is_read_due = True
 
     def _read_database(self) -> JobTable:
         with closing(open_reader(self._database)) as reader:
@@ -322,11 +324,13 @@ class Feed:
         """Return what happened since the last call. News of jobs wait while everything is to be read."""
         with self._lock:
             pending, shown = self._pending, self._shown
-            waits = shown is None or self._owes_read or self._reading > 0
+            waits = shown is None or self._is_read_due or self._reading > 0
             self._pending = _Pending(running=pending.running, jobs=pending.jobs) if waits else _Pending()
             jobs: tuple[JobNews, ...] = ()
             if shown is not None and not waits:
-                jobs = tuple(JobNews(heard.notice, heard.moment > shown, heard.heard_ms) for heard in pending.jobs.values())
+                jobs = tuple(
+                    JobNews(received.notice, received.moment > shown, received.received_ms) for received in pending.jobs.values()
+                )
                 self._remember(pending.jobs)
             return Batch(
                 pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.said),
@@ -335,13 +339,13 @@ class Feed:
                 pending.error,
             )  # fmt: skip
 
-    def _remember(self, jobs: dict[JobKey, _Heard]) -> None:
-        for key, heard in jobs.items():
-            self._told.pop(key, None)
-            self._told[key] = heard
-        oldest = self._clock_ms() - _TOLD_MS
-        for key in list(itertools.takewhile(lambda key: self._told[key].heard_ms < oldest, self._told)):
-            del self._told[key]
+    def _remember(self, jobs: dict[JobKey, _Received]) -> None:
+        for key, received in jobs.items():
+            self._delivered.pop(key, None)
+            self._delivered[key] = received
+        oldest = self._clock_ms() - _DELIVERED_MS
+        for key in list(itertools.takewhile(lambda key: self._delivered[key].received_ms < oldest, self._delivered)):
+            del self._delivered[key]
 
 
 def _give_memory_back() -> None:

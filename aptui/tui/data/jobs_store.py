@@ -247,7 +247,7 @@ class JobsStore:
         self.version += bool(self._running)
         return bool(self._running)
 
-    # ------------------------------------------------------------------------------------------------------------ wishes
+    # ------------------------------------------------------------------------------------------------------------ requests
 
     def set_filter(self, text: str) -> None:
         """Filter by `text`; a mistake shows in `error` at once or, in a pattern, after `refresh`, and the last good view stays."""
@@ -362,7 +362,7 @@ class JobsStore:
         keys = [news.notice.job_id or _analysis_key(table, news.notice) for news in jobs]
         for key, news in zip(keys, jobs, strict=True):
             if news.notice.status == "processing":
-                self._running[key] = news.heard_ms
+                self._running[key] = news.received_ms
             else:
                 self._running.pop(key, None)
         # As in the Asset Processor's Jobs tab: a failed analysis is listed, any other is not.
@@ -377,7 +377,7 @@ class JobsStore:
             # What runs rests as pending in the database; that it runs is known by news alone.
             statuses = [PENDING if news.notice.status == "processing" else STATUS_CODES[news.notice.status] for news in put]
             ended = [
-                0 if status == PENDING else news.notice.completed_ms or news.heard_ms
+                0 if status == PENDING else news.notice.completed_ms or news.received_ms
                 for status, news in zip(statuses, put, strict=True)
             ]
             table.put_news([news.notice for news in put], statuses, ended)

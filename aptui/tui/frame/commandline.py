@@ -113,7 +113,7 @@ class CommandLine(Horizontal):
         Binding("down", "recall(1)", "later", show=False, id="command.later"),
     ]
 
-    class Said(Message):
+    class Submitted(Message):
         """A line was said."""
 
         def __init__(self, text: str) -> None:
@@ -163,7 +163,7 @@ class CommandLine(Horizontal):
         """Say the line."""
         event.stop()
         self._offer(is_over=True)
-        self.post_message(self.Said(event.value.strip()))
+        self.post_message(self.Submitted(event.value.strip()))
 
     def action_close(self) -> None:
         """Say nothing."""

@@ -104,7 +104,7 @@ class AssetsPane(MissingTrees):
         shell.wake()
 
     def _take(self, take: Callable[..., object], *arguments: object) -> None:
-        """Take the answer to an errand, unless the screen has gone meanwhile."""
+        """Take the answer to a query, unless the screen has gone meanwhile."""
         if self.is_attached and self.is_running:
             take(*arguments)
 

@@ -258,7 +258,7 @@ class AssetTrees(AssetRowActions):
         self.shown_tree().reveal(int(found.hits[at % len(found.hits)]))
 
     def _failed(self, kind: str, error: KnownError) -> None:
-        """Say what went wrong with an errand."""
+        """Say what went wrong with a query."""
         if kind == "search" and isinstance(error, FilterError):
             self.box.show_mistake(error.column - 1, error.what, error.hint)
         elif self.is_attached:

@@ -12,7 +12,7 @@ from aptui.tui.screens.assets.panel import moment
 from aptui.tui.terminal.safety import glyph, shown
 from aptui.tui.widgets.textview import Piece, TextPreview
 
-_INPUTS_TOLD = 40
+_INPUTS_SHOWN = 40
 _RULE = "rule"
 Line = tuple[Piece, ...]
 
@@ -28,7 +28,7 @@ def read_why(reader: Reader, source: str) -> TextPreview:
         needed_by = assets.source_details(reader, row.source_id)
         names = [edge.text for edge in needed_by.incoming] if needed_by else []
         if names:
-            lines += [(), (("needed by", "key"),), *(_entry(name) for name in names[:_INPUTS_TOLD]), *_more(len(names))]
+            lines += [(), (("needed by", "key"),), *(_entry(name) for name in names[:_INPUTS_SHOWN]), *_more(len(names))]
     said = "" if lines else "it has no jobs: its analysis said there is nothing to do, or has not run"
     return TextPreview(said, tuple(lines), is_numbered=False)
 
@@ -48,8 +48,8 @@ def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:
     inputs = [entry for entry in (reader.inputs_of(job.job_id) if job.job_id else ()) if entry[0] != _RULE]
     if inputs:
         yield (("  made of", "key"),)
-    width = max((len(kind) for kind, _, _ in inputs[:_INPUTS_TOLD]), default=0)
-    for kind, name, digest in inputs[:_INPUTS_TOLD]:
+    width = max((len(kind) for kind, _, _ in inputs[:_INPUTS_SHOWN]), default=0)
+    for kind, name, digest in inputs[:_INPUTS_SHOWN]:
         is_missing = digest == MISSING
         yield (
             (f"    {kind:<{width}}  ", "muted"),
@@ -74,4 +74,4 @@ def _entry(name: str) -> Line:
 
 
 def _more(count: int) -> list[Line]:
-    return [((f"    and {count - _INPUTS_TOLD:,} more", "muted"),)] if count > _INPUTS_TOLD else []
+    return [((f"    and {count - _INPUTS_SHOWN:,} more", "muted"),)] if count > _INPUTS_SHOWN else []

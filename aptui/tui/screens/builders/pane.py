@@ -441,7 +441,7 @@ class BuildersPane(Pane):
 
         Menu.ask(self.shell.app, items, sort, title="Sort by")
 
-    # ------------------------------------------------------------------------------------------------------------------ deeds
+    # -------------------------------------------------------------------------------------------------------------------- row actions
 
     def action_jobs(self) -> None:
         """Show the jobs of the builder."""
@@ -486,18 +486,18 @@ class BuildersPane(Pane):
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Say what can be done here."""
-        deeds: dict[str, tuple[str, str, Callable[[], object]]] = {
+        actions: dict[str, tuple[str, str, Callable[[], object]]] = {
             "jobs": ("Show its jobs", "J", self.action_jobs),
             "copy": ("Copy…", "y", self.action_copy),
             "sort": ("Sort by…", "S", self.action_sort),
             "filter": ("Filter…", "slash", self.action_filter),
             **{name: (f"{name.capitalize()}", name[0], partial(self.action_part, name)) for name in TABS},
         }
-        items = [MenuItem(name, label, key, name != "jobs" or bool(self._shown_name)) for name, (label, key, _) in deeds.items()]
+        items = [MenuItem(name, label, key, name != "jobs" or bool(self._shown_name)) for name, (label, key, _) in actions.items()]
         Menu.ask(
             self.shell.app,
             items,
-            lambda what: deeds[what][2]() if what else None,
+            lambda what: actions[what][2]() if what else None,
             title=self._shown_name or "Builders",
             place=place,
         )

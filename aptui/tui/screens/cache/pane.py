@@ -89,7 +89,7 @@ class CachePane(Pane):
         """"verify" or "unowned": what is, or was last, looked for."""
         self._looked: Looked | None = None
         self._ended_ms = 0
-        self._is_heard = False
+        self._is_informed = False
         self._models: dict[str, Listing[CacheShare] | Listing[CacheProblem]] = {
             **{name: Listing(held.share_cell, held.share_order) for name in ("platforms", "folders", "builders")},
             "findings": Listing(held.problem_cell, held.problem_order, lambda problem, _: hash(problem.name)),
@@ -109,7 +109,7 @@ class CachePane(Pane):
         yield Findings(held.FINDINGS, self._models["findings"], id="cache-findings")
 
     def on_mount(self) -> None:
-        """Sort as it was, and get ready for chores."""
+        """Sort as it was, and get ready for background tasks."""
         self._reading = BackgroundTask("aptui-cache-contents", self.shell.in_ui)
         self._looking = BackgroundTask("aptui-cache-look", self.shell.in_ui)
         self._shared = SharedSettings(self.shell, self._draw)
@@ -147,14 +147,14 @@ class CachePane(Pane):
     def on_news(self, batch: Batch) -> None:
         """Note that something may be otherwise."""
         self._is_stale = self._is_stale or batch.are_assets_stale or batch.table is not None
-        self._is_heard = self._is_heard or bool(batch)
+        self._is_informed = self._is_informed or bool(batch)
 
     def on_frame(self) -> None:
         """Read again if the engine rests; look whether what it was asked to delete is gone."""
         self._read_if_stale()
-        if self._is_heard:
+        if self._is_informed:
             self._mending.find_gone()
-        self._is_heard = False
+        self._is_informed = False
         self._draw()
 
     def status(self) -> str:
@@ -205,8 +205,8 @@ class CachePane(Pane):
 
     def _read_if_stale(self) -> None:
         progress = self.shell.session.latest_progress
-        rests = progress is None or not (progress.jobs_running or progress.jobs_waiting or progress.analyses_running)
-        if self._is_stale and (rests or self._contents is None) and not self._trouble:
+        is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting or progress.analyses_running)
+        if self._is_stale and (is_idle or self._contents is None) and not self._trouble:
             self._read()
 
     def _read(self) -> None:

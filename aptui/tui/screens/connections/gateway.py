@@ -237,8 +237,8 @@ class GatewayPage(ConnectionTables):
         """Dial the connection under the cursor, or no more."""
         peer = self._peer()
         if peer is not None and peer.is_dialled:
-            deed = Deed.DISABLE if peer.is_enabled else Deed.ENABLE
-            self._do(PeerOrder(deed, peer.id), f"'{peer.id}' is dialled {'no more' if peer.is_enabled else 'from now on'}")
+            change = Deed.DISABLE if peer.is_enabled else Deed.ENABLE
+            self._do(PeerOrder(change, peer.id), f"'{peer.id}' is dialled {'no more' if peer.is_enabled else 'from now on'}")
 
     def action_disconnect(self) -> None:
         """Disconnect who is under the cursor, after asking."""
@@ -267,8 +267,8 @@ class GatewayPage(ConnectionTables):
         """Move the entry under the cursor to the other list."""
         entry = self._entry()
         if entry:
-            deed, where = _OTHER[self.focused]
-            self._do(PeerOrder(deed, entry=entry), f"{entry} is {where}")
+            change, where = _OTHER[self.focused]
+            self._do(PeerOrder(change, entry=entry), f"{entry} is {where}")
 
     def _ask_entry(self, name: str) -> None:
         def check(text: str) -> str:
@@ -286,15 +286,15 @@ class GatewayPage(ConnectionTables):
         what = "Who may connect" if name == "allowed" else "Who may not connect"
         Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
 
-    def list_entry(self, deed: Deed, word: str) -> None:
+    def list_entry(self, change: Deed, word: str) -> None:
         """Put an entry on a list, or take it off."""
         try:
             entry = canonical(word)
         except KnownError as error:
             self._shell.tell(str(error), "error", 10)
             return
-        done = {Deed.ALLOW: "is allowed", Deed.REJECT: "is rejected"}.get(deed, "is on no list")
-        self._do(PeerOrder(deed, entry=entry), f"{entry} {done}")
+        done = {Deed.ALLOW: "is allowed", Deed.REJECT: "is rejected"}.get(change, "is on no list")
+        self._do(PeerOrder(change, entry=entry), f"{entry} {done}")
 
     def action_list(self) -> None:
         """Switch the allow list on; or off, after asking."""
@@ -330,9 +330,9 @@ class GatewayPage(ConnectionTables):
     def _entries(self) -> list[str]:
         return [*self.orders.settings.allowed, *self.orders.settings.rejected]
 
-    def _take_entries(self, deed: Deed, rest: str) -> None:
+    def _take_entries(self, change: Deed, rest: str) -> None:
         for word in split(rest):
-            self.list_entry(deed, word)
+            self.list_entry(change, word)
 
     def _do(self, order: PeerOrder, done: str) -> None:
         self.orders.do(order, done)

@@ -77,7 +77,7 @@ class ConnectionsPane(ConnectionTables, Pane):
         self._progress: Progress | None = None
         self._is_visible = self._shall_ask = self._is_armed = self._is_zoomed = False
         self._asked_s = -ASK_S
-        self._answers_owed = 0
+        self._answers_pending = 0
         self._counts: list[int] = []
         self._page = _ENGINE
 
@@ -232,12 +232,12 @@ class ConnectionsPane(ConnectionTables, Pane):
             self._shall_ask = False
             return
         wait_s = self._asked_s + ASK_S - time.monotonic()
-        if wait_s > 0 or self._answers_owed:
+        if wait_s > 0 or self._answers_pending:
             self._arm(max(wait_s, 0.1))
             return
         self._shall_ask, self._asked_s = False, time.monotonic()
         for verb, take in ((Status(), self._take_status), (Connections(), self._take_answer)):
-            self._answers_owed += 1
+            self._answers_pending += 1
             self.shell.session.ask(verb).add_done_callback(partial(self._answered, take))
 
     def _arm(self, wait_s: float) -> None:
@@ -256,7 +256,7 @@ class ConnectionsPane(ConnectionTables, Pane):
         self.shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
 
     def _settle(self, take: Callable[[Answer], None], answer: Answer | None) -> None:
-        self._answers_owed -= 1
+        self._answers_pending -= 1
         if answer is not None:
             take(answer)
         if self._is_visible:
@@ -363,7 +363,7 @@ class ConnectionsPane(ConnectionTables, Pane):
             self._share_height()
         self.refresh_bindings()
 
-    # ------------------------------------------------------------------------------------------------------------------ deeds
+    # -------------------------------------------------------------------------------------------------------------------- row actions
 
     def _numbers(self, name: str) -> list[str]:
         return [f"{row.key}" for row in self.lists[name].records]
@@ -424,14 +424,14 @@ class ConnectionsPane(ConnectionTables, Pane):
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Say what can be done here."""
         has = self.check_action
-        deeds: dict[str, tuple[MenuItem, Callable[[], object]]] = {
+        actions: dict[str, tuple[MenuItem, Callable[[], object]]] = {
             "disconnect": (MenuItem("disconnect", "Disconnect…", "d", has("disconnect", ()) is True), self.action_disconnect),
             "restart": (MenuItem("restart", "Restart the worker", "r", has("restart", ()) is True), self.action_restart),
             "job": (MenuItem("job", "Show in Jobs", "enter", self._has_job()), self.go_to_job),
             "copy": (MenuItem("copy", "Copy the row", "y"), self.action_copy),
         }
         Menu.ask(
-            self.shell.app, [item for item, _ in deeds.values()], lambda what: deeds[what][1]() if what else None,
+            self.shell.app, [item for item, _ in actions.values()], lambda what: actions[what][1]() if what else None,
             title="Connections",
             place=place,
         )  # fmt: skip

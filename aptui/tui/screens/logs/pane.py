@@ -69,8 +69,8 @@ class LogsPane(Pane):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.lines = RecordLines()
-        self._heard = MemoryLines()
-        self._said: list[joblog.LogLine] = []
+        self._live_lines = MemoryLines()
+        self._live_records: list[joblog.LogLine] = []
         self._reader: LogReader | None = None
         self._tabs: list[LogTab] = list(STANDARD)
         self._tab = 1
@@ -138,8 +138,8 @@ class LogsPane(Pane):
         """Note that the engine said something; what it says stands in its log already."""
         if batch.said:
             new = [joblog.LogLine(said.level, "aptui", said.text, _now_ms()) for said in batch.said]
-            self._said += new
-            self._heard.add(map(drawn, new))
+            self._live_records += new
+            self._live_lines.add(map(drawn, new))
         if batch.said or any(news.notice.status == "failed" for news in batch.jobs):
             self._shall_look = True
 
@@ -199,7 +199,7 @@ class LogsPane(Pane):
             self.pane.empty_text = f"no log yet in '{folder}'" + (
                 "; what the engine says from now on is shown here" if config else ""
             )
-            self.pane.set_source(self._heard)
+            self.pane.set_source(self._live_lines)
         return bool(self._files)
 
     def _show(self) -> None:
@@ -320,8 +320,8 @@ class LogsPane(Pane):
             return None
         if source is self.lines:
             return self.lines.records()(key)
-        if source is self._heard:
-            return self._said[key]
+        if source is self._live_lines:
+            return self._live_records[key]
         line = source.line(place)
         return joblog.LogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 
@@ -438,7 +438,7 @@ class LogsPane(Pane):
             what = f"{marked:,} lines" if marked > 1 else "Line"
             items = [
                 MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
-                MenuItem("all", "All lines with details", "a", self.pane.source in (self.lines, self._heard)),
+                MenuItem("all", "All lines with details", "a", self.pane.source in (self.lines, self._live_lines)),
                 MenuItem("path", "Path of the log", "p", self.path is not None),
             ]  # fmt: skip
         Menu.ask(self.shell.app, items, self._copy, title="Copy")
@@ -468,7 +468,7 @@ class LogsPane(Pane):
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Say what can be done here."""
-        deeds: dict[str, tuple[str, str, Callable[[], object]]] = {
+        actions: dict[str, tuple[str, str, Callable[[], object]]] = {
             "copy": ("Copy…", "y", self.action_copy),
             "filter": ("Find…", "slash", self.action_filter),
             "hits": ("All lines" if self._hits_only else "Hits only", "ampersand", self.action_hits_only),
@@ -478,9 +478,9 @@ class LogsPane(Pane):
             "editor": ("Open in the editor", "O", partial(self.action_outside, "editor")),
         }
         items = [
-            MenuItem(name, label, key, is_enabled=name != "hits" or bool(self._search)) for name, (label, key, _) in deeds.items()
+            MenuItem(name, label, key, is_enabled=name != "hits" or bool(self._search)) for name, (label, key, _) in actions.items()
         ]
-        Menu.ask(self.shell.app, items, lambda what: deeds[what][2]() if what else None, title="Log", place=place)
+        Menu.ask(self.shell.app, items, lambda what: actions[what][2]() if what else None, title="Log", place=place)
 
     @on(Rows.ContextMenu)
     def _open_menu(self, event: Rows.ContextMenu) -> None:

@@ -40,8 +40,8 @@ class FailedJobs:
     def refresh(self) -> None:
         """Count again what may be otherwise, while no job runs or waits."""
         progress = self._shell.session.latest_progress
-        rests = progress is None or not (progress.jobs_running or progress.jobs_waiting)
-        if self.is_stale and rests:
+        is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting)
+        if self.is_stale and is_idle:
             self.is_stale = not self._task.start(self._count_failed, self._take_count, lambda _error: None)
 
     def _count_failed(self, _task: BackgroundTask) -> int:

@@ -86,7 +86,7 @@ class ToolsPane(Pane):
         yield NoteView(id="tools-note")
 
     def on_mount(self) -> None:
-        """Get ready for chores; hear when the engine comes and goes."""
+        """Get ready for background tasks; hear when the engine comes and goes."""
         self._engine = EngineTools(self.shell, self._draw)
         self._failed = FailedJobs(self.shell, self._draw)
         self._editor = SettingsEditor(self.shell, self._draw)
