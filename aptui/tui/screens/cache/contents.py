@@ -64,7 +64,7 @@ class CacheShare:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheContents:
+class CacheInventory:
     """All of it, as it was at a moment."""
 
     platforms: tuple[CacheShare, ...]
@@ -103,7 +103,7 @@ class Looked:
     problems: tuple[CacheProblem, ...] = ()
 
 
-def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -> CacheContents:
+def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -> CacheInventory:
     """Return what the cache holds; some seconds at a million products.
 
     Raises:
@@ -120,7 +120,7 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
         made = grown.get(each.name, Amount("", 0, 0))
         return CacheShare(name, each.count, each.size_bytes, total.size_bytes, made.count, made.size_bytes)
 
-    return CacheContents(
+    return CacheInventory(
         tuple(share(each, each.name) for each in found.platforms),
         tuple(share(each, f"{each.name}/" if each.name else "(directly below the platform)") for each in found.folders),
         tuple(share(each, builders.get(uuid) or uuid_text(uuid)) for uuid, each in found.builders),

@@ -26,7 +26,7 @@ from aptui.tui.frame.line import Part
 from aptui.tui.frame.words import clock
 from aptui.tui.pane import Pane
 from aptui.tui.screens.cache import contents as held
-from aptui.tui.screens.cache.contents import CacheContents, CacheProblem, CacheShare, Looked
+from aptui.tui.screens.cache.contents import CacheInventory, CacheProblem, CacheShare, Looked
 from aptui.tui.screens.cache.mending import Mending
 from aptui.tui.screens.cache.sharing import SharedSettings
 from aptui.tui.screens.common.listing import Listing
@@ -82,7 +82,7 @@ class CachePane(Pane):
 
     def __init__(self, **kwargs: str | None) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
-        self._contents: CacheContents | None = None
+        self._contents: CacheInventory | None = None
         self._trouble = ""
         self._is_stale = True
         self._look = ""
@@ -219,7 +219,7 @@ class CachePane(Pane):
             self._is_stale = False
             self._draw()
 
-    def _take_contents(self, contents: CacheContents) -> None:
+    def _take_contents(self, contents: CacheInventory) -> None:
         is_first = self._contents is None
         self._contents, self._trouble = contents, ""
         for name, rows in (("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders)):
