@@ -60,7 +60,6 @@ def load_keymap() -> Keymap:
     A mistake in the latter leaves its action as it was, and is reported.
     """
     from aptui.config.dirs import data_dir
-    from aptui.config.model import data_dir
 
     keymap = Keymap(shipped_actions(data_dir() / "config" / "keymap.yaml"))
     file = own_file()

@@ -115,7 +115,6 @@ def load_looks() -> Looks:
 def _stamps() -> tuple[tuple[str, int], ...]:
     """Return (file, mtime_ns) of the shipped themes and then of the person's own."""
     from aptui.config.dirs import data_dir
-    from aptui.config.model import data_dir
 
     found: list[tuple[str, int]] = []
     for folder in (data_dir() / "themes", yaml_files.config_home() / "themes"):

@@ -23,7 +23,6 @@ _FORM = 1
 def config_home() -> Path:
     """Return the folder of a person's own settings."""
     from aptui.config.dirs import user_file
-    from aptui.config.model import user_file
 
     return user_file().parent
 
