@@ -24,7 +24,7 @@ import aiohttp
 
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.protocol import codec
-from aptui.serve.protocol.codec import REQUESTS, Mistake
+from aptui.serve.protocol.codec import REQUESTS, RequestMistake
 from aptui.serve.protocol.notices import Resync
 from aptui.serve.protocol.requests import Hello, ReadProduct, Welcome
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
@@ -224,7 +224,7 @@ class AsyncClient:
                     self._take_bytes(message.data)
             if message.type is aiohttp.WSMsgType.CLOSE:
                 code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
-        except Mistake as mistake:
+        except RequestMistake as mistake:
             self._finish(Disconnected(f"the gateway says what nobody understands: {mistake.what}"))
         finally:
             # What the gateway said, not how its connection ended: over TLS no answer reaches it any more, which would be 1006.
@@ -232,7 +232,7 @@ class AsyncClient:
             number = f" (code {code})" if code not in (None, 1000) else ""
             self._finish(Disconnected(f"the connection to the gateway has ended{number}{why}"))
 
-    def _take(self, said: codec.Said) -> None:
+    def _take(self, said: codec.WireMessage) -> None:
         for plain in said.notices:
             record = codec.record_of(plain)
             if record is not None:

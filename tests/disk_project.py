@@ -18,7 +18,7 @@ from aptui.core.messages import JobChanged, Notice, Said
 from aptui.core.paths import product_at
 from aptui.engine.loop import engine as loop_engine
 from aptui.engine.loop import scans
-from aptui.engine.loop.opening import Opening
+from aptui.engine.loop.opening import PreparedSession
 from aptui.store.queries.reader import open_reader
 
 HOST = dirs.host_platform()
@@ -89,7 +89,7 @@ class Project:
         ran = Ran()
         settings = load.load(self.root, sets=list(sets), workers=workers or self.workers)
         with mock.patch.object(scans, "RACY_NS", 0):
-            opening = Opening(settings, trusts_times=not is_full_scan)
+            opening = PreparedSession(settings, trusts_times=not is_full_scan)
             opening.take()
             if opening.is_current:  # as `aptui batch` does: where nothing is owed there is no engine
                 opening.close()

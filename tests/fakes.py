@@ -19,7 +19,6 @@ from aptui.core.model import (
     Digest,
     EdgeKind,
     FileFact,
-    Identity,
     Job,
     JobState,
     LinkKind,
@@ -34,6 +33,7 @@ from aptui.core.model import (
     RunKey,
     ScanFolder,
     Source,
+    SourceIdentity,
     SourceUuid,
 )
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
@@ -625,7 +625,7 @@ class FakeScanner:
 
     def _identities(
         self, changed: Iterable[FileFact], facts: Mapping[int, Sequence[FileFact]]
-    ) -> Iterator[tuple[PathKey, Identity]]:
+    ) -> Iterator[tuple[PathKey, SourceIdentity]]:
         metas = {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
         names = {item.id: item.name for item in self._project.scan_folders}
         for fact in changed:
@@ -682,16 +682,16 @@ def meta_uuid(name: str) -> SourceUuid:
     return SourceUuid(name_uuid(f"meta:{name}".encode()))
 
 
-def identity_said(text: str) -> Identity | None:
+def identity_said(text: str) -> SourceIdentity | None:
     """Return what an identity file of the fake disk says: nothing, who the source is, or what is wrong with it."""
     if not text:
         return None
     word, name, original, *legacy = [*text.split(), "", "", ""][: max(3, len(text.split()))]
     if word != "meta" or not original:
-        return Identity(SourceUuid(bytes(16)), digest=sha(text), problem="its identity file is damaged")
+        return SourceIdentity(SourceUuid(bytes(16)), digest=sha(text), problem="its identity file is damaged")
     created_ms = sum(int(word.removeprefix("created:")) for word in legacy if word.startswith("created:"))
     had = tuple(meta_uuid(word) for word in legacy if not word.startswith("created:"))
-    return Identity(meta_uuid(name), had, original, created_ms, sha(text))
+    return SourceIdentity(meta_uuid(name), had, original, created_ms, sha(text))
 
 
 def _differs(old: FileFact | None, new: FileFact | None) -> bool:

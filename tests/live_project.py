@@ -12,8 +12,8 @@ from waiting import until
 
 from aptui.config import load, model
 from aptui.core.messages import JobChanged, Notice, Said
-from aptui.engine.live.supervisor import Live
-from aptui.engine.requests.handler import Desk
+from aptui.engine.live.supervisor import EngineSupervisor
+from aptui.engine.requests.handler import RequestHandler
 from aptui.link import port
 
 PATIENCE_S = 30.0
@@ -41,18 +41,18 @@ class Request:
 class LiveProject(Project):
     """`live` is the engine, `runs` what it ran since `forget`, in the form of `disk_project.Ran`."""
 
-    live: Live
-    desk: Desk
+    live: EngineSupervisor
+    desk: RequestHandler
 
     def __init__(self, root: Path, settings: str, *, workers: int = 1) -> None:
         super().__init__(root, settings, workers=workers)
         self.news: list[Notice] = []
 
     @contextmanager
-    def running(self, *, skips_start_scan: bool = False) -> Iterator[Live]:
-        self.live = Live(self.load(), self.load, skips_start_scan=skips_start_scan)
+    def running(self, *, skips_start_scan: bool = False) -> Iterator[EngineSupervisor]:
+        self.live = EngineSupervisor(self.load(), self.load, skips_start_scan=skips_start_scan)
         self.live.listeners.append(self.news.append)
-        self.desk = Desk(self.live)
+        self.desk = RequestHandler(self.live)
         self.live.open()
         try:
             if not skips_start_scan:

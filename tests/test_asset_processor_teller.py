@@ -7,9 +7,9 @@ import pytest
 
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.core.model import RelPath, RunKey
-from aptui.o3de_programs.console import Console
-from aptui.o3de_programs.events import Teller
-from aptui.o3de_programs.log_file import BATCH, LogFile
+from aptui.o3de_programs.console import ProgramConsole
+from aptui.o3de_programs.events import EventPrinter
+from aptui.o3de_programs.log_file import BATCH, ProgramLog
 from aptui.store.logs import joblog
 
 NOW_MS = 1_000_000
@@ -44,8 +44,8 @@ class Room:
     def __init__(self, folder: Path) -> None:
         self.stream = io.StringIO()
         self.folder = folder
-        self.console = Console(self.stream, lambda: NOW_MS)
-        self.teller = Teller(self.console, folder, {1: "/p"}.__getitem__, lambda name: f"{{{name}}}")
+        self.console = ProgramConsole(self.stream, lambda: NOW_MS)
+        self.teller = EventPrinter(self.console, folder, {1: "/p"}.__getitem__, lambda name: f"{{{name}}}")
 
     def tell(self, *notices: Notice) -> list[str]:
         for notice in notices:
@@ -134,7 +134,7 @@ def test_the_engines_own_sentences_are_passed_on(room: Room) -> None:
 
 @pytest.mark.parametrize("is_verbose", [True, False])
 def test_why_a_job_is_queued_stands_in_a_verbose_log_alone(room: Room, is_verbose: bool) -> None:
-    room.console.keep(LogFile(room.folder, BATCH, NOW_MS))
+    room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
     room.console.is_verbose = is_verbose
 
     assert room.tell(changed("pending")) == []
@@ -145,7 +145,7 @@ def test_why_a_job_is_queued_stands_in_a_verbose_log_alone(room: Room, is_verbos
 
 def test_what_was_said_before_there_is_a_log_stands_in_it(room: Room) -> None:
     room.console.say("early")
-    room.console.keep(LogFile(room.folder, BATCH, NOW_MS))
+    room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
     room.console.close()
 
     assert (room.folder / "AP_Batch.log").read_text().splitlines()[-1].endswith("~~AssetProcessor~~early")
@@ -153,7 +153,7 @@ def test_what_was_said_before_there_is_a_log_stands_in_it(room: Room) -> None:
 
 def test_a_log_that_cannot_be_written_is_said_once(room: Room) -> None:
     (room.folder / "file").write_text("")
-    room.console.keep(LogFile(room.folder / "file", BATCH, NOW_MS))
+    room.console.keep(ProgramLog(room.folder / "file", BATCH, NOW_MS))
 
     room.console.say("one")
     room.console.say("two")
@@ -166,11 +166,11 @@ def test_nobody_on_the_other_end_of_stdout_ends_nothing(tmp_path: Path) -> None:
         def write(self, _text: str) -> int:
             raise BrokenPipeError
 
-    console = Console(Broken())
+    console = ProgramConsole(Broken())
 
     console.say("one")
     console.say("two")
-    console.keep(LogFile(tmp_path, BATCH, 0))
+    console.keep(ProgramLog(tmp_path, BATCH, 0))
     console.close()
 
     assert (tmp_path / "AP_Batch.log").read_text().count("~~AssetProcessor~~") == 2

@@ -10,10 +10,10 @@ import pytest
 
 from aptui.batch import attach
 from aptui.batch.reporter import Reporter
-from aptui.batch.run import Wish
+from aptui.batch.run import RunOptions
 from aptui.batch.summary import Summary
 from aptui.config import load
-from aptui.link.client import Client
+from aptui.link.client import EngineClient
 from aptui.shared.errors import BusyError, UserError
 
 pytestmark = pytest.mark.real
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.real
 
 def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, settings: str = "") -> Summary:
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: .}}]\n{settings}")
-    monkeypatch.setattr(Client, "connect", lambda *_place, **_more: contextlib.nullcontext())
+    monkeypatch.setattr(EngineClient, "connect", lambda *_place, **_more: contextlib.nullcontext())
     monkeypatch.setattr(attach, "_follow", lambda *_all: {"run": 2, "shared": shared})
     monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
     loaded = load.load(tmp_path)
-    return attach.settle(loaded, Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+    return attach.settle(loaded, RunOptions(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
 
 
 def test_a_run_beside_an_engine_ends_with_the_caches_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +53,8 @@ def test_with_a_team_it_says_also_that_nothing_was_found(tmp_path: Path, monkeyp
 def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"run": 0, "configuration": "aptui.yaml:3:60: unknown parameter 'fromat'"}
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
-    monkeypatch.setattr(Client, "connect", lambda *_place, **_more: contextlib.nullcontext())
+    monkeypatch.setattr(EngineClient, "connect", lambda *_place, **_more: contextlib.nullcontext())
     monkeypatch.setattr(attach, "_follow", lambda *_all: wrong)
 
     with pytest.raises(UserError, match=r"aptui\.yaml:3:60: unknown parameter 'fromat'"):
-        attach.settle(load.load(tmp_path), Wish(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)
+        attach.settle(load.load(tmp_path), RunOptions(), Reporter(io.StringIO(), tmp_path), BusyError("it runs"), 0.0)

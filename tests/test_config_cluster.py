@@ -6,7 +6,7 @@ import pytest
 
 from aptui.config import compiled as config_compiled
 from aptui.config import load
-from aptui.config.cluster import Cluster, check_address, compiled, restored
+from aptui.config.cluster import ClusterSettings, check_address, compiled, restored
 from aptui.shared.errors import UserError
 
 
@@ -50,7 +50,7 @@ def test_configuration_of_a_cluster_survives_being_kept():
     assert found.needs == (("bake", ("gpu", "licence")),)
     assert found.at_most == (("bake", 2),)
     assert restored(config_compiled.pack(found)) == found
-    assert not Cluster().is_used
+    assert not ClusterSettings().is_used
 
 
 def test_cluster_without_a_store_is_refused(tmp_path):

@@ -12,7 +12,7 @@ import verb_project
 from aptui.cli import main
 from aptui.store.queries.reader import JobRow
 from aptui.verbs.rebuild import sample
-from aptui.verbs.share import Share, share
+from aptui.verbs.share import SharedCacheSetup, share
 
 pytestmark = pytest.mark.real
 
@@ -146,15 +146,17 @@ def rows(**counts: int) -> list[JobRow]:
 def test_a_sample_has_every_builder_and_is_the_same_for_the_same_seed() -> None:
     jobs = rows(many=200, few=3, one=1)
 
-    first, again, other = (sample(jobs, Share(percent=5), seed) for seed in (1, 1, 2))
+    first, again, other = (sample(jobs, SharedCacheSetup(percent=5), seed) for seed in (1, 1, 2))
 
     assert first == again != other
     assert len(first) == 11
     assert {row.builder for row in first} == {row.builder for row in other} == {b"many", b"few", b"one"}
-    assert len(sample(jobs, Share(count=1), 1)) == 3
-    assert len(sample(jobs, Share(percent=100), 1)) == len(sample(jobs, Share(count=999), 1)) == 204
+    assert len(sample(jobs, SharedCacheSetup(count=1), 1)) == 3
+    assert len(sample(jobs, SharedCacheSetup(percent=100), 1)) == len(sample(jobs, SharedCacheSetup(count=999), 1)) == 204
 
 
-@pytest.mark.parametrize(("text", "expected"), [("5%", Share(5.0)), ("0.5%", Share(0.5)), ("12", Share(count=12))])
-def test_a_share_is_a_percentage_or_a_number(text: str, expected: Share) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5%", SharedCacheSetup(5.0)), ("0.5%", SharedCacheSetup(0.5)), ("12", SharedCacheSetup(count=12))]
+)
+def test_a_share_is_a_percentage_or_a_number(text: str, expected: SharedCacheSetup) -> None:
     assert share(text) == expected

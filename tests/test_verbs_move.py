@@ -12,8 +12,8 @@ import pytest
 import verb_project
 
 from aptui.cli import main
-from aptui.link.client import Client
-from aptui.shared.relocation import Counts, Deed, Item, Relocate, Report
+from aptui.link.client import EngineClient
+from aptui.shared.relocation import Relocate, RelocationAction, RelocationCounts, RelocationItem, RelocationReport
 
 pytestmark = pytest.mark.real
 
@@ -151,8 +151,10 @@ class FakeEngine:
 
     def ask(self, order: Relocate) -> dict[str, object]:
         self.asked.append(order)
-        item = Item("a.txt", "/p/a.txt", "game", "b.txt", "/p/b.txt", "game", deed=Deed.FAILED, problem="no space")
-        return asdict(Report(order, (item,), is_performed=True, counts=Counts(sources=1, failed=1)))
+        item = RelocationItem(
+            "a.txt", "/p/a.txt", "game", "b.txt", "/p/b.txt", "game", deed=RelocationAction.FAILED, problem="no space"
+        )
+        return asdict(RelocationReport(order, (item,), is_performed=True, counts=RelocationCounts(sources=1, failed=1)))
 
     def __enter__(self) -> Self:
         return self
@@ -163,7 +165,7 @@ class FakeEngine:
 
 def test_an_engine_that_runs_does_it_and_its_failure_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
-    monkeypatch.setattr(Client, "connect", lambda *_args, **_named: engine)
+    monkeypatch.setattr(EngineClient, "connect", lambda *_args, **_named: engine)
 
     code, out, _ = run("move", "sub/b.up", "new/", "--confirm", "--leave-empty-folders", "--exclude-metadata-files", "--scm")
 

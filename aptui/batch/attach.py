@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from aptui.batch.summary import Summary, collect
 from aptui.link import places, port
-from aptui.link.client import Client, NoEngine
+from aptui.link.client import EngineClient, NoEngine
 from aptui.shared.errors import BusyError, KnownError, UserError
 
 if TYPE_CHECKING:
     from aptui.batch.reporter import Reporter
-    from aptui.batch.run import Wish
+    from aptui.batch.run import RunOptions
     from aptui.config.model import Config
 
 _AT_ONCE_S = 0.05
@@ -22,14 +22,14 @@ _TRIES_AGAIN_S, _LOOK_S = 45.0, 0.2
 """An engine in trouble tries again after 30 s at the latest."""
 
 
-def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, began_s: float) -> Summary:
+def settle(config: Config, wish: RunOptions, reporter: Reporter, busy: BusyError, began_s: float) -> Summary:
     """Have the engine that holds the cache process everything that was changed before now.
 
     Raises:
         BusyError: whoever holds the cache cannot be asked. UserError: it runs with other options, or the configuration is wrong.
     """
     try:
-        client = Client.connect(places.socket_path(config.cache_dir), kind="batch")
+        client = EngineClient.connect(places.socket_path(config.cache_dir), kind="batch")
     except NoEngine:
         reporter.close()
         raise busy from None
@@ -55,14 +55,14 @@ def settle(config: Config, wish: Wish, reporter: Reporter, busy: BusyError, bega
     return summary
 
 
-def _wait_until_it_works(client: Client) -> None:
+def _wait_until_it_works(client: EngineClient) -> None:
     """Wait until an engine that refused a scan folder has found that it is accepted; it tries again by itself."""
     deadline = time.monotonic() + _TRIES_AGAIN_S
     while client.ask(port.Status())["state"] == "in trouble" and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
 
 
-def _follow(client: Client, wish: Wish, reporter: Reporter) -> port.Answer:
+def _follow(client: EngineClient, wish: RunOptions, reporter: Reporter) -> port.Answer:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if wish.accepts_empty:
         _wait_until_it_works(client)

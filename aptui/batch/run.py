@@ -26,7 +26,7 @@ from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
-    from aptui.engine.loop.opening import Opening
+    from aptui.engine.loop.opening import PreparedSession
 
 INTERRUPTED = 130
 JOBS_FAILED = 1
@@ -34,7 +34,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
-class Wish:
+class RunOptions:
     """What is asked of the engine beyond its configuration.
 
     `sources` are keys of sources whose jobs run again. `removes_disabled`: platforms that are switched off lose their products. `platforms`, `sets` are those of the command line: an engine that runs already may
@@ -149,10 +149,10 @@ def batch(arguments: Namespace) -> int:
     return code
 
 
-def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> Wish:
+def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
     """Return what the options of `engine_arguments` ask for."""
     platforms = _platforms_of(arguments)
-    return Wish(
+    return RunOptions(
         is_full_scan,
         arguments.debug_output,
         sources,
@@ -162,7 +162,7 @@ def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[
     )
 
 
-def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wish) -> tuple[Summary, int]:
+def run_and_report(arguments: Namespace, config: configuration.Config, wish: RunOptions) -> tuple[Summary, int]:
     """Run the engine as the options of `engine_arguments` say, tell what came of it, return that and the exit code."""
     if arguments.junit:
         _refuse_unwritable(arguments.junit)
@@ -186,15 +186,15 @@ def run_and_report(arguments: Namespace, config: configuration.Config, wish: Wis
     return summary, code
 
 
-def run(config: configuration.Config, wish: Wish) -> Summary:
+def run(config: configuration.Config, wish: RunOptions) -> Summary:
     """Run the engine until nothing is owed, or a signal asks it to stop; an engine that runs already is asked to do that."""
-    from aptui.engine.loop.opening import Opening  # verbs that only read import this module too
+    from aptui.engine.loop.opening import PreparedSession  # verbs that only read import this module too
 
     began_s = time.monotonic()
     if wish.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
     reporter = Reporter(sys.stderr, config.log_dir)
-    opening = Opening(config, trusts_times=not wish.is_full_scan)
+    opening = PreparedSession(config, trusts_times=not wish.is_full_scan)
     try:
         opening.take()
     except BusyError as busy:
@@ -216,7 +216,12 @@ def run(config: configuration.Config, wish: Wish) -> Summary:
 
 
 def _run_engine(
-    config: configuration.Config, wish: Wish, opening: Opening, reporter: Reporter, builders: dict[bytes, str], began_s: float
+    config: configuration.Config,
+    wish: RunOptions,
+    opening: PreparedSession,
+    reporter: Reporter,
+    builders: dict[bytes, str],
+    began_s: float,
 ) -> Summary:
     from aptui.engine.loop.engine import Engine  # only where something is owed
 

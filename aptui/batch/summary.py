@@ -18,7 +18,7 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
-    from aptui.sharing.account import Sum
+    from aptui.sharing.account import SharingSum
 
 _FAILURES_TOLD = 50
 """On a terminal; a pipe gets all."""
@@ -65,7 +65,7 @@ class Summary:
     """Why folders of sources cannot be read: what is known of them stayed as it was."""
     shared: dict[str, int] = field(default_factory=dict)
 
-    def take_account(self, total: Sum, *, is_remote: bool) -> None:
+    def take_account(self, total: SharingSum, *, is_remote: bool) -> None:
         """Say what results gave that were there already; where nobody shares with others, a run that found none has nothing to say."""
         from aptui.sharing.account import line
 

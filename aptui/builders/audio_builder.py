@@ -37,7 +37,7 @@ _SHORT_DATA = re.compile(r"^\s*((?:data|SSND)\s*:.*should be.*)$", re.MULTILINE)
 """A line of libsndfile's parse log: the header promises another size than the file has."""
 
 
-class _BadSourceError(Exception):
+class _BadAudioError(Exception):
     """The sound cannot be made into what is wished; the text is one line."""
 
 
@@ -91,7 +91,7 @@ class AudioBuilder:
         except soundfile.LibsndfileError as error:
             # Not str(error): that begins with the absolute path.
             return ProcessJobResponse(error=f"{request.source}: damaged or unknown audio: {one_line(error.error_string)}")
-        except (_BadSourceError, ParamError, OSError) as error:
+        except (_BadAudioError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, AUDIO_ASSET_TYPE)])
 
@@ -100,7 +100,7 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
     import soundfile
 
     if source.frames == 0:
-        raise _BadSourceError("holds no samples")
+        raise _BadAudioError("holds no samples")
     if short := _SHORT_DATA.search(source.extra_info):
         request.log.warning(f"{request.source}: the header and the file disagree on the size, {one_line(short[1])}")
     channel_count = _wished_channels(source.channels, options)
@@ -120,9 +120,9 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
 def _wished_channels(present: int, options: Mapping[str, Any]) -> int:
     wished = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
     if wished == 2 and present > 2:
-        raise _BadSourceError(f"{present} channels cannot become stereo, their places are unknown; use mono or keep")
+        raise _BadAudioError(f"{present} channels cannot become stereo, their places are unknown; use mono or keep")
     if options["format"] == "flac" and wished > MOST_FLAC_CHANNELS:
-        raise _BadSourceError(f"flac holds {MOST_FLAC_CHANNELS} channels, this has {wished}; use wav or mono")
+        raise _BadAudioError(f"flac holds {MOST_FLAC_CHANNELS} channels, this has {wished}; use wav or mono")
     return wished
 
 
@@ -138,7 +138,7 @@ def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
         return
     text = f"ends after {read_count} of {source.frames} samples"
     if source.format != "MP3":
-        raise _BadSourceError(f"damaged or unknown audio: {text}")
+        raise _BadAudioError(f"damaged or unknown audio: {text}")
     # An MP3 without a length in its header has an estimated one.
     request.log.warning(f"{request.source}: {text}")
 

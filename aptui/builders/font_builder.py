@@ -35,7 +35,7 @@ _UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
 _LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
 
 
-class _BrokenError(Exception):
+class _BrokenFontError(Exception):
     """The font cannot be used; the text is one line that names the table."""
 
 
@@ -95,7 +95,7 @@ class FontBuilder:
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             with _fonttools_logged(request.log, request.source):
                 name, product = _product(data, options, request)
-        except (_BrokenError, ParamError, MissingError, OSError) as error:
+        except (_BrokenFontError, ParamError, MissingError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         with open(request.product_path(name), "wb") as file:
             file.write(product)
@@ -153,7 +153,7 @@ def _read(tools: Any, data: bytes) -> Any:
     try:
         return tools.TTFont(BytesIO(data), recalcTimestamp=False, lazy=True)
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
-        raise _BrokenError(f"damaged font: {one_line(error)}") from None
+        raise _BrokenFontError(f"damaged font: {one_line(error)}") from None
 
 
 # ---------------------------------------------------------------------------------------------------------------- checking
@@ -162,24 +162,24 @@ def _read(tools: Any, data: bytes) -> Any:
 def _check_directory(data: bytes) -> None:
     """Hold the table directory of TTF, OTF or WOFF against the length of the file (OpenType, "Table Directory"; WOFF 1.0, §4, 5)."""
     if not data:
-        raise _BrokenError("the file is empty")
+        raise _BrokenFontError("the file is empty")
     if not data.startswith(_SIGNATURES):
-        raise _BrokenError("is no font: it begins with none of the signatures of ttf, otf, woff and woff2")
+        raise _BrokenFontError("is no font: it begins with none of the signatures of ttf, otf, woff and woff2")
     if data.startswith(b"wOF2"):
         return  # its tables are one compressed stream
     is_woff = data.startswith(b"wOFF")
     start, size, count_at = (44, 20, 12) if is_woff else (12, 16, 4)
     if len(data) < start:
-        raise _BrokenError(f"ends within its header, after {len(data)} bytes")
+        raise _BrokenFontError(f"ends within its header, after {len(data)} bytes")
     (count,) = struct.unpack_from(">H", data, count_at)
     for number in range(count):
         at = start + size * number
         if at + size > len(data):
-            raise _BrokenError(f"ends within its directory, at table {number + 1} of {count}")
+            raise _BrokenFontError(f"ends within its directory, at table {number + 1} of {count}")
         tag = data[at : at + 4].decode("latin-1")
         offset, length = struct.unpack_from(">II", data, at + (4 if is_woff else 8))
         if offset + length > len(data):
-            raise _BrokenError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
+            raise _BrokenFontError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
 
 
 def _check_tables(font: Any, request: ProcessJobRequest) -> None:
@@ -187,9 +187,9 @@ def _check_tables(font: Any, request: ProcessJobRequest) -> None:
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is no mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:
-        raise _BrokenError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
+        raise _BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
-        raise _BrokenError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
+        raise _BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
     for tag in tags:
         request.check_cancelled()
         try:
@@ -200,10 +200,10 @@ def _check_tables(font: Any, request: ProcessJobRequest) -> None:
                 for name in font.getGlyphOrder():
                     table[name].expand(table)
         except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
-            raise _BrokenError(f"table '{tag}' is damaged: {one_line(error) or type(error).__name__}") from None
+            raise _BrokenFontError(f"table '{tag}' is damaged: {one_line(error) or type(error).__name__}") from None
     count = font["maxp"].numGlyphs
     if not count:
-        raise _BrokenError("table 'maxp' says that there are no glyphs")
+        raise _BrokenFontError("table 'maxp' says that there are no glyphs")
     if "OS/2" not in tags:
         request.log.warning(f"{request.source}: has no table 'OS/2', which Windows wants")
     if not font["name"].getDebugName(1):
@@ -236,7 +236,7 @@ def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> N
     try:
         cutter.subset(font)
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever odd tables lead it to
-        raise _BrokenError(f"cannot be cut: {one_line(error)}") from None
+        raise _BrokenFontError(f"cannot be cut: {one_line(error)}") from None
 
 
 def _code_points(ranges: list[str]) -> list[int]:
@@ -254,7 +254,7 @@ def _refuse_unknown_glyphs(font: Any, glyphs: list[str]) -> None:
     known = set(font.getGlyphOrder())
     for name in glyphs:
         if name not in known:
-            raise _BrokenError(f"has no glyph '{name}', which the parameter 'glyphs' names")
+            raise _BrokenFontError(f"has no glyph '{name}', which the parameter 'glyphs' names")
 
 
 def _warn_of_missing_characters(font: Any, text: str, request: ProcessJobRequest) -> None:

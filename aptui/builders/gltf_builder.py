@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aptui.builders import lfs
 from aptui.builders.gltf_check import Checker
-from aptui.builders.gltf_file import BrokenError, Document, Read, file_uris, packed, parsed
+from aptui.builders.gltf_file import BrokenGltfError, Document, Read, file_uris, packed, parsed
 from aptui.builders.needs import summed_up
 from aptui.builders.params import ParamError, checked, library_versions, one_job_per_platform, one_line
 from aptui.builders.references import UnusableError, allowed, checked_names, declared, needed, placed, read
@@ -64,7 +64,7 @@ class GltfBuilder:
         if response.result is Result.SUCCESS:
             try:
                 uris = list(file_uris(parsed(request.read_source()).tree))
-            except (BrokenError, OSError):
+            except (BrokenGltfError, OSError):
                 uris = []  # the job says what is wrong
             paths = allowed(request, (placed(request.source, uri) for uri in uris))
             response.source_dependencies = declared(request.scan_folder, paths)
@@ -83,7 +83,7 @@ class GltfBuilder:
             _check(document, options, request)
             request.check_cancelled()
             product = _product(document, data, options, request)
-        except (BrokenError, ParamError, UnusableError, OSError) as error:
+        except (BrokenGltfError, ParamError, UnusableError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, [product])
 
@@ -109,7 +109,7 @@ def _check(document: Document, options: Mapping[str, Any], request: ProcessJobRe
     for text in errors[1:MOST_SHOWN]:
         request.log.error(f"{request.source}: {text}")
     if errors:
-        raise BrokenError(summed_up(errors))
+        raise BrokenGltfError(summed_up(errors))
 
 
 def _product(document: Document, data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:

@@ -7,8 +7,8 @@ change is known for Draco, meshopt and quantised meshes; other extensions are no
 
 from __future__ import annotations
 
-from aptui.builders.gltf_data import FLOAT, INDEX_TYPES, NAMES, Contents, Object, as_object, as_objects, count_of, is_number
-from aptui.builders.gltf_file import BrokenError, media_type, uri_bytes
+from aptui.builders.gltf_data import FLOAT, INDEX_TYPES, NAMES, GltfContents, Object, as_object, as_objects, count_of, is_number
+from aptui.builders.gltf_file import BrokenGltfError, media_type, uri_bytes
 
 _ATTRIBUTE_TYPES = {
     "POSITION": ("VEC3",),
@@ -23,7 +23,7 @@ _TARGET_TYPES = {"POSITION": ("VEC3",), "NORMAL": ("VEC3",), "TANGENT": ("VEC3",
 _OUTPUT_TYPES = {"translation": "VEC3", "rotation": "VEC4", "scale": "VEC3", "weights": "SCALAR"}
 
 
-class Checker(Contents):
+class Checker(GltfContents):
     """Checks one document; `read` fetches the files that it names."""
 
     def check(self) -> None:
@@ -50,13 +50,13 @@ class Checker(Contents):
     def _check_asset(self) -> None:
         asset = self._tree.get("asset")
         if not isinstance(asset, dict) or not isinstance(asset.get("version"), str):
-            raise BrokenError("has no asset.version, which every glTF has")
+            raise BrokenGltfError("has no asset.version, which every glTF has")
         version = asset.get("minVersion") or asset["version"]
         if not isinstance(version, str) or version.split(".")[0] != "2":
-            raise BrokenError(f"is glTF version {version}; only 2 is known")
+            raise BrokenGltfError(f"is glTF version {version}; only 2 is known")
         used, required = (self._tree.get(f"extensions{which}", []) for which in ("Used", "Required"))
         if not isinstance(used, list) or not isinstance(required, list):
-            raise BrokenError("extensionsUsed or extensionsRequired is no list")
+            raise BrokenGltfError("extensionsUsed or extensionsRequired is no list")
         for name in required:
             if name not in used:
                 self.warnings.append(f"extension {name!r} is required, and not among extensionsUsed")
@@ -65,10 +65,10 @@ class Checker(Contents):
         for name, singular in NAMES.items():
             listed = self._tree.get(name, [])
             if not isinstance(listed, list):
-                raise BrokenError(f"{name} is no list")
+                raise BrokenGltfError(f"{name} is no list")
             for index, each in enumerate(listed):
                 if not isinstance(each, dict):
-                    raise BrokenError(f"{singular} {index} is no object")
+                    raise BrokenGltfError(f"{singular} {index} is no object")
 
     def _name_users(self) -> None:
         """Give each accessor the name of its first user."""
@@ -97,22 +97,22 @@ class Checker(Contents):
 
     def _check_image(self, _index: int, image: Object) -> None:
         if ("uri" in image) == ("bufferView" in image):
-            raise BrokenError("must have either a uri or a bufferView")
+            raise BrokenGltfError("must have either a uri or a bufferView")
         if "uri" in image:
             if not isinstance(image["uri"], str):
-                raise BrokenError("its uri is no text")
+                raise BrokenGltfError("its uri is no text")
             data: bytes | None = uri_bytes(image["uri"], self._read)
         else:
             if not isinstance(image.get("mimeType"), str):
-                raise BrokenError("is in a bufferView, and has no mimeType")
+                raise BrokenGltfError("is in a bufferView, and has no mimeType")
             data = self._view_bytes(self._index("bufferViews", image["bufferView"], "bufferView"))
         if data is None:
             return
         kind, said = media_type(data), image.get("mimeType")
         if not kind:
-            raise BrokenError("its first bytes are those of no image (png, jpeg, webp, ktx2, dds)")
+            raise BrokenGltfError("its first bytes are those of no image (png, jpeg, webp, ktx2, dds)")
         if said is not None and said != kind:
-            raise BrokenError(f"its mimeType is {said!r}, and its first bytes are those of {kind}")
+            raise BrokenGltfError(f"its mimeType is {said!r}, and its first bytes are those of {kind}")
 
     def _check_texture(self, _index: int, texture: Object) -> None:
         self._one("images", texture, "source")
@@ -146,15 +146,15 @@ class Checker(Contents):
     def _check_primitive(self, primitive: Object) -> None:
         attributes = as_object(primitive.get("attributes"))
         if not attributes:
-            raise BrokenError("has no attributes")
+            raise BrokenGltfError("has no attributes")
         self._one("materials", primitive, "material")
         mode = primitive.get("mode", 4)
         if mode not in range(7):
-            raise BrokenError(f"mode is {mode!r}, which must be from 0 to 6")
+            raise BrokenGltfError(f"mode is {mode!r}, which must be from 0 to 6")
         count = self._vertex_count(attributes, _ATTRIBUTE_TYPES)
         for order, target in enumerate(as_objects(primitive.get("targets"))):
             if target and self._vertex_count(target, _TARGET_TYPES) != count:
-                raise BrokenError(f"target {order} has other vertices than the primitive's {count:,}")
+                raise BrokenGltfError(f"target {order} has other vertices than the primitive's {count:,}")
         indices = self._one("accessors", primitive, "indices")
         if indices is not None and indices not in self._bad:
             self._check_indices(indices, count)
@@ -167,57 +167,57 @@ class Checker(Contents):
             accessor = self._all("accessors")[index]
             wished = types.get(key if key in types else key.rpartition("_")[0])
             if wished and accessor.get("type") not in wished:
-                raise BrokenError(f"attribute '{key}' is {accessor.get('type')!r}, which must be {' or '.join(wished)}")
+                raise BrokenGltfError(f"attribute '{key}' is {accessor.get('type')!r}, which must be {' or '.join(wished)}")
             counts[key] = count_of(accessor, "count")
         if len(set(counts.values())) > 1:
-            raise BrokenError(f"attributes differ in count: {', '.join(f'{key} {count:,}' for key, count in counts.items())}")
+            raise BrokenGltfError(f"attributes differ in count: {', '.join(f'{key} {count:,}' for key, count in counts.items())}")
         return next(iter(counts.values()), 0)
 
     def _check_indices(self, index: int, count: int) -> None:
         accessor = self._all("accessors")[index]
         if accessor["type"] != "SCALAR" or accessor["componentType"] not in INDEX_TYPES:
-            raise BrokenError("indices must be SCALAR, of an unsigned componentType (5121, 5123 or 5125)")
+            raise BrokenGltfError("indices must be SCALAR, of an unsigned componentType (5121, 5123 or 5125)")
         array = self._arrays.get(index)
         if array is None:
             return
         highest = int(array.max())
         if highest >= count:
             at = int(array.argmax())
-            raise BrokenError(f"index {at:,} (accessor {index}) is {highest:,}, and there are {count:,} vertices")
+            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, and there are {count:,} vertices")
 
     # ---------------------------------------------------------------------------------------------------------------- nodes
 
     def _check_skin(self, _index: int, skin: Object) -> None:
         joints = self._some("nodes", skin, "joints")
         if not joints:
-            raise BrokenError("has no joints")
+            raise BrokenGltfError("has no joints")
         if len(set(joints)) < len(joints):
-            raise BrokenError("has one joint twice")
+            raise BrokenGltfError("has one joint twice")
         self._one("nodes", skin, "skeleton")
         matrices = self._one("accessors", skin, "inverseBindMatrices")
         if matrices is None or matrices in self._bad:
             return
         accessor = self._all("accessors")[matrices]
         if (accessor["type"], accessor["componentType"]) != ("MAT4", FLOAT):
-            raise BrokenError("inverseBindMatrices must be MAT4 of floats")
+            raise BrokenGltfError("inverseBindMatrices must be MAT4 of floats")
         if accessor["count"] < len(joints):
-            raise BrokenError(f"has {len(joints)} joints, and {accessor['count']} inverse bind matrices")
+            raise BrokenGltfError(f"has {len(joints)} joints, and {accessor['count']} inverse bind matrices")
 
     def _some(self, kind: str, holder: Object, key: str) -> list[int]:
         listed = holder.get(key, [])
         if not isinstance(listed, list):
-            raise BrokenError(f"{key} is no list")
+            raise BrokenGltfError(f"{key} is no list")
         return [self._index(kind, each, f"{key}[{number}]") for number, each in enumerate(listed)]
 
     def _check_node(self, _index: int, node: Object) -> None:
         for kind, key in (("meshes", "mesh"), ("skins", "skin"), ("cameras", "camera")):
             self._one(kind, node, key)
         if "skin" in node and "mesh" not in node:
-            raise BrokenError("has a skin, and no mesh")
+            raise BrokenGltfError("has a skin, and no mesh")
         for key, length in (("matrix", 16), ("translation", 3), ("rotation", 4), ("scale", 3)):
             given = node.get(key, [0] * length)
             if not isinstance(given, list) or len(given) != length or not all(map(is_number, given)):
-                raise BrokenError(f"{key} must have {length} numbers")
+                raise BrokenGltfError(f"{key} must have {length} numbers")
         self._some("nodes", node, "children")
 
     def _check_tree(self) -> None:
@@ -228,7 +228,7 @@ class Checker(Contents):
             with self._watched(self._named("nodes", index)):
                 for child in dict.fromkeys(self._valid(node.get("children"), len(nodes))):
                     if child in parents:
-                        raise BrokenError(f"its child {child} is also one of node {parents[child]}")
+                        raise BrokenGltfError(f"its child {child} is also one of node {parents[child]}")
                     parents[child] = index
         with self._watched("nodes"):
             self._refuse_cycles(parents)
@@ -236,7 +236,7 @@ class Checker(Contents):
             with self._watched(self._named("scenes", index)):
                 for node_index in self._some("nodes", scene, "nodes"):
                     if node_index in parents:
-                        raise BrokenError(f"node {node_index} is no root, it is a child of node {parents[node_index]}")
+                        raise BrokenGltfError(f"node {node_index} is no root, it is a child of node {parents[node_index]}")
         with self._watched(""):
             self._one("scenes", self._tree, "scene")
 
@@ -253,7 +253,7 @@ class Checker(Contents):
             while node is not None and node not in done:
                 if node in way:
                     ring = [*way][[*way].index(node) :]
-                    raise BrokenError(f"{', '.join(map(str, sorted(ring)))} form a cycle")
+                    raise BrokenGltfError(f"{', '.join(map(str, sorted(ring)))} form a cycle")
                 way[node] = None
                 node = parents.get(node)
             done.update(way)
@@ -263,43 +263,43 @@ class Checker(Contents):
     def _check_animation(self, _index: int, animation: Object) -> None:
         samplers, channels = as_objects(animation.get("samplers")), as_objects(animation.get("channels"))
         if not samplers or not channels:
-            raise BrokenError("has no samplers or no channels")
+            raise BrokenGltfError("has no samplers or no channels")
         for number, sampler in enumerate(samplers):
             self._check_sampler(number, sampler)
         for number, channel in enumerate(channels):
             which = channel.get("sampler")
             if not isinstance(which, int) or not 0 <= which < len(samplers):
-                raise BrokenError(f"channel {number}: sampler is {which!r}, and there are {len(samplers)} samplers")
+                raise BrokenGltfError(f"channel {number}: sampler is {which!r}, and there are {len(samplers)} samplers")
             target = as_object(channel.get("target"))
             self._one("nodes", target, "node")
             path = target.get("path")
             if isinstance(path, str) and path in _OUTPUT_TYPES:
                 output = self._all("accessors")[samplers[which]["output"]]
                 if output.get("type") != _OUTPUT_TYPES[path]:
-                    raise BrokenError(
+                    raise BrokenGltfError(
                         f"channel {number}: the output of a {path} is {output.get('type')}, not {_OUTPUT_TYPES[path]}"
                     )
             elif path != "pointer":
-                raise BrokenError(f"channel {number}: path is {path!r}, which must be one of {', '.join(_OUTPUT_TYPES)}")
+                raise BrokenGltfError(f"channel {number}: path is {path!r}, which must be one of {', '.join(_OUTPUT_TYPES)}")
 
     def _check_sampler(self, number: int, sampler: Object) -> None:
         way = sampler.get("interpolation", "LINEAR")
         if way not in ("LINEAR", "STEP", "CUBICSPLINE"):
-            raise BrokenError(f"sampler {number}: interpolation is {way!r}, which must be LINEAR, STEP or CUBICSPLINE")
+            raise BrokenGltfError(f"sampler {number}: interpolation is {way!r}, which must be LINEAR, STEP or CUBICSPLINE")
         times = self._one("accessors", sampler, "input", is_needed=True)
         values = self._one("accessors", sampler, "output", is_needed=True)
         if times is None or values is None or {times, values} & self._bad:
             return
         entry, output = self._all("accessors")[times], self._all("accessors")[values]
         if (entry["type"], entry["componentType"]) != ("SCALAR", FLOAT):
-            raise BrokenError(f"sampler {number}: its input (accessor {times}) must be SCALAR floats")
+            raise BrokenGltfError(f"sampler {number}: its input (accessor {times}) must be SCALAR floats")
         array = self._arrays.get(times)
         if array is not None and ((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0):
-            raise BrokenError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
+            raise BrokenGltfError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
         wished = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
         is_list = output["type"] == "SCALAR"  # weights: one for each morph target
         if output["count"] % wished if is_list else output["count"] != wished:
-            raise BrokenError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
+            raise BrokenGltfError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
 
 
 def _quoted(kind: str, index: int, each: Object) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
-from aptui.builders.gltf_file import BrokenError, Document, Read, buffer_bytes, is_fallback, objects
+from aptui.builders.gltf_file import BrokenGltfError, Document, Read, buffer_bytes, is_fallback, objects
 from aptui.builders.params import one_line
 from aptui.builders.references import UnusableError
 
@@ -42,7 +42,7 @@ Array = Any
 """A numpy array of shape (count, numbers of an element); numpy is loaded when there is work alone."""
 
 
-class Contents:
+class GltfContents:
     """The lists of one document. `errors` and `warnings` are one line each; `read` fetches the files that it names."""
 
     def __init__(self, document: Document, read: Read) -> None:
@@ -66,7 +66,7 @@ class Contents:
         """Turn what goes wrong inside into an error of the object `name`."""
         try:
             yield
-        except (BrokenError, UnusableError) as error:
+        except (BrokenGltfError, UnusableError) as error:
             if len(self.errors) < MOST_MISTAKES:
                 self.errors.append(f"{name}: {one_line(error)}" if name else one_line(error))
 
@@ -92,14 +92,14 @@ class Contents:
         """Return the index at `key`, which must be one of the list `kind`; None where there is none."""
         if key not in holder:
             if is_needed:
-                raise BrokenError(f"has no {key}")
+                raise BrokenGltfError(f"has no {key}")
             return None
         return self._index(kind, holder[key], key)
 
     def _index(self, kind: str, value: object, key: str) -> int:
         count = len(self._all(kind))
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
-            raise BrokenError(f"{key} is {value!r}, and there are {count} {kind}")
+            raise BrokenGltfError(f"{key} is {value!r}, and there are {count} {kind}")
         return value
 
     # ------------------------------------------------------------------------------------------------------------ the bytes
@@ -128,7 +128,7 @@ class Contents:
         data = buffer_bytes(self._document, index, buffer, self._read)
         if len(data) < length:
             where = f"'{unquote(buffer['uri'])[:80]}'" if not str(buffer.get("uri", "data:")).startswith("data:") else "it"
-            raise BrokenError(f"byteLength is {length:,}, and {where} has {len(data):,} bytes")
+            raise BrokenGltfError(f"byteLength is {length:,}, and {where} has {len(data):,} bytes")
         if "uri" not in buffer and len(data) > length + 3:
             self.warnings.append(f"buffer {index}: byteLength is {length:,}, and the binary chunk has {len(data):,} bytes")
         self._buffers[index] = data
@@ -139,18 +139,18 @@ class Contents:
         offset, length = count_of(view, "byteOffset"), count_of(view, "byteLength", least=1)
         size = count_of(self._all("buffers")[buffer], "byteLength")
         if offset + length > size:
-            raise BrokenError(f"ends at byte {offset + length:,} of {self._named('buffers', buffer)}, which has {size:,}")
+            raise BrokenGltfError(f"ends at byte {offset + length:,} of {self._named('buffers', buffer)}, which has {size:,}")
         if "byteStride" in view:
             stride = count_of(view, "byteStride", least=4)
             if stride > 252 or stride % 4:
-                raise BrokenError(f"byteStride is {stride}, which must be a multiple of 4 from 4 to 252")
+                raise BrokenGltfError(f"byteStride is {stride}, which must be a multiple of 4 from 4 to 252")
 
     def _check_accessor(self, index: int, accessor: Object) -> None:
         component, shape = accessor.get("componentType"), accessor.get("type")
         if not isinstance(component, int) or component not in _COMPONENTS:
-            raise BrokenError(f"componentType is {component!r}, which must be one of {', '.join(map(str, _COMPONENTS))}")
+            raise BrokenGltfError(f"componentType is {component!r}, which must be one of {', '.join(map(str, _COMPONENTS))}")
         if not isinstance(shape, str) or shape not in _SHAPES:
-            raise BrokenError(f"type is {shape!r}, which must be one of {', '.join(_SHAPES)}")
+            raise BrokenGltfError(f"type is {shape!r}, which must be one of {', '.join(_SHAPES)}")
         count = count_of(accessor, "count", least=1)
         array = self._element_data(accessor, count)
         if "sparse" in accessor:
@@ -160,7 +160,7 @@ class Contents:
         self._arrays[index] = array
         if component == FLOAT and not self._np.isfinite(array).all():
             row = int(self._np.argmin(self._np.isfinite(array).all(axis=1)))
-            raise BrokenError(f"element {row} is not a finite number")
+            raise BrokenGltfError(f"element {row} is not a finite number")
         for key in ("min", "max"):
             if key in accessor:
                 self._check_bound(index, accessor, key, getattr(array, key)(axis=0))
@@ -187,13 +187,13 @@ class Contents:
         begin, length = count_of(view, "byteOffset"), count_of(view, "byteLength")
         stride = count_of(view, "byteStride") or column * columns
         if stride < size:
-            raise BrokenError(f"its elements have {size} bytes, and buffer view {view_index} a stride of {stride}")
+            raise BrokenGltfError(f"its elements have {size} bytes, and buffer view {view_index} a stride of {stride}")
         needed = stride * (count - 1) + size
         if offset + needed > length:
-            raise BrokenError(f"reads {needed:,} bytes at {offset:,} of buffer view {view_index}, which has {length:,}")
+            raise BrokenGltfError(f"reads {needed:,} bytes at {offset:,} of buffer view {view_index}, which has {length:,}")
         for what, value in (("byteOffset", offset), ("its place in the buffer", begin + offset), ("byteStride", stride)):
             if value % kind.itemsize:
-                raise BrokenError(f"{what} is {value:,}, which is no multiple of {kind.itemsize}, the size of its numbers")
+                raise BrokenGltfError(f"{what} is {value:,}, which is no multiple of {kind.itemsize}, the size of its numbers")
         data = self._buffers.get(view.get("buffer", -1))
         if data is None or _is_compressed(view) or begin + length > len(data):
             return None
@@ -204,10 +204,10 @@ class Contents:
         sparse = as_object(accessor["sparse"])
         changed = count_of(sparse, "count", least=1)
         if changed > count:
-            raise BrokenError(f"sparse changes {changed:,} elements of {count:,}")
+            raise BrokenGltfError(f"sparse changes {changed:,} elements of {count:,}")
         places, values = as_object(sparse.get("indices")), as_object(sparse.get("values"))
         if places.get("componentType") not in INDEX_TYPES:
-            raise BrokenError(f"sparse indices have the componentType {places.get('componentType')!r}")
+            raise BrokenGltfError(f"sparse indices have the componentType {places.get('componentType')!r}")
         of_indices = self._one("bufferViews", places, "bufferView", is_needed=True)
         of_values = self._one("bufferViews", values, "bufferView", is_needed=True)
         assert of_indices is not None
@@ -218,7 +218,7 @@ class Contents:
             return None
         rows = rows[:, 0].astype("int64")
         if rows[-1] >= count or (self._np.diff(rows) <= 0).any():
-            raise BrokenError(f"sparse indices must rise, and stay below {count:,}")
+            raise BrokenGltfError(f"sparse indices must rise, and stay below {count:,}")
         array = array.copy()
         array[rows] = new
         return array
@@ -227,7 +227,7 @@ class Contents:
         """Hold `min` or `max` against the data; one of another length is wrong, one of another value is warned of."""
         given = accessor[key]
         if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
-            raise BrokenError(f"{key} must have {len(found)} numbers")
+            raise BrokenGltfError(f"{key} must have {len(found)} numbers")
         if accessor.get("normalized") and accessor["componentType"] != FLOAT:
             return  # exporters do not agree whether bounds are normalised
         wished = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")
@@ -270,5 +270,5 @@ def count_of(holder: Object, key: str, *, least: int = 0) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BrokenError(f"{key} is {holder.get(key)!r}, which must be an integer from {least}")
+        raise BrokenGltfError(f"{key} is {holder.get(key)!r}, which must be an integer from {least}")
     return value

@@ -30,7 +30,7 @@ _MAGIC = {
 }
 
 
-class BrokenError(Exception):
+class BrokenGltfError(Exception):
     """The file is not acceptable glTF; the text is one line that names the object."""
 
 
@@ -85,7 +85,7 @@ def uri_bytes(uri: str, read: Read) -> bytes:
     if uri.startswith("data:"):
         return _data_uri_bytes(uri)
     if not is_file_uri(uri):
-        raise BrokenError(f"'{uri[:60]}' is no file of the project")
+        raise BrokenGltfError(f"'{uri[:60]}' is no file of the project")
     return read(unquote(uri))
 
 
@@ -139,10 +139,10 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
     if isinstance(uri, str):
         return uri_bytes(uri, read)
     if uri is not None:
-        raise BrokenError("its uri is no text")
+        raise BrokenGltfError("its uri is no text")
     if index == 0 and document.chunk is not None:
         return document.chunk
-    raise BrokenError("has no uri, and there is no binary chunk for it")
+    raise BrokenGltfError("has no uri, and there is no binary chunk for it")
 
 
 def _compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
@@ -191,25 +191,25 @@ def _glb(tree: dict[str, Any], binary: bytes) -> bytes:
 def _parsed_glb(data: bytes) -> Document:
     """Read the binary container (§4.4)."""
     if len(data) < 20:
-        raise BrokenError(f"the GLB ends within its header, after {len(data)} bytes")
+        raise BrokenGltfError(f"the GLB ends within its header, after {len(data)} bytes")
     _, version, length = struct.unpack_from("<III", data)
     if version != 2:
-        raise BrokenError(f"is GLB version {version}; only 2 is known")
+        raise BrokenGltfError(f"is GLB version {version}; only 2 is known")
     if length > len(data):
-        raise BrokenError(f"the GLB should have {length:,} bytes, and has {len(data):,}")
+        raise BrokenGltfError(f"the GLB should have {length:,} bytes, and has {len(data):,}")
     document = Document({})
     if length < len(data):
         document.warnings.append(f"{len(data) - length:,} bytes after the end of the GLB")
     at, number = 12, 0
     while at < length:
         if at + 8 > length:
-            raise BrokenError(f"chunk {number} of the GLB ends within its header")
+            raise BrokenGltfError(f"chunk {number} of the GLB ends within its header")
         size, kind = struct.unpack_from("<II", data, at)
         if at + 8 + size > length:
-            raise BrokenError(f"chunk {number} of the GLB has {size:,} bytes, and {length - at - 8:,} are left")
+            raise BrokenGltfError(f"chunk {number} of the GLB has {size:,} bytes, and {length - at - 8:,} are left")
         content = data[at + 8 : at + 8 + size]
         if (number == 0) != (kind == _JSON_CHUNK):
-            raise BrokenError(f"chunk {number} of the GLB is {'not ' if number == 0 else ''}JSON")
+            raise BrokenGltfError(f"chunk {number} of the GLB is {'not ' if number == 0 else ''}JSON")
         if number == 0:
             document.tree = _parsed_json(content)
         elif number == 1 and kind == _BIN_CHUNK:
@@ -220,34 +220,34 @@ def _parsed_glb(data: bytes) -> Document:
 
 def _parsed_json(data: bytes) -> dict[str, Any]:
     def refuse(constant: str) -> NoReturn:
-        raise BrokenError(f"{constant} is not JSON")
+        raise BrokenGltfError(f"{constant} is not JSON")
 
     def number(text: str) -> float:
         value = float(text)
         if value in (float("inf"), float("-inf")):
-            raise BrokenError(f"the number {text[:40]} is too large")
+            raise BrokenGltfError(f"the number {text[:40]} is too large")
         return value
 
     try:
         tree = json.loads(data.decode("utf-8-sig"), parse_constant=refuse, parse_float=number)
     except UnicodeDecodeError as error:
-        raise BrokenError(f"invalid UTF-8 at byte offset {error.start} of the JSON") from None
+        raise BrokenGltfError(f"invalid UTF-8 at byte offset {error.start} of the JSON") from None
     except json.JSONDecodeError as error:
-        raise BrokenError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise BrokenGltfError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
-        raise BrokenError("nested too deep") from None
+        raise BrokenGltfError("nested too deep") from None
     except ValueError as error:
-        raise BrokenError(str(error)) from None
+        raise BrokenGltfError(str(error)) from None
     if not isinstance(tree, dict):
-        raise BrokenError("the JSON is no object")
+        raise BrokenGltfError("the JSON is no object")
     return tree
 
 
 def _data_uri_bytes(uri: str) -> bytes:
     head, comma, body = uri.partition(",")
     if not comma:
-        raise BrokenError("its data URI has no comma")
+        raise BrokenGltfError("its data URI has no comma")
     try:
         return base64.b64decode(unquote(body), validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
     except (binascii.Error, ValueError) as error:
-        raise BrokenError(f"its data URI is damaged: {error}") from None
+        raise BrokenGltfError(f"its data URI is damaged: {error}") from None

@@ -36,7 +36,7 @@ _LONGEST_SIDE = {"png": 2**31 - 1, "webp": 16383, "jpeg": 65500}
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-class _BadSourceError(Exception):
+class _BadImageError(Exception):
     """The picture cannot be made into what is wished; the text is one line."""
 
 
@@ -96,7 +96,7 @@ class ImageBuilder:
             products = [
                 _written(each, level, options, request) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))
             ]
-        except (_BadSourceError, ParamError, OSError) as error:
+        except (_BadImageError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, products)
 
@@ -112,7 +112,7 @@ def _decoded(data: bytes, request: ProcessJobRequest, most_megapixels: float) ->
     from PIL import Image, UnidentifiedImageError
 
     if not data:
-        raise _BadSourceError("the file is empty")
+        raise _BadImageError("the file is empty")
     # Pillow warns of oddities in the file by `warnings.warn`; they belong to the job.
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
@@ -125,13 +125,13 @@ def _decoded(data: bytes, request: ProcessJobRequest, most_megapixels: float) ->
             check_size(picture.size, most_megapixels)
             picture.load()
         except PictureError as error:
-            raise _BadSourceError(one_line(error)) from None
+            raise _BadImageError(one_line(error)) from None
         except UnidentifiedImageError:
-            raise _BadSourceError(_why_unidentified(data)) from None
+            raise _BadImageError(_why_unidentified(data)) from None
         except Image.DecompressionBombError as error:
-            raise _BadSourceError(f"too many pixels: {one_line(error)}") from None
+            raise _BadImageError(f"too many pixels: {one_line(error)}") from None
         except Exception as error:  # noqa: BLE001 -- Pillow's decoders raise whatever damaged bytes lead them to (struct, Index, Key …)
-            raise _BadSourceError(f"damaged image: {one_line(error)}") from None
+            raise _BadImageError(f"damaged image: {one_line(error)}") from None
         picture = _upright(picture, request)
     for text in dict.fromkeys(one_line(str(each.message)) for each in noted if issubclass(each.category, UserWarning)):
         request.log.warning(f"{request.source}: {text}")
@@ -170,7 +170,7 @@ def _shaped(picture: Image.Image, options: Mapping[str, Any], request: ProcessJo
     size = _wished_size(picture.size, options)
     longest = _LONGEST_SIDE[options["format"]]
     if max(size) > longest:
-        raise _BadSourceError(f"{options['format']} holds {longest} pixels a side, this is {size[0]}x{size[1]}; set max_size")
+        raise _BadImageError(f"{options['format']} holds {longest} pixels a side, this is {size[0]}x{size[1]}; set max_size")
     if size != picture.size:
         picture = picture.resize(size, Image.Resampling.LANCZOS)
     # Writers pick up profiles, comments and resolutions from here.
@@ -182,7 +182,7 @@ def _reduced(picture: Image.Image) -> Image.Image:
     """Return `picture` as RGB, RGBA, L, LA or I;16."""
     mode = picture.mode
     if mode in ("I", "F"):
-        raise _BadSourceError(f"pixel mode {mode!r} (32 bits a channel) is not supported; save it with 8 or 16 bits")
+        raise _BadImageError(f"pixel mode {mode!r} (32 bits a channel) is not supported; save it with 8 or 16 bits")
     if mode.startswith("I;16"):
         return picture.copy() if mode == "I;16" else picture.convert("I").convert("I;16")
     if mode in ("L", "1", "LA", "La"):
@@ -237,7 +237,7 @@ def _levels(picture: Image.Image, *, has_mips: bool) -> Iterator[Image.Image]:
     from PIL import Image
 
     if has_mips and max(picture.size).bit_length() - 1 > HIGHEST_MIP_LEVEL:
-        raise _BadSourceError(f"{picture.width}x{picture.height} needs more than {HIGHEST_MIP_LEVEL} mip levels; set max_size")
+        raise _BadImageError(f"{picture.width}x{picture.height} needs more than {HIGHEST_MIP_LEVEL} mip levels; set max_size")
     yield picture
     while has_mips and picture.size != (1, 1):
         width, height = (max(1, side // 2) for side in picture.size)
@@ -259,5 +259,5 @@ def _written(picture: Image.Image, level: int, options: Mapping[str, Any], reque
         with open(request.product_path(name), "wb") as file:
             picture.save(file, format=wished.upper(), **arguments)
     except (ValueError, OSError) as error:
-        raise _BadSourceError(f"cannot write {name}: {one_line(error)}") from error
+        raise _BadImageError(f"cannot write {name}: {one_line(error)}") from error
     return JobProduct(name, level << MIP_LEVEL_SHIFT, IMAGE_ASSET_TYPE)

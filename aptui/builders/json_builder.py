@@ -38,7 +38,7 @@ _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 _UTF8_BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
-class _BrokenError(Exception):
+class _BrokenJsonError(Exception):
     """The text is not acceptable JSON; `position` is where in it."""
 
     def __init__(self, what: str, position: int) -> None:
@@ -90,7 +90,7 @@ class JsonBuilder:
             return ProcessJobResponse(error=_encoding_error(error, data, request.source))
         try:
             product = _product_text(text, options, request)
-        except _BrokenError as error:
+        except _BrokenJsonError as error:
             return ProcessJobResponse(error=f"{_place(request.source, text, error.position)}: {error}")
         name = os.path.basename(request.source)
         with open(request.product_path(name), "wb") as file:
@@ -139,7 +139,7 @@ def _without_comments(text: str) -> str:
         if (comment := match[2]) is None:
             return match[0]
         if comment.startswith("/*") and (len(comment) < len("/**/") or not comment.endswith("*/")):
-            raise _BrokenError("comment /* without its */", match.start())
+            raise _BrokenJsonError("comment /* without its */", match.start())
         return re.sub(r"[^\r\n]", " ", comment)
 
     return _STRING_OR_COMMENT.sub(blanked, text)
@@ -166,10 +166,10 @@ def _validate(text: str, *, comments_allowed: bool) -> bool:
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _BrokenError(_explained(error, text, comments_allowed=comments_allowed), error.pos) from None
+        raise _BrokenJsonError(_explained(error, text, comments_allowed=comments_allowed), error.pos) from None
     except _NotANumberError:
         constant = next(match for match in _TOKEN.finditer(text) if match[0] in ("NaN", "Infinity", "-Infinity"))
-        raise _BrokenError(f"{constant[0]} is not JSON", constant.start()) from None
+        raise _BrokenJsonError(f"{constant[0]} is not JSON", constant.start()) from None
     except RecursionError:
         raise _too_deep(text) from None
     if max(accumulate(map(_DEPTH.__getitem__, _ALL_BUT_BRACKETS.sub("", text))), default=0) > DEEPEST_NESTING:
@@ -189,13 +189,13 @@ def _explained(error: json.JSONDecodeError, text: str, *, comments_allowed: bool
     return error.msg
 
 
-def _too_deep(text: str) -> _BrokenError:
+def _too_deep(text: str) -> _BrokenJsonError:
     depth = 0
     for match in _TOKEN.finditer(text):
         depth += _DEPTH.get(match[0], 0)
         if depth > DEEPEST_NESTING:
-            return _BrokenError(f"nested deeper than {DEEPEST_NESTING} levels", match.start())
-    return _BrokenError(f"nested too deep for this host, at most {DEEPEST_NESTING} levels are promised", 0)
+            return _BrokenJsonError(f"nested deeper than {DEEPEST_NESTING} levels", match.start())
+    return _BrokenJsonError(f"nested too deep for this host, at most {DEEPEST_NESTING} levels are promised", 0)
 
 
 def _warn_of_duplicates(text: str, source: str, log: JobLog) -> None:

@@ -45,7 +45,7 @@ end
 """
 
 
-class _BrokenError(Exception):
+class _BrokenLuaError(Exception):
     """The script does not compile; `line` is 0 where nobody knows it."""
 
     def __init__(self, what: str, line: int = 0) -> None:
@@ -96,7 +96,7 @@ class LuaBuilder:
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             product, asset_type = _product(data, options, request)
-        except _BrokenError as error:
+        except _BrokenLuaError as error:
             place = f"{request.source}:{error.line}" if error.line else request.source
             return ProcessJobResponse(error=f"{place}: {one_line(error)}")
         except (ParamError, MissingError, OSError) as error:
@@ -123,7 +123,7 @@ def _compiler(options: Mapping[str, Any]) -> str:
 def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, UUID]:
     """Return (bytes, asset type) of the product."""
     if data.startswith(_SIGNATURE):
-        raise _BrokenError("is bytecode already, not a script")
+        raise _BrokenLuaError("is bytecode already, not a script")
     compiler = _compiler(options)
     if options["luac"] and not compiler:
         raise MissingError(f"needs the program '{options['luac']}', which the parameter 'luac' names and nobody finds")
@@ -165,7 +165,7 @@ def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRe
         return file.read()
 
 
-def _broken(message: str) -> _BrokenError:
+def _broken(message: str) -> _BrokenLuaError:
     # Lua shortens long names in its messages, so that only the line is of use.
     match = _PLACE.match(message)
-    return _BrokenError(match["text"], int(match["line"])) if match else _BrokenError(message or "does not compile")
+    return _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "does not compile")

@@ -42,7 +42,7 @@ _ALL_MATERIALS = "\x00materials"
 """The name under which trimesh is given all material files of an OBJ as one."""
 
 
-class _BrokenError(Exception):
+class _BrokenMeshError(Exception):
     """The model cannot be used; `line` is 0 where there is none."""
 
     def __init__(self, what: str, line: int = 0) -> None:
@@ -91,7 +91,7 @@ class MeshBuilder:
             scene = _loaded(trimesh, data, request)
             request.check_cancelled()
             product = _converted(scene, options, request)
-        except (_BrokenError, obj_file.BrokenError) as error:
+        except (_BrokenMeshError, obj_file.BrokenObjError) as error:
             place = f"{request.source}:{error.line}" if error.line else request.source
             return ProcessJobResponse(error=f"{place}: {one_line(error)}")
         except (MissingError, ParamError, UnusableError, OSError) as error:
@@ -166,7 +166,7 @@ def _loaded(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     """Return the scene that trimesh reads, with triangles in it."""
     kind = _kind(request.source)
     if not data:
-        raise _BrokenError("the file is empty")
+        raise _BrokenMeshError("the file is empty")
     materials = ""
     if kind == ".obj":
         data, materials = _prepared_obj(_text(data), request)
@@ -176,14 +176,14 @@ def _loaded(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
         _check_ply(data)
         checked_names(request, _ply_textures(data, request.source))
     if kind.removeprefix(".") not in trimesh.available_formats():
-        raise _BrokenError(f"trimesh reads no '{kind}' here")
+        raise _BrokenMeshError(f"trimesh reads no '{kind}' here")
     try:
         scene = trimesh.load_scene(BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials), process=False)
     except Exception as error:  # noqa: BLE001 -- trimesh's readers raise whatever damaged bytes lead them to
-        raise _BrokenError(f"damaged model: {one_line(error)}") from None
+        raise _BrokenMeshError(f"damaged model: {one_line(error)}") from None
     meshes = {name: mesh for name, mesh in scene.geometry.items() if len(getattr(mesh, "faces", ()))}
     if not meshes:
-        raise _BrokenError("holds no triangles")
+        raise _BrokenMeshError("holds no triangles")
     for mesh in meshes.values():
         _check_mesh(mesh)
     if kind == ".ply":
@@ -195,7 +195,7 @@ def _prepared_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     """Return a checked OBJ that names one material file, and that file, made of all and with textures by their place."""
     outline = obj_file.outlined(text)
     if not outline.face_count:
-        raise _BrokenError("holds no faces")
+        raise _BrokenMeshError("holds no faces")
     parts, names, is_complete = [], set(), True
     for path in (placed(request.source, name) for name in outline.libraries):
         try:
@@ -244,9 +244,9 @@ def _check_stl(data: bytes) -> None:
     needed = _STL_HEADER_BYTES + _STL_TRIANGLE_BYTES * count
     if data.lstrip().startswith(b"solid") and (b"facet" in data[:1024] or len(data) < needed):
         if b"endsolid" not in data[-1024:]:
-            raise _BrokenError("ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
+            raise _BrokenMeshError("ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
     elif len(data) < needed or not count:
-        raise _BrokenError(f"should have {needed:,} bytes for {count:,} triangles, and has {len(data):,}")
+        raise _BrokenMeshError(f"should have {needed:,} bytes for {count:,} triangles, and has {len(data):,}")
 
 
 def _end_of_header(data: bytes) -> int:
@@ -256,9 +256,9 @@ def _end_of_header(data: bytes) -> int:
 
 def _check_ply(data: bytes) -> None:
     if not data.startswith(b"ply"):
-        raise _BrokenError("does not begin with 'ply'", 1)
+        raise _BrokenMeshError("does not begin with 'ply'", 1)
     if not _PLY_END.search(data):
-        raise _BrokenError("its header has no 'end_header'")
+        raise _BrokenMeshError("its header has no 'end_header'")
 
 
 def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
@@ -267,18 +267,18 @@ def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
         if count < promised.get(kind, 0):
-            raise _BrokenError(f"promises {promised[kind]:,} {found}, and has {count:,}")
+            raise _BrokenMeshError(f"promises {promised[kind]:,} {found}, and has {count:,}")
 
 
 def _check_mesh(mesh: Any) -> None:
     import numpy as np
 
     if not np.isfinite(mesh.vertices).all():
-        raise _BrokenError(f"vertex {int(np.argmin(np.isfinite(mesh.vertices).all(axis=1)))} is not a finite number")
+        raise _BrokenMeshError(f"vertex {int(np.argmin(np.isfinite(mesh.vertices).all(axis=1)))} is not a finite number")
     if int(mesh.faces.min()) < 0 or int(mesh.faces.max()) >= len(mesh.vertices):
         wrong = (mesh.faces < 0) | (mesh.faces >= len(mesh.vertices))
         face = int(np.argmax(wrong.any(axis=1)))
-        raise _BrokenError(f"face {face:,} refers to a vertex that is not there, there are {len(mesh.vertices):,}")
+        raise _BrokenMeshError(f"face {face:,} refers to a vertex that is not there, there are {len(mesh.vertices):,}")
 
 
 # ---------------------------------------------------------------------------------------------------------------- changing

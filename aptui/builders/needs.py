@@ -37,7 +37,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MissingNeed:
     """A line of a compiler's output."""
 
     is_error: bool
@@ -124,14 +124,14 @@ def run(arguments: Sequence[str], folder: str) -> Ended:
     return Ended(ended.returncode, ended.stdout[:MOST_OUTPUT_CHARACTERS].decode("utf-8", "replace"))
 
 
-def messages(output: str, pattern: re.Pattern[str]) -> list[Message]:
+def messages(output: str, pattern: re.Pattern[str]) -> list[MissingNeed]:
     """Return the lines of `output` that match `pattern`, which has the groups `kind`, `text` and maybe `file` and `line`; each once."""
     found = []
     for match in map(pattern.match, output.splitlines()):
         if match:
             groups = match.groupdict()
             place = [part for part in (groups.get("file"), groups.get("line")) if part]
-            found.append(Message("error" in (groups.get("kind") or "error").lower(), ":".join(place), one_line(groups["text"])))
+            found.append(MissingNeed("error" in (groups.get("kind") or "error").lower(), ":".join(place), one_line(groups["text"])))
     return list(dict.fromkeys(found))
 
 

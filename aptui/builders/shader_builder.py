@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders import lfs
-from aptui.builders.needs import Message, MissingError, found_program, messages, program_digest, run, summed_up
+from aptui.builders.needs import MissingError, MissingNeed, found_program, messages, program_digest, run, summed_up
 from aptui.builders.params import ParamError, checked, one_job_per_platform, one_line
 from aptui.builders.references import UnusableError, allowed, declared, placed, read
 from aptui.sdk import (
@@ -51,7 +51,7 @@ _NAME = {"type": "string", "pattern": ".+"}
 _OPTIONAL_NAME = {"anyOf": [_NAME, {"type": "null"}], "default": None}
 
 
-class _BrokenError(Exception):
+class _BrokenShaderError(Exception):
     """The shader does not compile; the text is one line with its place."""
 
 
@@ -119,9 +119,9 @@ class ShaderBuilder:
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             product = _compiled(data, options, request)
-        except (_BrokenError, ParamError, MissingError, UnusableError, OSError) as error:
+        except (_BrokenShaderError, ParamError, MissingError, UnusableError, OSError) as error:
             text = one_line(error)
-            is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenError)
+            is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenShaderError)
             return ProcessJobResponse(error=text if is_placed else f"{request.source}: {text}")
         return ProcessJobResponse(Result.SUCCESS, [product])
 
@@ -150,7 +150,7 @@ def included(request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequ
         for quoted, bracketed in _INCLUDE.findall(text):
             if not (quoted or bracketed):
                 if refuses:
-                    raise _BrokenError(f"{file}: an #include without a name in quotes or angle brackets is not understood")
+                    raise _BrokenShaderError(f"{file}: an #include without a name in quotes or angle brackets is not understood")
                 continue
             for path in _places(file, quoted or bracketed, include_paths):
                 try:
@@ -226,7 +226,7 @@ def _compiled(data: bytes, options: Mapping[str, Any], request: ProcessJobReques
         with open(path, "wb") as file:
             file.write(data)
     elif not os.path.isfile(path):
-        raise _BrokenError(f"{request.source}: the compiler ended well, and made nothing")
+        raise _BrokenShaderError(f"{request.source}: the compiler ended well, and made nothing")
     return JobProduct(name, 0, SHADER_ASSET_TYPE if is_copy else SPIRV_ASSET_TYPE)
 
 
@@ -278,15 +278,15 @@ def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequ
         return
     if not errors:
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        raise _BrokenError(
+        raise _BrokenShaderError(
             f"{request.source}: the compiler {ended}: {one_line(output[-400:]) if output.strip() else 'it said nothing'}"
         )
     for text in errors[1:]:
         request.log.error(text)
-    raise _BrokenError(summed_up(errors))
+    raise _BrokenShaderError(summed_up(errors))
 
 
-def _placed_text(message: Message, source: str) -> str:
+def _placed_text(message: MissingNeed, source: str) -> str:
     file, colon, line = message.where.rpartition(":")
     # glslang calls the source 0 when it makes no module.
     place = f"{source if file == '0' else file}{colon}{line}".removeprefix("./")

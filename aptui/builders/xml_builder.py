@@ -71,7 +71,7 @@ class XmlBuilder:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         if lfs.is_pointer(data):
             return ProcessJobResponse(error=lfs.pointer_error(request.source))
-        reading = _Reading(is_dtd_forbidden=options["dtd"] == "forbid")
+        reading = _XmlReading(is_dtd_forbidden=options["dtd"] == "forbid")
         try:
             reading.read(data)
         except _RefusedError as error:
@@ -97,7 +97,7 @@ class _Element:
         self.blanks: list[tuple[int, int]] = []
 
 
-class _Reading:
+class _XmlReading:
     """One pass of expat over a document; `needless` are the (start, end) of bytes that mean nothing to programs.
 
     Expat tells where each event begins; it ends where the next one does.

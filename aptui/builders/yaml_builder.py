@@ -40,7 +40,7 @@ _PREFIX = "tag:yaml.org,2002:"
 _TAGS = {"null", "bool", "int", "float", "str", "seq", "map", "merge", "timestamp", "value"}
 
 
-class _BrokenError(Exception):
+class _BrokenYamlError(Exception):
     """The text is not acceptable; `place` is `line:column` of it, or ""."""
 
     def __init__(self, what: str, place: str = "") -> None:
@@ -97,11 +97,11 @@ class YamlBuilder:
         if lfs.is_pointer(data):
             return ProcessJobResponse(error=lfs.pointer_error(request.source))
         try:
-            reading = _Reading(data, options["max_mib"], allows_tags=options["tags"] == "allow")
+            reading = _YamlReading(data, options["max_mib"], allows_tags=options["tags"] == "allow")
             _hold_against_schema(reading, options["schema"], request)
             name, product, asset_type = _product(reading, data, options["output"], request)
-        except (_BrokenError, UnusableError) as error:
-            place = f":{error.place}" if isinstance(error, _BrokenError) and error.place else ""
+        except (_BrokenYamlError, UnusableError) as error:
+            place = f":{error.place}" if isinstance(error, _BrokenYamlError) and error.place else ""
             return ProcessJobResponse(error=f"{request.source}{place}: {one_line(error)}")
         with open(request.product_path(name), "wb") as file:
             file.write(product)
@@ -114,19 +114,19 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     return ""
 
 
-def _product(reading: _Reading, data: bytes, output: str, request: ProcessJobRequest) -> tuple[str, bytes, UUID]:
+def _product(reading: _YamlReading, data: bytes, output: str, request: ProcessJobRequest) -> tuple[str, bytes, UUID]:
     """Return (name, bytes, asset type) of the product."""
     if output == "copy":
         return os.path.basename(request.source), data, YAML_ASSET_TYPE
     if len(reading.documents) != 1:
-        raise _BrokenError(f"holds {len(reading.documents)} documents, and JSON holds one; use output: copy")
+        raise _BrokenYamlError(f"holds {len(reading.documents)} documents, and JSON holds one; use output: copy")
     layout: Mapping[str, Any] = {"indent": 2} if output == "json" else {"separators": (",", ":")}
     text = json.dumps(reading.plain(reading.documents[0]), ensure_ascii=False, **layout)
     end = "\n" if output == "json" else ""
     return f"{request.stem}.json", f"{text}{end}".encode(), JSON_ASSET_TYPE
 
 
-def _hold_against_schema(reading: _Reading, path: str | None, request: ProcessJobRequest) -> None:
+def _hold_against_schema(reading: _YamlReading, path: str | None, request: ProcessJobRequest) -> None:
     if path is None:
         return
     schema = SchemaFile(request, placed("", path))
@@ -139,17 +139,17 @@ def _hold_against_schema(reading: _Reading, path: str | None, request: ProcessJo
         request.log.error(f"{request.source}:{text}")
     if errors:
         place, _, text = summed_up(errors).partition(": ")
-        raise _BrokenError(text, place)
+        raise _BrokenYamlError(text, place)
 
 
-class _Reading:
+class _YamlReading:
     """The documents of a text as checked nodes."""
 
     def __init__(self, data: bytes, max_mib: int, *, allows_tags: bool) -> None:
         from ruamel.yaml import YAML
 
         if len(data) > max_mib * _MIB:
-            raise _BrokenError(f"larger than {max_mib} MiB; raise max_mib, or write it as JSON")
+            raise _BrokenYamlError(f"larger than {max_mib} MiB; raise max_mib, or write it as JSON")
         self._yaml = YAML(typ="safe", pure=True)
         self._allows_tags = allows_tags
         self._measures: dict[int, tuple[int, int]] = {}
@@ -182,7 +182,7 @@ class _Reading:
             return node.value
         value = self._scalar(node)
         if isinstance(value, float) and not math.isfinite(value):
-            raise _BrokenError(f"{node.value} is no number in JSON", _place(node))
+            raise _BrokenYamlError(f"{node.value} is no number in JSON", _place(node))
         return value
 
     def _plain_mapping(self, node: Any) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class _Reading:
             if _tag(key) == "merge":
                 for each in value.value if value.id == "sequence" else [value]:
                     if each.id != "mapping":
-                        raise _BrokenError("only a mapping can be merged by '<<'", _place(value))
+                        raise _BrokenYamlError("only a mapping can be merged by '<<'", _place(value))
                     merged = self._plain_mapping(each) | merged
             else:
                 own[self._key(key)] = self.plain(value)
@@ -200,13 +200,13 @@ class _Reading:
 
     def _key(self, node: Any) -> str:
         if node.id != "scalar":
-            raise _BrokenError("a key must be text or an integer", _place(node))
+            raise _BrokenYamlError("a key must be text or an integer", _place(node))
         value = node.value if _tag(node) == "timestamp" else self._scalar(node)
         if isinstance(value, str):
             return str(value)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
-        raise _BrokenError(f"a key must be text or an integer, not {node.value!r}", _place(node))
+        raise _BrokenYamlError(f"a key must be text or an integer, not {node.value!r}", _place(node))
 
     def _scalar(self, node: Any) -> Any:
         if _tag(node) in ("merge", "value", "str") or _tag(node).startswith("!"):
@@ -214,14 +214,14 @@ class _Reading:
         try:
             return self._yaml.constructor.construct_object(node)
         except Exception as error:  # constructors of dates and numbers raise whatever odd text leads them to
-            raise _BrokenError(f"{node.value!r} is no {_tag(node)}", _place(node)) from error
+            raise _BrokenYamlError(f"{node.value!r} is no {_tag(node)}", _place(node)) from error
 
     def _measure(self, node: Any) -> tuple[int, int]:
         """Return how many nodes `node` is with all aliases expanded, and how many levels it has."""
         if id(node) in self._measures:
             found = self._measures[id(node)]
             if not found[0]:
-                raise _BrokenError("an alias of what it stands in itself", _place(node))
+                raise _BrokenYamlError("an alias of what it stands in itself", _place(node))
             return found
         self._measures[id(node)] = (0, 0)
         count, height = 1, 1
@@ -229,9 +229,9 @@ class _Reading:
             size, levels = self._measure(child)
             count, height = count + size, max(height, levels + 1)
         if count > MOST_NODES:
-            raise _BrokenError(f"more than {MOST_NODES:,} values with all aliases expanded", _place(node))
+            raise _BrokenYamlError(f"more than {MOST_NODES:,} values with all aliases expanded", _place(node))
         if height > DEEPEST_NESTING + 1:
-            raise _BrokenError(f"nested deeper than {DEEPEST_NESTING} levels", _too_deep(self._text) or _place(node))
+            raise _BrokenYamlError(f"nested deeper than {DEEPEST_NESTING} levels", _too_deep(self._text) or _place(node))
         self._measures[id(node)] = (count, height)
         return count, height
 
@@ -242,7 +242,7 @@ class _Reading:
         seen.add(id(node))
         is_own = self._allows_tags and str(node.tag).startswith("!")
         if not is_own and (not str(node.tag).startswith(_PREFIX) or _tag(node) not in _TAGS):
-            raise _BrokenError(f"the tag {str(node.tag).replace(_PREFIX, '!!')} is not accepted", _place(node))
+            raise _BrokenYamlError(f"the tag {str(node.tag).replace(_PREFIX, '!!')} is not accepted", _place(node))
         if node.id == "mapping":
             self._check_keys(node)
         for child in _children(node):
@@ -255,7 +255,9 @@ class _Reading:
                 continue
             value = _tag(key), self._scalar(key)
             if value in first and _tag(key) != "merge":
-                raise _BrokenError(f"duplicate key {key.value!r}, first on line {first[value].start_mark.line + 1}", _place(key))
+                raise _BrokenYamlError(
+                    f"duplicate key {key.value!r}, first on line {first[value].start_mark.line + 1}", _place(key)
+                )
             first[value] = key
 
 
@@ -266,15 +268,15 @@ def _composed(yaml: YAML, text: str) -> list[Any]:
     try:
         return list(yaml.compose_all(text))
     except RecursionError:
-        raise _BrokenError(f"nested deeper than {DEEPEST_NESTING} levels", _too_deep(text)) from None
+        raise _BrokenYamlError(f"nested deeper than {DEEPEST_NESTING} levels", _too_deep(text)) from None
     except ReaderError as error:
-        raise _BrokenError("a control character that YAML does not allow", _place_in(text[: error.position])) from None
+        raise _BrokenYamlError("a control character that YAML does not allow", _place_in(text[: error.position])) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem)))
-        raise _BrokenError(what or one_line(error), f"{mark.line + 1}:{mark.column + 1}" if mark else "") from None
+        raise _BrokenYamlError(what or one_line(error), f"{mark.line + 1}:{mark.column + 1}" if mark else "") from None
     except (YAMLError, ValueError) as error:
-        raise _BrokenError(one_line(error)) from None
+        raise _BrokenYamlError(one_line(error)) from None
 
 
 def _too_deep(text: str) -> str:
@@ -298,7 +300,7 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         where = _place_in(data[: error.start].decode(error.encoding, "replace"))
-        raise _BrokenError(f"invalid {error.encoding.upper()} at byte offset {error.start}", where) from None
+        raise _BrokenYamlError(f"invalid {error.encoding.upper()} at byte offset {error.start}", where) from None
 
 
 def _children(node: Any) -> Iterable[Any]:

@@ -12,7 +12,7 @@ from aptui.shared.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterSettings:
     """A cluster that jobs may go to when this machine is busy.
 
     Args:
@@ -45,7 +45,7 @@ class Cluster:
         return self.kind != "local"
 
 
-def compiled(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> Cluster:
+def compiled(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> ClusterSettings:
     """Return what the `pool` section and the entries of `builders` come to; relative paths are below `folder`.
 
     Raises:
@@ -53,7 +53,7 @@ def compiled(said: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], fol
     """
     listed = list(builders)
     plain: dict[str, Any] = {key: said[key] for key in ("kind", "scheduler", "share", "insecure") if key in said}
-    cluster = Cluster(
+    cluster = ClusterSettings(
         **plain,
         tls_ca=_path(said.get("tls_ca"), folder),
         tls_cert=_path(said.get("tls_cert"), folder),
@@ -98,15 +98,15 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
         )
 
 
-def restored(data: Mapping[str, Any]) -> Cluster:
+def restored(data: Mapping[str, Any]) -> ClusterSettings:
     """Return the record that `config.pack` and JSON made `data` of."""
-    known = {field.name for field in fields(Cluster)}
+    known = {field.name for field in fields(ClusterSettings)}
     plain: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
     }
     plain["needs"] = tuple((name, tuple(tags)) for name, tags in data.get("needs", ()))
     plain["at_most"] = tuple((name, count) for name, count in data.get("at_most", ()))
-    return Cluster(**plain)
+    return ClusterSettings(**plain)
 
 
 def _is_loopback(host: str) -> bool:

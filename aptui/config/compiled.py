@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     pass
 
 from aptui.config.dirs import xdg
-from aptui.config.model import Config, Limits, SharedPattern, Sharing, Tool
+from aptui.config.model import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
 from aptui.config.tools import refresh_tools
 
 
@@ -52,17 +52,17 @@ def _unpack(data: dict[str, Any]) -> Config:
         log_dir=Path(data["log_dir"]),
         temp_dir=Path(data["temp_dir"]),
         project=_unpack_project(data["project"]),
-        limits=Limits(**data["limits"]),
+        limits=ResourceLimits(**data["limits"]),
         serve=restored(data["serve"]),
         cluster=config_cluster.restored(data["cluster"]),
-        tools=tuple(Tool(**_plain(tool)) for tool in data["tools"]),
+        tools=tuple(ToolSettings(**_plain(tool)) for tool in data["tools"]),
         sharing=_unpack_sharing(data["sharing"]),
     )
 
 
-def _unpack_sharing(data: dict[str, Any]) -> Sharing:
-    patterns = (SharedPattern(each["name"], _unpack_pattern(each["pattern"]), each["is_enabled"]) for each in data["patterns"])
-    return Sharing(patterns=tuple(patterns), **_plain(data, "patterns"))
+def _unpack_sharing(data: dict[str, Any]) -> SharedCacheSettings:
+    patterns = (SharedCachePattern(each["name"], _unpack_pattern(each["pattern"]), each["is_enabled"]) for each in data["patterns"])
+    return SharedCacheSettings(patterns=tuple(patterns), **_plain(data, "patterns"))
 
 
 def _unpack_project(data: dict[str, Any]) -> Project:

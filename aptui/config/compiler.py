@@ -15,7 +15,7 @@ from aptui.config import cluster as config_cluster
 from aptui.config import schema as yaml
 from aptui.config import serve
 from aptui.config.dirs import FILE_NAME, host_platform, store_dir
-from aptui.config.model import Config, ConfigErrors, Limits, SharedPattern, Sharing, Tool, one_line
+from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings, one_line
 from aptui.config.packing import canonical
 from aptui.config.schema import Node
 from aptui.config.sharing import UNSEALED, is_own
@@ -78,12 +78,12 @@ class Compiler:
         self._enabled: tuple[Platform, ...] = ()
         self._resting: tuple[str, ...] = ()
         self._disabled: tuple[str, ...] = ()
-        self._tools: list[Tool] = []
+        self._tools: list[ToolSettings] = []
         self._places: dict[str, str] = {}
         self._cache = self._path("cache", "Cache")
         self._logs = self._path("logs", os.path.join(self._cache, ".aptui", "logs"))
         limits = {key: node.value for key, node in root.value["limits"].value.items()}
-        self._limits = Limits(
+        self._limits = ResourceLimits(
             yaml.seconds(limits["analyse"]),
             yaml.seconds(limits["process"]),
             yaml.byte_count(limits["memory"]),
@@ -111,7 +111,7 @@ class Compiler:
             warnings=tuple(one_line(warning) for warning in self._warnings),
             tools=tuple(self._tools),
             serve=serve.compiled(self._plain_tree("serve"), self._dir),
-            cluster=cluster or config_cluster.Cluster(),
+            cluster=cluster or config_cluster.ClusterSettings(),
             meta_delay_ms=round(1000 * yaml.seconds(self._plain("meta_delay", 0.0))),
             sharing=sharing,
         )
@@ -137,7 +137,7 @@ class Compiler:
 
     # results besides the cache
 
-    def _sharing(self, builders: set[str]) -> Sharing:
+    def _sharing(self, builders: set[str]) -> SharedCacheSettings:
         """Return what `shared_cache` and `local_store` say."""
         said, local = self._members("shared_cache"), self._members("local_store")
         names: dict[str, Node] = said.get("builders", Node({}, "")).value
@@ -150,7 +150,7 @@ class Compiler:
             self._wrong(f"a shared cache in mode '{mode}' needs a store", said["mode"], "for example store: /mnt/team/aptui")
         self._check_trust(said)
         patterns = [self._try(self._shared_pattern, node) for node in said.get("patterns", Node([], "")).value]
-        return Sharing(
+        return SharedCacheSettings(
             mode=mode,
             store=self._store(store.value) if store is not None else "",
             namespace=said["namespace"].value,
@@ -191,15 +191,15 @@ class Compiler:
         return text if "://" in text else self._absolute(text)
 
     @staticmethod
-    def _shared_pattern(node: Node) -> SharedPattern:
+    def _shared_pattern(node: Node) -> SharedCachePattern:
         found = [node.value[key] for key in ("glob", "regex") if key in node.value]
         if len(found) != 1:
             raise UserError("a pattern has either a glob or a regex", where=node.where)
         is_glob, enabled = "glob" in node.value, node.get("enabled")
         pattern = yaml.pattern_of(found[0] if is_glob else node)
-        return SharedPattern(node.value["name"].value, pattern, enabled is None or enabled.value)
+        return SharedCachePattern(node.value["name"].value, pattern, enabled is None or enabled.value)
 
-    def _cluster(self, root: Node) -> config_cluster.Cluster:
+    def _cluster(self, root: Node) -> config_cluster.ClusterSettings:
         """Return what `pool` says, and what builders say for it."""
         node = root.get("pool") or root
         said, builders = self._plain_tree("pool"), [each.plain() for each in self._items("builders")]
@@ -496,7 +496,7 @@ class Compiler:
             self._wrong("which group is the file is not clear", node, "name it: (?P<file>…)")
         return found.pattern
 
-    def _tools_of(self, node: Node, name: str) -> list[Tool]:
+    def _tools_of(self, node: Node, name: str) -> list[ToolSettings]:
         listed = node.get("tools")
         tools = []
         for item in listed.value if listed else []:

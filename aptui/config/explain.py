@@ -22,14 +22,14 @@ _LONGEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ConfigMessage:
     """What one layer says about a key: `text` is the value on one line, None when it takes the key away."""
 
     where: str
     text: str | None
 
 
-def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Said]:
+def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[ConfigMessage]:
     """Return what each layer says about a key (with dots, as after `--set`), the one that is in force last.
 
     Raises:
@@ -38,16 +38,16 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Said]
     project_dir = Path(os.path.abspath(project_dir))
     dialect = dialect_of(project_dir)
     if dialect is not None:
-        said: list[Said] = dialect.explain(project_dir, key, sets)
+        said: list[ConfigMessage] = dialect.explain(project_dir, key, sets)
         return said
     return explained(layer_trees(project_dir, sets), key)
 
 
-def explained(trees: Sequence[Node], key: str) -> list[Said]:
+def explained(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
     """Return what each of these layers says about a key, in their order."""
     from aptui.config.schema import nearest
 
-    said = [Said(node.where, _shown(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None]
+    said = [ConfigMessage(node.where, _shown(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None]
     if not said:
         known = {name for tree in trees for name in tree.value}
         raise UserError(f"nothing is said about '{key}'", hint=nearest(key.partition(".")[0], known))

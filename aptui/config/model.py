@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.config.cluster import Cluster
-from aptui.config.serve import Serve
+from aptui.config.cluster import ClusterSettings
+from aptui.config.serve import GatewaySettings
 from aptui.core.model import (
     Pattern,
     Project,
@@ -41,7 +41,7 @@ def one_line(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """What one run may cost where its builder says nothing; `memory_bytes` 0 = no limit.
 
     `all_memory_bytes` is for all that run together, 0 = what the machine has left.
@@ -54,7 +54,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPattern:
+class SharedCachePattern:
     """Which sources take part in the shared cache."""
 
     name: str
@@ -63,7 +63,7 @@ class SharedPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class SharedCacheSettings:
     """Where results of jobs are kept besides the cache.
 
     `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name, whether its
@@ -78,7 +78,7 @@ class Sharing:
     team_key_file: str = ""
     signing_key_file: str = ""
     writers: tuple[str, ...] = ()
-    patterns: tuple[SharedPattern, ...] = ()
+    patterns: tuple[SharedCachePattern, ...] = ()
     builders: tuple[tuple[str, bool], ...] = ()
     deadline_s: float = 5.0
     waits_for_uploads: bool = False
@@ -98,7 +98,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolSettings:
     """A program that a command builder names.
 
     While `stamp` (size, mtime_ns, ctime_ns, inode) stays, so does `digest` (SHA-256, hex).
@@ -130,18 +130,18 @@ class Config:
     log_dir: Path
     temp_dir: Path
     project: Project
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
     workers: int = 1
     layers: tuple[tuple[str, str], ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[ToolSettings, ...] = ()
     meta_delay_ms: int = 0
     foreign: str = ""
     settings_folders: tuple[str, ...] = ()
-    sharing: Sharing = Sharing()
-    serve: Serve = Serve()
-    cluster: Cluster = Cluster()
+    sharing: SharedCacheSettings = SharedCacheSettings()
+    serve: GatewaySettings = GatewaySettings()
+    cluster: ClusterSettings = ClusterSettings()
 
     @property
     def has_builders_to_find(self) -> bool:

@@ -80,7 +80,7 @@ def read_yaml(data: bytes, name: str) -> Node:
         raise UserError(f"larger than {MAX_BYTES >> 20} MiB", where=f"{name}:1:1", hint="a configuration is much smaller than that")
     text = _decode(data, name)
     try:
-        return _Reader(text, name).document()
+        return _YamlReader(text, name).document()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else f"{name}:1:1"
@@ -104,7 +104,7 @@ def _place(before: str, name: str) -> str:
     return f"{name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
-class _Reader:
+class _YamlReader:
     """Nodes straight from the event stream: nothing is expanded before it is checked, and every node knows its place."""
 
     def __init__(self, text: str, name: str) -> None:

@@ -13,7 +13,7 @@ PORT = 45_650
 
 
 @dataclass(frozen=True, slots=True)
-class Serve:
+class GatewaySettings:
     """Where the gateway listens, and to whom.
 
     Args:
@@ -48,7 +48,7 @@ class Serve:
     connections: tuple[Dial, ...] = ()
 
 
-def compiled(given: Mapping[str, Any], project_dir: Path) -> Serve:
+def compiled(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
     """Return what the checked mapping `serve:` means; paths are relative to the project."""
     texts: dict[str, Any] = {
         name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key", "dial_ca") if name in given
@@ -58,7 +58,7 @@ def compiled(given: Mapping[str, Any], project_dir: Path) -> Serve:
     }
     plain = {name: given[name] for name in ("address", "port", "clients_limit") if name in given}
     dials = tuple(Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in given.get("connections", ()))
-    return Serve(
+    return GatewaySettings(
         is_enabled=given.get("enabled", False),
         proxies=tuple(given.get("proxies", {}).items()),
         has_allow_list=given.get("allow_list", True),
@@ -69,12 +69,12 @@ def compiled(given: Mapping[str, Any], project_dir: Path) -> Serve:
     )
 
 
-def restored(data: Mapping[str, Any]) -> Serve:
+def restored(data: Mapping[str, Any]) -> GatewaySettings:
     """Return the record that `dataclasses.asdict` and JSON made `data` of."""
-    known = {field.name for field in fields(Serve)}
+    known = {field.name for field in fields(GatewaySettings)}
     plain: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
     }
     plain["proxies"] = tuple((name, url) for name, url in data.get("proxies", ()))
     plain["connections"] = tuple(Dial(**each) for each in data.get("connections", ()))
-    return Serve(**plain)
+    return GatewaySettings(**plain)

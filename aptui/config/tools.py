@@ -16,14 +16,14 @@ from aptui.core.model import (
 if TYPE_CHECKING:
     pass
 
-from aptui.config.model import Config, Tool
+from aptui.config.model import Config, ToolSettings
 from aptui.config.packing import canonical
 from aptui.config.signature import signed
 
 # ── tools: programs whose identity is part of what a command builder makes ────────────────────────────────────────────
 
 
-def identify(builder: str, name: str, where: str, project_dir: Path, known: Tool | None = None) -> Tool | None:
+def identify(builder: str, name: str, where: str, project_dir: Path, known: ToolSettings | None = None) -> ToolSettings | None:
     """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` still holds."""
     path = _which(name, project_dir)
     if path is None:
@@ -37,7 +37,7 @@ def identify(builder: str, name: str, where: str, project_dir: Path, known: Tool
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
-    return Tool(builder, name, path, stamp, digest, where)
+    return ToolSettings(builder, name, path, stamp, digest, where)
 
 
 def _which(name: str, project_dir: Path) -> str | None:
@@ -49,13 +49,13 @@ def _which(name: str, project_dir: Path) -> str | None:
     return None
 
 
-def tools_digest(tools: Iterable[Tool]) -> bytes:
+def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
     """Return what the tools of one builder add to its fingerprint: b"" for none. Where the project lies says nothing about its own."""
     identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
 
 
-def with_tools(builder: Builder, tools: Sequence[Tool]) -> Builder:
+def with_tools(builder: Builder, tools: Sequence[ToolSettings]) -> Builder:
     """Return a command builder with the tools that it names."""
     return replace(builder, code_digest=tools_digest(tools), code_files=tuple((tool.path, tool.digest) for tool in tools))
 

@@ -24,7 +24,7 @@ Made = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RunStep:
     """What a run was made of, and what it made."""
 
     inputs: Manifest = ()
@@ -36,9 +36,9 @@ def made(products: Iterable[Product]) -> tuple[Made, ...]:
     return tuple((product.name, product.digest.hex()[:_DIGEST_HEX], product.size) for product in products)
 
 
-def moment(inputs: Manifest, products: Sequence[Product]) -> Moment:
+def moment(inputs: Manifest, products: Sequence[Product]) -> RunStep:
     """Return the state of a job."""
-    return Moment(inputs, made(products))
+    return RunStep(inputs, made(products))
 
 
 def digest(products: Sequence[Product]) -> bytes:
@@ -51,12 +51,12 @@ def digest(products: Sequence[Product]) -> bytes:
     return bytes.fromhex(fingerprint.short("\n".join(lines).encode("utf-8", "surrogatepass")))
 
 
-def committed_step(before: Moment, now: Moment) -> str:
+def committed_step(before: RunStep, now: RunStep) -> str:
     """Return the step that a run carries which was committed."""
     return step(now, before) if before.inputs else BEGINNING
 
 
-def step(known: Moment, wanted: Moment) -> str:
+def step(known: RunStep, wanted: RunStep) -> str:
     """Return what turns `known` into `wanted`, "" when they are equal."""
     if known == wanted:
         return ""
@@ -71,12 +71,12 @@ def step(known: Moment, wanted: Moment) -> str:
     return _encode(parts)
 
 
-def turned(known: Moment, text: str) -> Moment:
+def turned(known: RunStep, text: str) -> RunStep:
     """Return the moment that `step` was made for."""
     if not text:
         return known
     if text == BEGINNING:
-        return Moment()
+        return RunStep()
     entries, gone, products, gone_names = json.loads(text)
     inputs = {entry[:2]: entry for entry in known.inputs}
     for kind, name in gone:
@@ -86,10 +86,10 @@ def turned(known: Moment, text: str) -> Moment:
     for name in gone_names:
         kept.pop(name, None)
     kept.update((name, (name, value, size)) for name, value, size in products)
-    return Moment(tuple(inputs.values()), tuple(kept.values()))
+    return RunStep(tuple(inputs.values()), tuple(kept.values()))
 
 
-def moments(now: Moment, runs: Iterable[tuple[bool, str]]) -> list[Moment]:
+def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
     """Return what each run was made of and made.
 
     Args:
@@ -102,5 +102,5 @@ def moments(now: Moment, runs: Iterable[tuple[bool, str]]) -> list[Moment]:
             found.append(now)
             now = turned(now, text)
         else:
-            found.append(Moment(turned(now, text).inputs))
+            found.append(RunStep(turned(now, text).inputs))
     return found

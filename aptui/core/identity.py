@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 from uuid import UUID
 
-from aptui.core.model import SHADOW, Digest, Identity, PathKey, RelPath, Source, SourceUuid
+from aptui.core.model import SHADOW, Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import from_text, name_uuid, path_uuid
 
 META_SUFFIX = ".meta"
@@ -66,7 +66,7 @@ def contested_uuid(key: PathKey) -> SourceUuid:
     return SourceUuid(name_uuid(from_text(f"contested:{key}")))
 
 
-def pack(identity: Identity | None) -> str:
+def pack(identity: SourceIdentity | None) -> str:
     """Return the form that rests in the database, "" for none."""
     if identity is None:
         return ""
@@ -77,12 +77,12 @@ def pack(identity: Identity | None) -> str:
     )
 
 
-def unpack(text: str) -> Identity | None:
+def unpack(text: str) -> SourceIdentity | None:
     """Return what `pack` packed."""
     if not text:
         return None
     uuid, legacy, original, created_ms, digest, problem = json.loads(text)
-    return Identity(
+    return SourceIdentity(
         SourceUuid(bytes.fromhex(uuid)),
         tuple(SourceUuid(bytes.fromhex(item)) for item in legacy),
         original,

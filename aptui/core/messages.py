@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from aptui.core.model import FileFact, Identity, JobPlan, PathKey, Product, ProductLink, SourceEdge
+from aptui.core.model import FileFact, JobPlan, PathKey, Product, ProductLink, SourceEdge, SourceIdentity
 from aptui.core.notices import (
     ConnectionsChanged,
     HealthChanged,
@@ -248,7 +248,7 @@ class FolderSeen:
     clashes: tuple[tuple[FileFact, tuple[str, ...]], ...]
     rows: tuple[tuple[int, bytes, tuple[FileFact, ...]], ...]
     settings: str | None = None
-    identities: tuple[tuple[PathKey, Identity], ...] = ()
+    identities: tuple[tuple[PathKey, SourceIdentity], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

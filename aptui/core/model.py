@@ -447,7 +447,7 @@ ANALYSIS_KEY = "\x00analyse"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SourceIdentity:
     """What a source's `.meta` file says.
 
     `legacy` are UUIDs it had before, `original` the path it had when the file was made, `digest` that of the file's bytes, and `problem`
@@ -482,7 +482,7 @@ class Source:
     trouble: str = ""
     is_stored: bool = False
     last_ticket: int = 0
-    identity: Identity | None = None
+    identity: SourceIdentity | None = None
     misidentity: str = ""
 
     @property

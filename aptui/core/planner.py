@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aptui.core.model import COMMON_PLATFORM, Builder, BuilderKind, JobPlan, Project, RelPath, Source
 from aptui.core.patterns import PatternSet
-from aptui.core.settings import Settings, is_settings
+from aptui.core.settings import SettingsTree, is_settings
 
 _ASKED_SIZE = 8192
 """A path is asked about several times within a short while, and then never again."""
@@ -13,9 +13,9 @@ _ASKED_SIZE = 8192
 class Planner:
     """Answers from the configuration and the settings of folders alone."""
 
-    def __init__(self, project: Project, settings: Settings | None = None) -> None:
+    def __init__(self, project: Project, settings: SettingsTree | None = None) -> None:
         self._builders = project.builders
-        self._settings = settings or Settings(project)
+        self._settings = settings or SettingsTree(project)
         self._patterns = PatternSet([builder.patterns for builder in project.builders])
         self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
         self._roots = {folder.id: folder.path for folder in project.scan_folders}

@@ -38,7 +38,7 @@ class Value(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Adjustment:
+class FolderAdjustment:
     """What the folders above a source change for one builder.
 
     `order` is what workers are told, as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing. `skips` maps
@@ -55,7 +55,7 @@ class Adjustment:
     """{platform: for the manifest of its jobs}: only what has an effect there."""
 
 
-NOTHING = Adjustment()
+NOTHING = FolderAdjustment()
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ def merged(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dic
     return params, platforms
 
 
-class Settings:
+class SettingsTree:
     """All settings files of a project.
 
     Args:
@@ -112,7 +112,7 @@ class Settings:
         self._builders = {builder.name: builder for builder in project.builders}
         self._texts = dict(texts)
         self._folders = {folder: self._checked(text) for folder, text in texts.items()}
-        self._adjustments: dict[tuple[tuple[str, ...], bytes], Adjustment] = {}
+        self._adjustments: dict[tuple[tuple[str, ...], bytes], FolderAdjustment] = {}
 
     @property
     def folders(self) -> Collection[str]:
@@ -145,7 +145,7 @@ class Settings:
         """Return (relative path, what is wrong with it) of the settings files that `key` lies below, the nearest last."""
         return [(self._folders[folder].file, self._folders[folder].problem) for folder in self._above(key)]
 
-    def adjustment(self, key: PathKey, builder: Builder) -> Adjustment:
+    def adjustment(self, key: PathKey, builder: Builder) -> FolderAdjustment:
         """Return what the folders above `key` change for `builder`."""
         above = self._above(key)
         if not above:
@@ -169,7 +169,7 @@ class Settings:
 
     # ---------------------------------------------------------------------------------------------------------- adding up
 
-    def _added_up(self, above: tuple[str, ...], builder: Builder) -> Adjustment:
+    def _added_up(self, above: tuple[str, ...], builder: Builder) -> FolderAdjustment:
         values: dict[Slot, Value] = {}
         skips: dict[str, str] = {}
         for folder in above:
@@ -177,7 +177,7 @@ class Settings:
         if not values and not skips:
             return NOTHING
         own = {name: json.loads(text) for name, text in builder.platform_params}
-        return Adjustment(
+        return FolderAdjustment(
             builder.name,
             values,
             skips,

@@ -26,7 +26,7 @@ from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
     from aptui.batch.reporter import Reporter
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
 
 START_LIMIT_S = 60.0
 _LOOK_S = 0.01
@@ -56,22 +56,22 @@ def serve(
     Raises:
         BusyError: another engine holds the cache. KnownError: it cannot start.
     """
-    from aptui.daemon.gateway import GatewayKeeper
-    from aptui.engine.live.supervisor import Live
-    from aptui.engine.requests.handler import Desk
-    from aptui.link.server import Server
+    from aptui.daemon.gateway import GatewaySupervisor
+    from aptui.engine.live.supervisor import EngineSupervisor
+    from aptui.engine.requests.handler import RequestHandler
+    from aptui.link.server import LinkServer
 
-    live = Live(config, load, skips_start_scan=skips_start_scan)
-    teller = _Diary() if is_detached else _reporter(config)
+    live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
+    teller = _DaemonLog() if is_detached else _reporter(config)
     live.listeners.append(teller)
     _take_signals(live, is_detached=is_detached)
     live.open()
     try:
-        server = Server(places.socket_path(config.cache_dir), live.selector, Desk(live), version=__version__)
+        server = LinkServer(places.socket_path(config.cache_dir), live.selector, RequestHandler(live), version=__version__)
         server.listen()
         live.server = server
         places.announce(config.cache_dir, _record(config, live))
-        GatewayKeeper(live, gateway_options)
+        GatewaySupervisor(live, gateway_options)
         say(f"the engine of '{config.project_dir}' runs as process {os.getpid()}")
         live.run()
     finally:
@@ -86,7 +86,7 @@ def _reporter(config: Config) -> Reporter:
     return Reporter(sys.stderr, config.log_dir)
 
 
-class _Diary:
+class _DaemonLog:
     """What a daemon's output is for: one line for whatever somebody may look for tomorrow."""
 
     def __call__(self, notice: Notice) -> None:
@@ -104,7 +104,7 @@ class _Diary:
             print(time.strftime("%Y-%m-%d %H:%M:%S"), printing.line(text), file=sys.stderr, flush=True)
 
 
-def _record(config: Config, live: Live) -> places.EngineRecord:
+def _record(config: Config, live: EngineSupervisor) -> places.EngineRecord:
     return places.EngineRecord(
         pid=os.getpid(),
         pid_started=places.process_start(os.getpid()),
@@ -117,7 +117,7 @@ def _record(config: Config, live: Live) -> places.EngineRecord:
     )
 
 
-def _take_signals(live: Live, *, is_detached: bool) -> None:
+def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
     def stop(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         live.stop()
@@ -148,7 +148,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
     Raises:
         HostError: it ended instead; the error has its last words.
     """
-    from aptui.link.client import Client, NoEngine
+    from aptui.link.client import EngineClient, NoEngine
 
     output = places.output_path(cache_dir)
     places.make_private(output.parent)
@@ -163,7 +163,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
         if code is not None:
             raise _start_error(code, output, begun_at)
         try:
-            with Client.connect(places.socket_path(cache_dir), name="start") as client:
+            with EngineClient.connect(places.socket_path(cache_dir), name="start") as client:
                 if client.hello.pid == child.pid:
                     child.returncode = 0  # it goes on without us: nothing is to be waited for
                     return child.pid

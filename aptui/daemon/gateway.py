@@ -20,7 +20,7 @@ from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
 
 _RETRY_S = (1.0, 300.0)
 _SOUND_S = 10.0
@@ -29,7 +29,7 @@ _END_LIMIT_S = 5.0
 _LOG = "gateway.log"
 
 
-class GatewayKeeper:
+class GatewaySupervisor:
     """Keeps the gateway of one engine running while `serve.enabled`.
 
     It lives as long as its standard input stays open, which the kernel closes when the engine dies, however that happens.
@@ -39,7 +39,7 @@ class GatewayKeeper:
         options: of the command line, for the gateway to read the same configuration.
     """
 
-    def __init__(self, live: Live, options: Sequence[str] = ()) -> None:
+    def __init__(self, live: EngineSupervisor, options: Sequence[str] = ()) -> None:
         self._live, self._options = live, tuple(options)
         self._child: subprocess.Popen[bytes] | None = None
         self._pidfd = -1

@@ -21,7 +21,7 @@ from aptui.core.model import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.shared.errors import UserError
-from aptui.worker.questions import Answer, Description, Question, code_digest, code_files_of
+from aptui.worker.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
 
 FOLDER = "builders"
 _LIMIT_S = 120.0
@@ -29,16 +29,16 @@ _ENTRY = "entry:"
 
 
 @dataclass(slots=True)
-class _Memory:
+class _RegistryCache:
     """What the cache file holds.
 
     `signature` covers interpreter and installed packages; `entries` by name, `files` by path, `adapted` by adapter and environment.
     """
 
     signature: str = ""
-    entries: dict[str, Answer] = field(default_factory=dict)
-    files: dict[str, Answer] = field(default_factory=dict)
-    adapted: dict[str, Answer] = field(default_factory=dict)
+    entries: dict[str, ClassAnswer] = field(default_factory=dict)
+    files: dict[str, ClassAnswer] = field(default_factory=dict)
+    adapted: dict[str, ClassAnswer] = field(default_factory=dict)
 
 
 def builder_uuid(name: str) -> bytes:
@@ -75,11 +75,11 @@ def complete(
         return builders
     memory = _remembered(cache_file)
     builders, adapted = _adapted(builders, memory, tell)
-    files = _answers({path: Question(path=path) for path in paths}, memory.files)
+    files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     _check_own_names(files, paths)
     names = {_entry_name(builder) for builder in builders if builder.kind is BuilderKind.PYTHON}
-    entries = _answers({name: Question(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries)
+    entries = _answers({name: ClassQuestion(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries)
     for path in paths:
         _raise_file_error(files[path], path)
     _check_entries(builders, own, entries, places)
@@ -87,7 +87,7 @@ def complete(
     used = {builder.origin for builder in completed}
     added = [_added(found, files[path], platforms) for found, path in own.values() if found.origin not in used]
     _check_names([*completed, *added])
-    _remember(cache_file, _Memory(_signature(), entries, files, adapted), memory)
+    _remember(cache_file, _RegistryCache(_signature(), entries, files, adapted), memory)
     return (*completed, *added)
 
 
@@ -95,10 +95,10 @@ def complete(
 
 
 def _adapted(
-    builders: tuple[Builder, ...], memory: _Memory, tell: Callable[[str], None]
-) -> tuple[tuple[Builder, ...], dict[str, Answer]]:
+    builders: tuple[Builder, ...], memory: _RegistryCache, tell: Callable[[str], None]
+) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
     """Return `builders` with those that adapters find in place of what stands in for them, and the adapters' answers."""
-    questions = {_adapter_key(builder): Question(stand_in=builder) for builder in builders if _is_stand_in(builder)}
+    questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}
     if not questions:
         return builders, {}
     answers = _answers(questions, memory.adapted)
@@ -138,7 +138,7 @@ def remembered_names(cache_file: Path) -> dict[bytes, str]:
     return names | {builder.uuid: builder.name for answer in memory.adapted.values() for builder in answer.found}
 
 
-def _check_adapted(answer: Answer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
+def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Builder], tell: Callable[[str], None]) -> None:
     if answer.error:
         raise UserError(f"{stand_in.name} cannot be looked at: {answer.error}")
     there = {builder.uuid for builder in answer.found}
@@ -172,7 +172,7 @@ def _entry_name(builder: Builder) -> str:
 
 
 def _completed(
-    builder: Builder, own: dict[str, tuple[Description, str]], files: dict[str, Answer], entries: dict[str, Answer]
+    builder: Builder, own: dict[str, tuple[ClassDescription, str]], files: dict[str, ClassAnswer], entries: dict[str, ClassAnswer]
 ) -> Builder:
     name = _entry_name(builder)
     if builder.kind is not BuilderKind.PYTHON or not name:
@@ -184,7 +184,7 @@ def _completed(
     return _filled(builder, answer.classes[0], answer)
 
 
-def _filled(builder: Builder, found: Description, answer: Answer) -> Builder:
+def _filled(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Builder:
     return replace(
         builder,
         version=found.version,
@@ -199,12 +199,12 @@ def _filled(builder: Builder, found: Description, answer: Answer) -> Builder:
     )
 
 
-def _added(found: Description, answer: Answer, platforms: tuple[str, ...]) -> Builder:
+def _added(found: ClassDescription, answer: ClassAnswer, platforms: tuple[str, ...]) -> Builder:
     builder = Builder(builder_uuid(found.name), found.name, BuilderKind.PYTHON, platforms=platforms)
     return _filled(builder, found, answer)
 
 
-def _patterns(found: Description) -> tuple[Pattern, ...]:
+def _patterns(found: ClassDescription) -> tuple[Pattern, ...]:
     return tuple(Pattern(PatternKind.GLOB, text, wildcard_regex(text)) for text in found.patterns)
 
 
@@ -221,7 +221,7 @@ def distrust(cache_file: Path) -> None:
 # -------------------------------------------------------------------------------------------------------------------- errors
 
 
-def _raise_file_error(answer: Answer, path: str) -> None:
+def _raise_file_error(answer: ClassAnswer, path: str) -> None:
     if not answer.error:
         return
     where = f"{path}:{answer.line}" if answer.line else path
@@ -230,7 +230,7 @@ def _raise_file_error(answer: Answer, path: str) -> None:
 
 
 def _check_entries(
-    builders: Iterable[Builder], own: Mapping[str, object], entries: Mapping[str, Answer], places: Mapping[str, str]
+    builders: Iterable[Builder], own: Mapping[str, object], entries: Mapping[str, ClassAnswer], places: Mapping[str, str]
 ) -> None:
     """Raise what is wrong with the builders that the configuration names, all of it at once."""
     used = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and _entry_name(builder) not in own]
@@ -244,7 +244,7 @@ def _check_entries(
         raise ConfigErrors(wrong)
 
 
-def _entry_error(answer: Answer, builder: Builder, known: Iterable[str], where: str) -> UserError:
+def _entry_error(answer: ClassAnswer, builder: Builder, known: Iterable[str], where: str) -> UserError:
     name = _entry_name(builder)
     if answer.kind != "unknown":
         return UserError(f"builder {name!r} cannot be loaded: {answer.error}", where=where)
@@ -254,7 +254,7 @@ def _entry_error(answer: Answer, builder: Builder, known: Iterable[str], where: 
     return UserError(f"{answer.error} (used by {builder.name!r})", where=where, hint=hint)
 
 
-def _check_own_names(files: dict[str, Answer], paths: list[str]) -> None:
+def _check_own_names(files: dict[str, ClassAnswer], paths: list[str]) -> None:
     seen: dict[str, str] = {}
     for path in paths:
         for found in files[path].classes:
@@ -279,7 +279,7 @@ def _check_names(builders: list[Builder]) -> None:
 # -------------------------------------------------------------------------------------------------------------------- memory
 
 
-def _answers(questions: dict[str, Question], known: dict[str, Answer]) -> dict[str, Answer]:
+def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer]) -> dict[str, ClassAnswer]:
     """Return the answer to each question, asking a process for those that are not known or not valid any more."""
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
@@ -288,7 +288,7 @@ def _answers(questions: dict[str, Question], known: dict[str, Answer]) -> dict[s
     return {key: fresh[key] for key in questions}
 
 
-def _current(answer: Answer) -> Answer | None:
+def _current(answer: ClassAnswer) -> ClassAnswer | None:
     """Return the answer if every file of the code is as it was, with new times where only those changed; else None."""
     if answer.error or not answer.files or not all(problem.is_lasting for problem in answer.problems):
         return None
@@ -309,7 +309,7 @@ def _digest_of(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def described(questions: list[Question]) -> list[Answer]:
+def described(questions: list[ClassQuestion]) -> list[ClassAnswer]:
     """Have a child process look at builders.
 
     Raises:
@@ -335,13 +335,13 @@ def described(questions: list[Question]) -> list[Answer]:
         names = ", ".join(repr(_subject(question)) for question in questions)
         raise UserError(f"builders cannot be loaded within {_LIMIT_S:.0f} s: one of {names} hangs at its import") from None
     try:
-        return msgspec.json.decode(ended.stdout, type=list[Answer])
+        return msgspec.json.decode(ended.stdout, type=list[ClassAnswer])
     except msgspec.MsgspecError:
         text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UserError(f"builders cannot be looked at: {text[-1] if text else f'status {ended.returncode}'}") from None
 
 
-def _subject(question: Question) -> str:
+def _subject(question: ClassQuestion) -> str:
     return question.entry or question.path or (question.stand_in.name if question.stand_in else "")
 
 
@@ -357,17 +357,17 @@ def _signature() -> str:
     return "\n".join(parts)
 
 
-def _remembered(cache_file: Path) -> _Memory:
+def _remembered(cache_file: Path) -> _RegistryCache:
     import msgspec
 
     try:
-        memory = msgspec.json.decode(cache_file.read_bytes(), type=_Memory)
+        memory = msgspec.json.decode(cache_file.read_bytes(), type=_RegistryCache)
     except (OSError, msgspec.MsgspecError):
-        return _Memory()
-    return memory if memory.signature == _signature() else _Memory(memory.signature, {}, memory.files, memory.adapted)
+        return _RegistryCache()
+    return memory if memory.signature == _signature() else _RegistryCache(memory.signature, {}, memory.files, memory.adapted)
 
 
-def _remember(cache_file: Path, memory: _Memory, before: _Memory) -> None:
+def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) -> None:
     """Write the memory when it is news; a cache that cannot be written costs time only."""
     import msgspec
 

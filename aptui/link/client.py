@@ -22,7 +22,7 @@ import msgspec
 
 from aptui import __version__
 from aptui.link import codec, places
-from aptui.link.codec import Answered, News, Refusal
+from aptui.link.codec import AnswerLine, NoticeLine, RefusalLine
 from aptui.link.port import PROTOCOL, Answer, Hello, Verb
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
@@ -45,30 +45,30 @@ class NoAnswer(HostError):
     """The engine took longer than we wanted to wait."""
 
 
-class Refused(KnownError):
+class RequestRefused(KnownError):
     """The engine refuses what was asked; it is a `UserError`, a `BusyError` or a `HostError` too."""
 
 
-class _Mistaken(Refused, UserError):
+class _Mistaken(RequestRefused, UserError):
     """Exit code 3."""
 
 
-class _Busy(Refused, BusyError):
+class _Busy(RequestRefused, BusyError):
     """Exit code 4."""
 
 
-class _Troubled(Refused, HostError):
+class _Troubled(RequestRefused, HostError):
     """Exit code 2."""
 
 
-_FAMILIES: dict[int, type[Refused]] = {UserError.exit_code: _Mistaken, BusyError.exit_code: _Busy}
+_FAMILIES: dict[int, type[RequestRefused]] = {UserError.exit_code: _Mistaken, BusyError.exit_code: _Busy}
 
 Then = Callable[[Answer | KnownError], None]
 """Takes the answer, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
+class EngineWelcome:
     """What an engine says of itself; a newer one may leave out or add what it likes."""
 
     protocol: int = 0
@@ -80,7 +80,7 @@ class Welcome:
     started_ms: int = 0
 
 
-class Client:
+class EngineClient:
     """A connection to an engine; see `connect`."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -89,10 +89,10 @@ class Client:
         self._writing = threading.Lock()
         self._awaited: dict[int, Then] = {}
         self._count = 0
-        self._kept: deque[News] = deque()
+        self._kept: deque[NoticeLine] = deque()
         self._end: KnownError | None = None
         self._last_words: KnownError | None = None
-        self.hello = Welcome()
+        self.hello = EngineWelcome()
 
     @classmethod
     def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
@@ -115,7 +115,7 @@ class Client:
         client = cls(channel)
         try:
             answer = client.ask(Hello(PROTOCOL, __version__, kind, os.getpid(), name), timeout_s)
-            client.hello = msgspec.convert(answer, Welcome)
+            client.hello = msgspec.convert(answer, EngineWelcome)
         except msgspec.ValidationError as error:
             client.close()
             raise EngineGone(f"the engine says hello in a way nobody understands: {error}") from error
@@ -148,7 +148,7 @@ class Client:
                     self._last_words = EngineGone("the engine takes nothing any more", hint="it is stuck or stopped")
         return number
 
-    def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[News], object] | None = None) -> Answer:
+    def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[NoticeLine], object] | None = None) -> Answer:
         """Say `verb` and return the answer; None = wait for ever. News that come meanwhile go to `on_news`, else they are kept.
 
         Raises:
@@ -166,7 +166,11 @@ class Client:
     # ---------------------------------------------------------------------------------------------------------- listening
 
     def listen_until(
-        self, is_over: Callable[[], object], timeout_s: float | None = None, *, on_news: Callable[[News], object] | None = None
+        self,
+        is_over: Callable[[], object],
+        timeout_s: float | None = None,
+        *,
+        on_news: Callable[[NoticeLine], object] | None = None,
     ) -> bool:
         """Take in what the engine says until `is_over`; return whether that came true in time. News go to `on_news`, else they are kept.
 
@@ -181,7 +185,7 @@ class Client:
                 on_news(self._kept.popleft())
         return True
 
-    def next_news(self, timeout_s: float | None = None) -> News | None:
+    def next_news(self, timeout_s: float | None = None) -> NoticeLine | None:
         """Return the next news, None if none came in time; None as time = wait for ever.
 
         Raises:
@@ -193,7 +197,7 @@ class Client:
                 return None
         return self._kept.popleft()
 
-    def news(self, timeout_s: float | None = None) -> Iterator[News]:
+    def news(self, timeout_s: float | None = None) -> Iterator[NoticeLine]:
         """Yield news until none came for `timeout_s` seconds.
 
         Raises:
@@ -223,7 +227,7 @@ class Client:
         try:
             for line in self._lines.feed(data):
                 self._take(codec.decode_message(line))
-        except (codec.Nonsense, codec.TooLong) as error:
+        except (codec.MalformedLine, codec.LineTooLong) as error:
             self._last_words = EngineGone(f"the engine says what nobody understands: {error or 'a line without end'}")
             data = b""
         if not data:
@@ -235,15 +239,15 @@ class Client:
         poll.register(self._channel, select.POLLIN)
         return bool(poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000))
 
-    def _take(self, said: Answered | Refusal | News | None) -> None:
+    def _take(self, said: AnswerLine | RefusalLine | NoticeLine | None) -> None:
         match said:
-            case News():
+            case NoticeLine():
                 self._kept.append(said)
-            case Answered():
+            case AnswerLine():
                 self._hand_over(said.number, said.answer)
-            case Refusal(number=0):
+            case RefusalLine(number=0):
                 self._last_words = _refused(said)
-            case Refusal():
+            case RefusalLine():
                 self._hand_over(said.number, _refused(said))
 
     def _hand_over(self, number: int, answer: Answer | KnownError) -> None:
@@ -290,7 +294,7 @@ def _deadline(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 
-def _refused(said: Refusal) -> Refused:
+def _refused(said: RefusalLine) -> RequestRefused:
     return _FAMILIES.get(said.code, _Troubled)(said.what, hint=said.hint)
 
 

@@ -34,7 +34,7 @@ _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
-class Nonsense(Exception):
+class MalformedLine(Exception):
     """A line that is not what it should be. `number` is the id it carried, 0 if none can be read."""
 
     def __init__(self, what: str, hint: str = "", *, number: int = 0) -> None:
@@ -44,7 +44,7 @@ class Nonsense(Exception):
         self.number = number
 
 
-class TooLong(Exception):
+class LineTooLong(Exception):
     """A line is longer than the limit."""
 
 
@@ -77,7 +77,7 @@ class LineBuffer:
     def _extend(self, piece: bytes) -> bytearray:
         if len(self._begun) + len(piece) > self.limit_bytes:
             self._begun = bytearray()
-            raise TooLong
+            raise LineTooLong
         self._begun += piece
         return self._begun
 
@@ -99,13 +99,13 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     given = _decode(line, dict[str, msgspec.Raw], 0, "")
     number = _read_number(given)
     if "verb" not in given:
-        raise Nonsense("a message without 'verb'", number=number)
+        raise MalformedLine("a message without 'verb'", number=number)
     name = _decode(given["verb"], str, number, "'verb': ")
     record = VERBS.get(name)
     if record is None:
-        raise Nonsense(f"there is no verb '{_short(name)}'", _nearest(name, VERBS), number=number)
+        raise MalformedLine(f"there is no verb '{_short(name)}'", _nearest(name, VERBS), number=number)
     if record is Hello and _is_foreign(given, number):
-        stranger = _decode(line, _Stranger, number, "verb 'hello': ")
+        stranger = _decode(line, _UnknownField, number, "verb 'hello': ")
         return number, Hello(stranger.protocol, stranger.version, stranger.kind, stranger.pid, stranger.name)
     _refuse_unknown(name, record, given, number)
     verb = _decode(line, record, number, f"verb '{name}': ")
@@ -114,7 +114,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stranger:
+class _UnknownField:
     """What is understood of the first words of a client with another protocol."""
 
     protocol: int
@@ -126,10 +126,10 @@ class _Stranger:
 
 def _read_number(given: dict[str, msgspec.Raw]) -> int:
     if "id" not in given:
-        raise Nonsense("a message without 'id'")
+        raise MalformedLine("a message without 'id'")
     number = _decode(given["id"], int, 0, "'id': ")
     if not 0 < number <= _LAST_NUMBER:
-        raise Nonsense(f"'id': expected a number from 1 to {_LAST_NUMBER}")
+        raise MalformedLine(f"'id': expected a number from 1 to {_LAST_NUMBER}")
     return number
 
 
@@ -141,13 +141,13 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
     known = {field.name for field in fields(record)}
     for field in given:
         if field not in known and field not in _ENVELOPE:
-            raise Nonsense(f"verb '{name}': there is no field '{_short(field)}'", _nearest(field, known), number=number)
+            raise MalformedLine(f"verb '{name}': there is no field '{_short(field)}'", _nearest(field, known), number=number)
 
 
 def _refuse_huge(name: str, verb: Verb, number: int) -> None:
     what = bounds.beyond(verb, _BOUNDS)
     if what:
-        raise Nonsense(f"verb '{name}': {what}", number=number)
+        raise MalformedLine(f"verb '{name}': {what}", number=number)
 
 
 def _short(text: str) -> str:
@@ -167,14 +167,14 @@ def _nearest(word: str, words: Iterable[str]) -> str:
 # ---------------------------------------------------------------------------------------------------------- engine → client
 
 
-class Answered(NamedTuple):
+class AnswerLine(NamedTuple):
     """The answer to request `number`."""
 
     number: int
     answer: Answer
 
 
-class Refusal(NamedTuple):
+class RefusalLine(NamedTuple):
     """A refusal of request `number`, 0 = of the connection or of what could not be read; `code` is the exit code it would be."""
 
     number: int
@@ -183,7 +183,7 @@ class Refusal(NamedTuple):
     code: int
 
 
-class News(NamedTuple):
+class NoticeLine(NamedTuple):
     """A notice and its place in the engine's life."""
 
     epoch: int
@@ -210,19 +210,19 @@ def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
     return _line(f'{{"notice":"{type(notice).__name__}","epoch":{epoch},"seq":{seq}', _robust(notice))
 
 
-def decode_message(line: bytes) -> Answered | Refusal | News | None:
+def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | None:
     """Return what an engine said; None for what only a newer engine says.
 
     Raises:
         Nonsense: it is no object in JSON.
     """
-    said = _decode(line, _Said, 0, "")
+    said = _decode(line, _LineForm, 0, "")
     if said.notice:
         notice = _decode_notice(said.notice, line)
-        return News(said.epoch, said.seq, notice) if notice is not None else None
+        return NoticeLine(said.epoch, said.seq, notice) if notice is not None else None
     if said.refusal is not None:
-        return Refusal(said.id, said.refusal.what, said.refusal.hint, said.refusal.code)
-    return Answered(said.id, said.answer) if said.answer is not None else None
+        return RefusalLine(said.id, said.refusal.what, said.refusal.hint, said.refusal.code)
+    return AnswerLine(said.id, said.answer) if said.answer is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class _Words:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _LineForm:
     """Any line of an engine, as far as all have the same form."""
 
     id: int = 0
@@ -250,7 +250,7 @@ def _decode_notice(name: str, line: bytes) -> Notice | None:
         return None
     try:
         return _decode(line, record, 0, "")
-    except Nonsense:
+    except MalformedLine:
         return None
 
 
@@ -304,7 +304,7 @@ def _decode(data: bytes | msgspec.Raw, form: type[T], number: int, where: str) -
     try:
         decoded: T = _decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Nonsense(where + _reason(error), number=number) from None
+        raise MalformedLine(where + _reason(error), number=number) from None
     return decoded
 
 

@@ -19,7 +19,7 @@ from aptui.shared.peer_rules import applied, checked
 from aptui.shared.peers import Dial, PeerOrder, PeerSettings
 
 if TYPE_CHECKING:
-    from aptui.config.serve import Serve
+    from aptui.config.serve import GatewaySettings
 
 PLACE = Path(".aptui", "connections.json")
 """Below the cache."""
@@ -28,7 +28,7 @@ Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PeerLists:
     """What is kept: None = nothing yet, so the configuration says; `trouble` is "" or what was wrong with the file."""
 
     settings: PeerSettings | None
@@ -58,26 +58,26 @@ def stamp(file: Path) -> Stamp | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def read(file: Path, *, puts_aside: bool = True) -> Kept:
+def read(file: Path, *, puts_aside: bool = True) -> PeerLists:
     """Return what is kept; a file that is none of ours is put aside, so that nothing in it is lost, unless the asker may change nothing."""
     try:
         data = file.read_bytes()
     except FileNotFoundError:
-        return Kept(None)
+        return PeerLists(None)
     except OSError as error:
-        return Kept(None, f"'{file}' cannot be read: {error.strerror}")
+        return PeerLists(None, f"'{file}' cannot be read: {error.strerror}")
     try:
-        return Kept(_settings(msgspec.json.decode(data, type=_Form)))
+        return PeerLists(_settings(msgspec.json.decode(data, type=_Form)))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KnownError) as error:
         aside = file.with_name(file.name + _DAMAGED)
         if puts_aside:
             with contextlib.suppress(OSError):
                 os.replace(file, aside)
         where = f"; it is kept as '{aside.name}'" if puts_aside else ""
-        return Kept(None, f"'{file}' was damaged ({error}){where}, and what the configuration says holds")
+        return PeerLists(None, f"'{file}' was damaged ({error}){where}, and what the configuration says holds")
 
 
-def configured(serve: Serve) -> PeerSettings:
+def configured(serve: GatewaySettings) -> PeerSettings:
     """Return what the configuration says.
 
     Raises:

@@ -48,7 +48,7 @@ _FOR_STRANGERS = (Ping, Status, Shutdown)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LinkLimits:
     """What one client, and all of them together, may use.
 
     Args:
@@ -92,13 +92,13 @@ class _Client:
         return _GATEWAY_PATIENCE if self.hello is not None and self.hello.kind == "gateway" else 1
 
 
-class Request:
-    """One verb that waits for its answer (`port.Request`)."""
+class ClientRequest:
+    """One verb that waits for its answer (`port.ClientRequest`)."""
 
     __slots__ = ("_number", "_server", "client", "verb")
 
-    def __init__(self, server: Server, client: int, number: int, verb: Verb) -> None:
-        self._server: Server | None = server
+    def __init__(self, server: LinkServer, client: int, number: int, verb: Verb) -> None:
+        self._server: LinkServer | None = server
         self._number = number
         self.client = client
         self.verb = verb
@@ -120,7 +120,7 @@ class Request:
             server.say(self.client, line)
 
 
-class Server:
+class LinkServer:
     """The socket at `path` and everybody who is connected.
 
     Args:
@@ -140,13 +140,13 @@ class Server:
         answerer: Answerer,
         *,
         version: str,
-        limits: Limits | None = None,
+        limits: LinkLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         credentials: Callable[[socket.socket], places.Credentials] = places.peer_credentials,
     ) -> None:
         self.path = path
         self._selector, self._answerer, self._version = selector, answerer, version
-        self._limits = limits or Limits()
+        self._limits = limits or LinkLimits()
         self._clock, self._credentials = clock, credentials
         self._listener: socket.socket | None = None
         self._accept_again_s: float | None = None
@@ -352,7 +352,7 @@ class Server:
                 self._take(client, line)
                 if client.hello is not None:
                     client.begun_s = None
-        except codec.TooLong:
+        except codec.LineTooLong:
             self._dismiss(client, f"a message is longer than {client.lines.limit_bytes} bytes")
 
     def _note_begun(self, client: _Client) -> None:
@@ -365,13 +365,13 @@ class Server:
     def _take(self, client: _Client, line: bytes) -> None:
         try:
             number, verb = codec.decode_request(line)
-        except codec.Nonsense as error:
+        except codec.MalformedLine as error:
             if client.hello is None:
                 self._dismiss(client, error.what, error.hint, error.number)
             else:
                 self.say(client.number, codec.encode_refusal(error.number, error.what, error.hint))
             return
-        request = Request(self, client.number, number, verb)
+        request = ClientRequest(self, client.number, number, verb)
         if isinstance(verb, Hello) and client.hello is None:
             client.hello = Hello(verb.protocol, verb.version, _word(verb.kind), verb.pid, _word(verb.name))
             client.lines.limit_bytes = codec.LINE_LIMIT_BYTES

@@ -11,7 +11,7 @@ from aptui.config.packing import canonical, pack
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPattern:
+class O3deSharedPattern:
     """Which sources of a builder take part in the shared cache; `kind` is glob or pattern.
 
     `asset_type` decides nothing: the reference too reads it, writes it into its settings.json, and asks path and builder alone.
@@ -25,12 +25,12 @@ class SharedPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedCache:
+class O3deSharedCache:
     """The shared cache; `mode` is inactive, server or client."""
 
     mode: str = "inactive"
     address: str = ""
-    patterns: tuple[SharedPattern, ...] = ()
+    patterns: tuple[O3deSharedPattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class JobOverride:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ProjectFacts:
     """Where engine and gems are ((name, folder), in their order), and settings that have no key of aptui's own; `unused` names the others."""
 
     engine: str = ""
     gems: tuple[tuple[str, str], ...] = ()
-    shared_cache: SharedCache = SharedCache()
+    shared_cache: O3deSharedCache = O3deSharedCache()
     stats: StatsForm = StatsForm()
     user: UserSettings = UserSettings()
     bootstrap: dict[str, str] = field(default_factory=dict)
@@ -81,21 +81,21 @@ class Facts:
     job_overrides: tuple[JobOverride, ...] = ()
 
 
-def to_text(facts: Facts) -> str:
+def to_text(facts: ProjectFacts) -> str:
     """Return facts as they are kept in a `Config`."""
     return canonical(pack(facts))
 
 
-def facts_of(config: Config) -> Facts | None:
+def facts_of(config: Config) -> ProjectFacts | None:
     """Return the facts of a project, None if it is none of O3DE's."""
     if not config.foreign:
         return None
     data: dict[str, Any] = json.loads(config.foreign)
     shared = data.pop("shared_cache")
-    return Facts(
+    return ProjectFacts(
         gems=tuple((name, path) for name, path in data.pop("gems")),
-        shared_cache=SharedCache(
-            shared["mode"], shared["address"], tuple(SharedPattern(**pattern) for pattern in shared["patterns"])
+        shared_cache=O3deSharedCache(
+            shared["mode"], shared["address"], tuple(O3deSharedPattern(**pattern) for pattern in shared["patterns"])
         ),
         stats=StatsForm(**data.pop("stats")),
         user=UserSettings(**data.pop("user")),

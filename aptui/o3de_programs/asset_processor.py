@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from aptui import __version__
 from aptui.core.model import PathKey
-from aptui.engine.live.supervisor import Live
-from aptui.engine.requests.handler import Desk
+from aptui.engine.live.supervisor import EngineSupervisor
+from aptui.engine.requests.handler import RequestHandler
 from aptui.link import places, port
-from aptui.link.server import Server
+from aptui.link.server import LinkServer
 from aptui.o3de_programs import lines, work
 from aptui.o3de_programs import start as starting
-from aptui.o3de_programs.control import ClosedDoor, ControlChannel
-from aptui.o3de_programs.events import Teller
+from aptui.o3de_programs.control import ControlChannel, ListenerClosed
+from aptui.o3de_programs.events import EventPrinter
 from aptui.o3de_programs.log_file import LIVE
-from aptui.o3de_programs.run_request import Start
+from aptui.o3de_programs.run_request import RunRequest
 from aptui.store.db.schema import uuid_text
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -32,9 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return starting.run(LIVE, sys.argv[1:] if arguments is None else arguments, _process)
 
 
-def _process(start: Start) -> int:
+def _process(start: RunRequest) -> int:
     work.delete_newer_database(start)
-    live = Live(start.config, start.load, skips_start_scan=start.facts.user.skips_start_scan)
+    live = EngineSupervisor(start.config, start.load, skips_start_scan=start.facts.user.skips_start_scan)
     processor = _Processor(live, start)
     previous = _take_signals(live)
     live.open()
@@ -50,10 +50,10 @@ def _process(start: Start) -> int:
 
 
 @contextlib.contextmanager
-def _reachable(live: Live) -> Iterator[None]:
+def _reachable(live: EngineSupervisor) -> Iterator[None]:
     """Let our own screen and verbs connect, as to every engine."""
     cache_dir = live.config.cache_dir
-    server = Server(places.socket_path(cache_dir), live.selector, Desk(live), version=__version__)
+    server = LinkServer(places.socket_path(cache_dir), live.selector, RequestHandler(live), version=__version__)
     server.listen()
     live.server = server
     pid = os.getpid()
@@ -77,10 +77,10 @@ def _reachable(live: Live) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ports(live: Live, start: Start, processor: _Processor) -> Iterator[None]:
+def _ports(live: EngineSupervisor, start: RunRequest, processor: _Processor) -> Iterator[None]:
     given = start.given
     with contextlib.ExitStack() as closing:
-        door = ClosedDoor(live.selector, start.first_port, start.tell_turned_away)
+        door = ListenerClosed(live.selector, start.first_port, start.tell_turned_away)
         closing.callback(door.close)
         start.console.say(lines.listening_port(door.port))
         if given.has("acceptInput"):
@@ -90,7 +90,7 @@ def _ports(live: Live, start: Start, processor: _Processor) -> Iterator[None]:
         yield
 
 
-def _take_signals(live: Live) -> list[tuple[int, object]]:
+def _take_signals(live: EngineSupervisor) -> list[tuple[int, object]]:
     """Let the first signal end the engine cleanly and the second one the program; return who had them before."""
 
     def stop(number: int, _frame: object) -> None:
@@ -109,7 +109,7 @@ _Work = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _IdleWaiter:
     """Somebody waits until everything that was changed before is processed, and, if `besides` says so, until more was done than that."""
 
     then: Callable[[], None]
@@ -120,10 +120,10 @@ class _Waiting:
 class _Processor:
     """What the control channel controls (`o3de.control.Processor`); it also says what happens, and does what is to be done at idle."""
 
-    def __init__(self, live: Live, start: Start) -> None:
-        self.teller = Teller(start.console, start.config.log_dir, self._root_of, self._builder_of)
+    def __init__(self, live: EngineSupervisor, start: RunRequest) -> None:
+        self.teller = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
         self._live, self._start = live, start
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_IdleWaiter] = []
         self._told: _Work | None = None
         """What had been done when somebody was told last that it is idle."""
         self._done_at_idle: _Work | None = None
@@ -162,7 +162,7 @@ class _Processor:
 
     def when_idle(self, then: Callable[[], None]) -> None:
         """Call `then` when everything that was changed before now is processed."""
-        self._wait(_Waiting(then))
+        self._wait(_IdleWaiter(then))
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
         """Call `then` when it becomes idle the next time, or has become so since somebody was told last.
@@ -170,9 +170,9 @@ class _Processor:
         Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it waiting.
         """
         known = self._done if self._told is None else self._told
-        self._wait(_Waiting(then, known if self.is_idle() else (-1, -1)))
+        self._wait(_IdleWaiter(then, known if self.is_idle() else (-1, -1)))
 
-    def _wait(self, waiting: _Waiting) -> None:
+    def _wait(self, waiting: _IdleWaiter) -> None:
         live = self._live
 
         def heard(is_whole: bool) -> None:

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from aptui.core.model import PathKey
-from aptui.engine.loop.opening import Opening
+from aptui.engine.loop.opening import PreparedSession
 from aptui.o3de_programs import lines, work
 from aptui.o3de_programs import start as starting
-from aptui.o3de_programs.control import ClosedDoor, ControlChannel
-from aptui.o3de_programs.events import Teller
+from aptui.o3de_programs.control import ControlChannel, ListenerClosed
+from aptui.o3de_programs.events import EventPrinter
 from aptui.o3de_programs.log_file import BATCH
-from aptui.o3de_programs.run_request import Start
+from aptui.o3de_programs.run_request import RunRequest
 from aptui.shared.errors import BusyError, KnownError
 from aptui.store.db.schema import uuid_text
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
-    from aptui.link.client import Client
+    from aptui.link.client import EngineClient
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LISTEN_S = 0.2
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return starting.run(BATCH, sys.argv[1:] if arguments is None else arguments, _process)
 
 
-def _process(start: Start) -> int:
+def _process(start: RunRequest) -> int:
     began_s = time.monotonic()
     batch = _Batch(start)
     start.console.say_all([lines.STARTED, lines.RULER])
@@ -54,8 +54,8 @@ def _process(start: Start) -> int:
 class _Batch:
     """One run. It is what the control channel controls (`o3de.control.Processor`)."""
 
-    def __init__(self, start: Start) -> None:
-        self.teller = Teller(start.console, start.config.log_dir, self._root_of, self._builder_of)
+    def __init__(self, start: RunRequest) -> None:
+        self.teller = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
         self._start = start
         self._engine: Engine | None = None
         self._is_quitting = False
@@ -78,7 +78,7 @@ class _Batch:
                 then()
         return not self._is_quitting
 
-    def _run(self, opening: Opening, selector: selectors.BaseSelector) -> None:
+    def _run(self, opening: PreparedSession, selector: selectors.BaseSelector) -> None:
         to_reprocess = list(work.to_reprocess(self._start))
         if self._is_quitting:
             opening.close()
@@ -126,18 +126,18 @@ class _Batch:
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
         """Have the engine that holds the cache process everything that was changed before now."""
         from aptui.link import places
-        from aptui.link.client import Client, NoEngine
+        from aptui.link.client import EngineClient, NoEngine
 
         self._start.console.say("An engine is at work on this cache already: it is asked to process everything.")
         try:
-            client = Client.connect(places.socket_path(self._start.config.cache_dir), kind="batch")
+            client = EngineClient.connect(places.socket_path(self._start.config.cache_dir), kind="batch")
         except NoEngine:
             raise busy from None
         self._roots = work.roots_in_database(self._start)
         with client:
             self._settle(client, selector)
 
-    def _settle(self, client: Client, selector: selectors.BaseSelector) -> None:
+    def _settle(self, client: EngineClient, selector: selectors.BaseSelector) -> None:
         from aptui.link import port
 
         client.ask(port.Subscribe(wants_all=True))
@@ -163,7 +163,7 @@ class _Batch:
         with contextlib.ExitStack() as closing:
             first = self._start.first_port
             first = first and first + 1  # the program with a window may listen on the first one
-            door = ClosedDoor(selector, first, self._start.tell_turned_away)
+            door = ListenerClosed(selector, first, self._start.tell_turned_away)
             closing.callback(door.close)
             console.say(lines.listening_port(door.port))
             if given.has("acceptInput"):

@@ -9,11 +9,11 @@ from typing import TextIO
 
 from aptui.core.messages import LogLevel
 from aptui.o3de_programs import lines
-from aptui.o3de_programs.log_file import LogFile
+from aptui.o3de_programs.log_file import ProgramLog
 from aptui.shared.errors import KnownError
 
 
-class Console:
+class ProgramConsole:
     """The voice of one run.
 
     Args:
@@ -27,11 +27,11 @@ class Console:
         """Whether records of debug severity are written."""
         self._stream: TextIO | None = stream
         self._now_ms = now_ms
-        self._log: LogFile | None = None
+        self._log: ProgramLog | None = None
         self._early: list[tuple[LogLevel, str, str, int]] = []
         """What was said before there was a log."""
 
-    def keep(self, log: LogFile) -> None:
+    def keep(self, log: ProgramLog) -> None:
         """Write everything to `log` too, from the beginning of the run."""
         self._log = log
         for record in self._early:
@@ -93,7 +93,7 @@ class Console:
         if was_well:
             self._tell_trouble(self._log)
 
-    def _tell_trouble(self, log: LogFile) -> None:
+    def _tell_trouble(self, log: ProgramLog) -> None:
         if log.trouble:
             with suppress(OSError):
                 self._print(lines.traced(LogLevel.WARNING, log.trouble))

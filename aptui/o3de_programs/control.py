@@ -218,7 +218,7 @@ class ControlChannel:
             peer.channel.close()
 
 
-class ClosedDoor:
+class ListenerClosed:
     """A port that can be connected to and that closes every connection at once: the reference's own protocol is not spoken here.
 
     Args:

@@ -10,7 +10,7 @@ from pathlib import Path
 from aptui.core.messages import JobChanged, LogLevel, Notice, Progress, Said, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.o3de_programs import lines
-from aptui.o3de_programs.console import Console
+from aptui.o3de_programs.console import ProgramConsole
 from aptui.o3de_programs.stats_report import Stat
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
@@ -19,7 +19,7 @@ _ANALYSIS = "CreateJobs_"
 _ENDED = frozenset({"completed", "failed"})
 
 
-class Teller:
+class EventPrinter:
     """One run's listener; quick, and it never raises.
 
     Args:
@@ -29,7 +29,11 @@ class Teller:
     """
 
     def __init__(
-        self, console: Console, log_dir: Path, root_of: Callable[[int], str], builder_of: Callable[[str], str] = lambda name: name
+        self,
+        console: ProgramConsole,
+        log_dir: Path,
+        root_of: Callable[[int], str],
+        builder_of: Callable[[str], str] = lambda name: name,
     ) -> None:
         self.processed_count = self.ended_count = 0
         self.warnings = self.errors = 0
@@ -152,14 +156,14 @@ class Teller:
         for line in self._logged(job):
             self._console.say(lines.job_log(line.time_ms, line.level, line.window, line.text))
 
-    def _logged(self, job: JobChanged) -> list[joblog.LogLine]:
+    def _logged(self, job: JobChanged) -> list[joblog.JobLogLine]:
         """Return the log of a job, or what is known of it without one."""
         if job.log_file:
             try:
                 return joblog.parse(self._log_dir / os.fsdecode(from_text(job.log_file)))
             except HostError:
                 pass
-        return [joblog.LogLine(LogLevel.ERROR, lines.WINDOW, job.error, job.completed_ms)] if job.error else []
+        return [joblog.JobLogLine(LogLevel.ERROR, lines.WINDOW, job.error, job.completed_ms)] if job.error else []
 
     def _progress(self, progress: Progress) -> None:
         self.files_seen = max(self.files_seen, progress.files_scanned)

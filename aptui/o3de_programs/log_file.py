@@ -16,7 +16,7 @@ BATCH, LIVE = "AP_Batch", "AP_GUI"
 """The names of the logs, without `.log`."""
 
 
-class LogFile:
+class ProgramLog:
     """The log of one run.
 
     Args:

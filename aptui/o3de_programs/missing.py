@@ -9,11 +9,11 @@ from itertools import groupby
 
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
-from aptui.engine.missing.scanner import FileFound, Place, Search
+from aptui.engine.missing.scanner import FileFound, MissingSearch, NamePlace
 from aptui.engine.relocate import relocate
 from aptui.link import port
 from aptui.o3de_programs import lines
-from aptui.o3de_programs.run_request import Start, asked_holder
+from aptui.o3de_programs.run_request import RunRequest, asked_holder
 from aptui.shared.errors import BusyError
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.db.schema import uuid_text
@@ -23,7 +23,7 @@ from aptui.store.queries.missing import NO_UUID, Scanned
 from aptui.store.queries.reader import open_reader
 
 
-def scan(start: Start, pattern: str) -> None:
+def scan(start: RunRequest, pattern: str) -> None:
     """Search products like `pattern` (SQL LIKE), and files of the additional folders, for what they name and do not declare.
 
     Raises:
@@ -33,7 +33,7 @@ def scan(start: Start, pattern: str) -> None:
     limit = LINE_LIMIT if limit is None else limit
     names = wildcard(start.given.first("fileDependencyScanPattern") or "*")
     roots = tuple(folder.path for folder in start.config.project.scan_folders)
-    search = Search(Place(start.database, start.config.cache_dir, roots), limit)
+    search = MissingSearch(NamePlace(start.database, start.config.cache_dir, roots), limit)
     with closing(open_reader(start.database)) as reader:
         wanted = [
             each for each in store.chosen(reader, [pattern]) if names.fullmatch(each.name) or names.fullmatch(_base(each.name))
@@ -47,7 +47,7 @@ def scan(start: Start, pattern: str) -> None:
         _tell_files(start, paths, found)
 
 
-def _scan_products(start: Start, search: Search, wanted: Sequence[Scanned], limit: int) -> None:
+def _scan_products(start: RunRequest, search: MissingSearch, wanted: Sequence[Scanned], limit: int) -> None:
     try:
         with relocate.held(start.config), closing(Writer(start.database, lambda _ticket: None)) as writer:
             search.products(wanted, lambda rows: writer.run(rows, durable=False))
@@ -59,7 +59,7 @@ def _base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _files(start: Start) -> Iterator[str]:
+def _files(start: RunRequest) -> Iterator[str]:
     """Yield the files below the additional folders; relative ones lie in the project."""
     for folder in start.given.all("additionalScanFolders"):
         for parent, below, names in os.walk(os.path.join(start.config.project_dir, folder)):
@@ -67,7 +67,7 @@ def _files(start: Start) -> Iterator[str]:
             yield from (os.path.join(parent, name) for name in sorted(names))
 
 
-def _tell_products(start: Start, wanted: Sequence[Scanned]) -> None:
+def _tell_products(start: RunRequest, wanted: Sequence[Scanned]) -> None:
     with closing(open_reader(start.database)) as reader:
         rows = store.results(reader, [each.product_id for each in wanted])
     hits = {number: list(group) for number, group in groupby(rows, key=lambda row: row.product_id)}
@@ -78,7 +78,7 @@ def _tell_products(start: Start, wanted: Sequence[Scanned]) -> None:
                 start.console.say(lines.missing_dependency(hit.text, uuid_text(hit.uuid), hit.sub_id))
 
 
-def _tell_files(start: Start, paths: Sequence[str], found: Sequence[FileFound]) -> None:
+def _tell_files(start: RunRequest, paths: Sequence[str], found: Sequence[FileFound]) -> None:
     by_path = {each.path: each for each in found}
     for path in paths:
         start.console.say(lines.missing_scan(path))

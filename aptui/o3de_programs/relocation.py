@@ -5,16 +5,16 @@ from __future__ import annotations
 from aptui.engine.relocate import relocate
 from aptui.engine.relocate.paths import RelocationError, from_switches
 from aptui.o3de_programs import relocation_report
-from aptui.o3de_programs.run_request import Start, asked_holder
-from aptui.o3de_programs.switches import Given
+from aptui.o3de_programs.run_request import RunRequest, asked_holder
+from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError, KnownError
-from aptui.shared.relocation import Relocate, Report
+from aptui.shared.relocation import Relocate, RelocationReport
 
 _COMMANDS = ("move", "delete")
 _OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "enablescm")
 
 
-def perform(start: Start) -> None:
+def perform(start: RunRequest) -> None:
     """Do what the switches say, and tell it; a rule that says no is an error in the log, not the end of the run."""
     try:
         order = from_switches(_said(start.given))
@@ -39,13 +39,13 @@ def perform(start: Start) -> None:
     start.console.say_all(relocation_report.closing_lines(report))
 
 
-def _said(given: Given) -> list[str]:
+def _said(given: GivenSwitches) -> list[str]:
     """Return the switches in the form that `from_switches` takes."""
     said = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
     return [*said, *(name for name in _OTHERS if given.has(name))]
 
 
-def _performed(start: Start, order: Relocate) -> Report:
+def _performed(start: RunRequest, order: Relocate) -> RelocationReport:
     if not order.is_confirmed:
         return relocate.preview(order, start.config)
     try:
@@ -54,4 +54,4 @@ def _performed(start: Start, order: Relocate) -> Report:
     except BusyError as busy:
         import msgspec
 
-        return msgspec.convert(asked_holder(start.config, busy, order), Report)
+        return msgspec.convert(asked_holder(start.config, busy, order), RelocationReport)

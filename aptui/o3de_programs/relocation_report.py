@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aptui.shared.relocation import Deed, Dependant, Fate, Item, Relocate, Report, Update
+from aptui.shared.relocation import Dependant, Fate, Relocate, RelocationAction, RelocationItem, RelocationReport, Update
 
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 
@@ -36,7 +36,7 @@ def opening_lines(order: Relocate) -> list[str]:
     return [*lines, "Attempting to perform reference fix-up"] if order.updates_references else lines
 
 
-def refusal_lines(report: Report) -> list[str]:
+def refusal_lines(report: RelocationReport) -> list[str]:
     """Return why nothing was done although the order itself is sound; nothing when it was done, or was to be shown alone."""
     if not report.refusals or report.is_performed:
         return []
@@ -50,12 +50,12 @@ def refusal_lines(report: Report) -> list[str]:
     return [*lines, *(refusal for refusal in report.refusals if refusal not in own)]
 
 
-def _failure_line(item: Item) -> str:
+def _failure_line(item: RelocationItem) -> str:
     note = "File is read-only." if item.problem.endswith("read-only") else item.problem
     return f"SourceFileRelocator: Error: operation failed for file {item.old_file}.  Note: {note}"
 
 
-def report_lines(report: Report) -> Iterator[str]:
+def report_lines(report: RelocationReport) -> Iterator[str]:
     """Yield what came, or would come, of it, file by file."""
     for skipped in report.skipped:
         yield f"File `{skipped.path}` was found/matched but is not a source asset.  Skipping."
@@ -64,13 +64,13 @@ def report_lines(report: Report) -> Iterator[str]:
         yield _file_line(item, report.order)
         yield from _dependants(item, report.order)
     for update in report.updates:
-        if update.deed in (Deed.DONE, Deed.FAILED):
-            yield f"Updated {update.file} - {'SUCCESS' if update.deed is Deed.DONE else 'FAIL'}"
+        if update.deed in (RelocationAction.DONE, RelocationAction.FAILED):
+            yield f"Updated {update.file} - {'SUCCESS' if update.deed is RelocationAction.DONE else 'FAIL'}"
     yield from _update_failures(report.updates)
-    yield from (_failure_line(item) for item in report.items if item.deed is Deed.FAILED)
+    yield from (_failure_line(item) for item in report.items if item.deed is RelocationAction.FAILED)
 
 
-def closing_lines(report: Report) -> list[str]:
+def closing_lines(report: RelocationReport) -> list[str]:
     """Return the sums, when it was more than a preview, and the end of the report."""
     counts, lines = report.counts, []
     if report.is_performed:
@@ -89,7 +89,7 @@ def closing_lines(report: Report) -> list[str]:
     return [*lines, DELIMITER]
 
 
-def _file_line(item: Item, order: Relocate) -> str:
+def _file_line(item: RelocationItem, order: Relocate) -> str:
     if item.is_metadata:
         return f"Metadata file CURRENT PATH: {item.old}, NEW PATH: {item.new}"
     if order.is_delete:
@@ -100,7 +100,7 @@ def _file_line(item: Item, order: Relocate) -> str:
     )
 
 
-def _dependants(item: Item, order: Relocate) -> Iterator[str]:
+def _dependants(item: RelocationItem, order: Relocate) -> Iterator[str]:
     is_mended = order.updates_references
     sources = [dependant for dependant in item.dependants if dependant.kind != "product"]
     products = [dependant for dependant in item.dependants if dependant.kind == "product"]
@@ -121,7 +121,7 @@ def _based(dependant: Dependant) -> str:
 
 
 def _update_failures(updates: Iterable[Update]) -> Iterator[str]:
-    failed = [update for update in updates if update.deed is Deed.FAILED]
+    failed = [update for update in updates if update.deed is RelocationAction.FAILED]
     if not failed:
         return
     yield "UPDATE FAILURE REPORT:"

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from aptui.config.model import Config
 from aptui.link import places
-from aptui.link.client import Client, NoEngine
+from aptui.link.client import EngineClient, NoEngine
 from aptui.link.port import Answer, Verb
-from aptui.o3de.facts import Facts
+from aptui.o3de.facts import ProjectFacts
 from aptui.o3de_programs import lines
-from aptui.o3de_programs.console import Console
+from aptui.o3de_programs.console import ProgramConsole
 from aptui.o3de_programs.control import DEFAULT_PORT
-from aptui.o3de_programs.switches import Given
+from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared.errors import BusyError
 
 
 @dataclass(slots=True)
-class Start:
+class RunRequest:
     """A run as its command line and its configuration want it.
 
     Args:
@@ -27,11 +27,11 @@ class Start:
         facts: what the project's settings say beyond the configuration.
     """
 
-    given: Given
+    given: GivenSwitches
     config: Config
-    console: Console
+    console: ProgramConsole
     load: Callable[[], Config]
-    facts: Facts
+    facts: ProjectFacts
 
     @property
     def first_port(self) -> int:
@@ -55,7 +55,7 @@ class Start:
 def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
     """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
     try:
-        client = Client.connect(places.socket_path(config.cache_dir), kind="batch")
+        client = EngineClient.connect(places.socket_path(config.cache_dir), kind="batch")
     except NoEngine:
         raise busy from None
     with client:

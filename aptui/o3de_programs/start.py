@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from aptui.config.model import Config, ConfigErrors
 from aptui.core.model import COMMON_PLATFORM
-from aptui.o3de.facts import Facts, facts_of
+from aptui.o3de.facts import ProjectFacts, facts_of
 from aptui.o3de.project import project_format
 from aptui.o3de.registry.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
 from aptui.o3de_programs import lines, switches
-from aptui.o3de_programs.console import Console
-from aptui.o3de_programs.log_file import BATCH, LogFile
-from aptui.o3de_programs.run_request import Start
-from aptui.o3de_programs.switches import Given
+from aptui.o3de_programs.console import ProgramConsole
+from aptui.o3de_programs.log_file import BATCH, ProgramLog
+from aptui.o3de_programs.run_request import RunRequest
+from aptui.o3de_programs.switches import GivenSwitches
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 
@@ -38,7 +38,7 @@ _PLACES = ("engine", "project-cache", "project-user", "project-log", "project-bu
 """What stands before `-path` in switches that are short for a key of the registry."""
 
 
-def run(base: str, arguments: Sequence[str], work: Callable[[Start], int]) -> int:
+def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) -> int:
     """Start, work, and return the exit code (spec/surface.md §3.4).
 
     Args:
@@ -46,7 +46,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[Start], int]) -> in
         work: does everything once it is clear what is wanted; returns the exit code.
     """
     printing.prepare_streams()
-    console = Console(sys.stdout)
+    console = ProgramConsole(sys.stdout)
     try:
         given = switches.parse(arguments)
         if given.has("help"):
@@ -56,7 +56,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[Start], int]) -> in
             time.sleep(_ATTACH_S)
         log_dir = given.first("logDir")
         if log_dir is not None:  # what is wrong with the settings stands in the log then
-            console.keep(LogFile(Path(os.path.abspath(log_dir)), base, console.started_ms))
+            console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
         return work(_prepared(given, base, console))
     except KnownError as error:
         for each in error.errors if isinstance(error, ConfigErrors) else (error,):
@@ -66,24 +66,24 @@ def run(base: str, arguments: Sequence[str], work: Callable[[Start], int]) -> in
         console.close()
 
 
-def _prepared(given: Given, base: str, console: Console) -> Start:
+def _prepared(given: GivenSwitches, base: str, console: ProgramConsole) -> RunRequest:
     """Return what is to be done; say what the command line asks to be said, and what of it changes nothing."""
     if given.has("regdump") or given.has("regdumpall"):
         _print_settings(given, base)
     config = load(given, base)
-    facts = facts_of(config) or Facts()
+    facts = facts_of(config) or ProjectFacts()
     if given.first("logDir") is None:
-        console.keep(LogFile(config.log_dir, base, console.started_ms))
+        console.keep(ProgramLog(config.log_dir, base, console.started_ms))
     console.is_verbose = facts.user.is_verbose
     with contextlib.suppress(OSError):  # whoever needs it will say why it cannot be made
         (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
     _tell_doubts(given, config, console)
     console.say(lines.project_root(str(config.project_dir)))
     console.say(lines.job_slots(config.workers))
-    return Start(given, config, console, lambda: load(given, base), facts)
+    return RunRequest(given, config, console, lambda: load(given, base), facts)
 
 
-def load(given: Given, base: str) -> Config:
+def load(given: GivenSwitches, base: str) -> Config:
     """Return the configuration that a command line asks for.
 
     Raises:
@@ -106,9 +106,9 @@ def load(given: Given, base: str) -> Config:
 def _registry(folder: str, options: Options) -> Registry:
     from aptui.o3de.project.layout import read_registry
     from aptui.o3de.project.project import locate
-    from aptui.o3de.registry.input_recorder import Sight
+    from aptui.o3de.registry.input_recorder import InputRecorder
 
-    sight = Sight()
+    sight = InputRecorder()
     return read_registry(locate(folder, options, sight), options, sight)
 
 
@@ -127,7 +127,7 @@ def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:
 # ------------------------------------------------------------------------------------------------------------ command line
 
 
-def options_of(given: Given, base: str) -> Options:
+def options_of(given: GivenSwitches, base: str) -> Options:
     """Return what the command line adds to the project's own settings."""
     shorthands = [
         f"{_BOOTSTRAP}/{place.replace('-', '_')}_path={os.path.abspath(value)}"
@@ -147,7 +147,7 @@ def options_of(given: Given, base: str) -> Options:
     )
 
 
-def project_dir(given: Given) -> str:
+def project_dir(given: GivenSwitches) -> str:
     """Return the project's folder: as it was named, else the nearest one from the current folder upwards."""
     named = given.last("project-path") or _regset(given, f"{_BOOTSTRAP}/project_path")
     if named:
@@ -164,7 +164,7 @@ def project_dir(given: Given) -> str:
     return folder
 
 
-def _regset(given: Given, pointer: str) -> str:
+def _regset(given: GivenSwitches, pointer: str) -> str:
     """Return what `--regset` says of a key, "" for nothing; the last says it."""
     said = [option.partition("=") for option in given.all("regset")]
     return next((value.strip(' "') for key, _, value in reversed(said) if key.strip().lower() == pointer.lower()), "")
@@ -173,14 +173,14 @@ def _regset(given: Given, pointer: str) -> str:
 # ------------------------------------------------------------------------------------------------------------------ saying
 
 
-def _print_settings(given: Given, base: str) -> None:
+def _print_settings(given: GivenSwitches, base: str) -> None:
     registry = _registry(project_dir(given), options_of(given, base))
     for pointer in (*given.all("regdump"), *([""] if given.has("regdumpall") else [])):
         sys.stdout.write(f"{registry.dump(pointer)}\n")
     sys.stdout.flush()
 
 
-def _tell_doubts(given: Given, config: Config, console: Console) -> None:
+def _tell_doubts(given: GivenSwitches, config: Config, console: ProgramConsole) -> None:
     """Say once what is accepted and changes nothing, and what nobody understands."""
     for switch in given.ignored:
         console.say(f"--{switch.name} is accepted and ignored: {switch.why_ignored}.")

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from aptui.shared.errors import UserError
 
 
-class Takes(Enum):
+class SwitchArity(Enum):
     """What follows the name of a switch."""
 
     NOTHING = auto()
@@ -30,7 +30,7 @@ class Switch:
     """A switch of the reference; `why_ignored` says why it changes nothing here, "" = it works."""
 
     name: str
-    takes: Takes
+    takes: SwitchArity
     help: str
     why_ignored: str = ""
 
@@ -38,66 +38,70 @@ class Switch:
 _NO_WINDOW = "there is no window"
 
 SWITCHES = (
-    Switch("help", Takes.NOTHING, "print this list and exit"),
-    Switch("regset", Takes.TEXT, "set a value of the settings registry: /json/pointer=value"),
-    Switch("regremove", Takes.TEXT, "remove a key of the settings registry: /json/pointer"),
-    Switch("regset-file", Takes.TEXT, "merge a file into the settings registry: file[::/anchor]"),
-    Switch("regdump", Takes.TEXT, "print what the settings registry holds below a pointer"),
-    Switch("regdumpall", Takes.NOTHING, "print the whole settings registry"),
-    Switch("project-path", Takes.TEXT, "the project's folder"),
-    Switch("engine-path", Takes.TEXT, "the engine's folder"),
-    Switch("project-cache-path", Takes.TEXT, "where products and the asset database lie"),
-    Switch("project-user-path", Takes.TEXT, "the project's user folder"),
-    Switch("project-log-path", Takes.TEXT, "the project's log folder"),
-    Switch("project-build-path", Takes.TEXT, "the project's build folder"),
-    Switch("o3de-manifest-path", Takes.TEXT, "the file that says which engines, projects and gems there are"),
-    Switch("gamefolder", Takes.TEXT, "older: the name of the project's folder below the asset root"),
-    Switch("platforms", Takes.LIST, "exactly these platforms"),
-    Switch("assetroot", Takes.TEXT, "what @ROOT@ stands for; the engine's folder unless said"),
-    Switch("scanfolders", Takes.LIST, "more scan folders, before all others"),
-    Switch("noConfigScanFolders", Takes.NOTHING, "leave out the scan folders of the configuration"),
-    Switch("noGemScanFolders", Takes.NOTHING, "leave out the scan folders of gems"),
-    Switch("scanfolderpattern", Takes.LIST, "keep only scan folders of the configuration whose 'watch' matches"),
-    Switch("logDir", Takes.TEXT, "where logs are written"),
-    Switch("zeroAnalysisMode", Takes.NOTHING, "trust sizes and times: what seems unchanged is not read again"),
-    Switch("disableFileCache", Takes.NOTHING, "keep no directory cache", "every scan looks at the disk itself"),
+    Switch("help", SwitchArity.NOTHING, "print this list and exit"),
+    Switch("regset", SwitchArity.TEXT, "set a value of the settings registry: /json/pointer=value"),
+    Switch("regremove", SwitchArity.TEXT, "remove a key of the settings registry: /json/pointer"),
+    Switch("regset-file", SwitchArity.TEXT, "merge a file into the settings registry: file[::/anchor]"),
+    Switch("regdump", SwitchArity.TEXT, "print what the settings registry holds below a pointer"),
+    Switch("regdumpall", SwitchArity.NOTHING, "print the whole settings registry"),
+    Switch("project-path", SwitchArity.TEXT, "the project's folder"),
+    Switch("engine-path", SwitchArity.TEXT, "the engine's folder"),
+    Switch("project-cache-path", SwitchArity.TEXT, "where products and the asset database lie"),
+    Switch("project-user-path", SwitchArity.TEXT, "the project's user folder"),
+    Switch("project-log-path", SwitchArity.TEXT, "the project's log folder"),
+    Switch("project-build-path", SwitchArity.TEXT, "the project's build folder"),
+    Switch("o3de-manifest-path", SwitchArity.TEXT, "the file that says which engines, projects and gems there are"),
+    Switch("gamefolder", SwitchArity.TEXT, "older: the name of the project's folder below the asset root"),
+    Switch("platforms", SwitchArity.LIST, "exactly these platforms"),
+    Switch("assetroot", SwitchArity.TEXT, "what @ROOT@ stands for; the engine's folder unless said"),
+    Switch("scanfolders", SwitchArity.LIST, "more scan folders, before all others"),
+    Switch("noConfigScanFolders", SwitchArity.NOTHING, "leave out the scan folders of the configuration"),
+    Switch("noGemScanFolders", SwitchArity.NOTHING, "leave out the scan folders of gems"),
+    Switch("scanfolderpattern", SwitchArity.LIST, "keep only scan folders of the configuration whose 'watch' matches"),
+    Switch("logDir", SwitchArity.TEXT, "where logs are written"),
+    Switch("zeroAnalysisMode", SwitchArity.NOTHING, "trust sizes and times: what seems unchanged is not read again"),
+    Switch("disableFileCache", SwitchArity.NOTHING, "keep no directory cache", "every scan looks at the disk itself"),
     Switch(
         "truncatefingerprint",
-        Takes.MAYBE_NUMBER,
+        SwitchArity.MAYBE_NUMBER,
         "round file times to so many milliseconds before fingerprinting",
         "fingerprints are made of bytes, never of times",
     ),
-    Switch("reprocessFileList", Takes.TEXT, "a file with one path a line: each is processed again, one after the other"),
-    Switch("debugOutput", Takes.NOTHING, "ask builders for what helps to debug them, and list at the end what each processed"),
-    Switch("warningLevel", Takes.TEXT, "1: an asset with errors in its log counts as failed; 2: one with warnings too"),
-    Switch("enableQueryLogging", Takes.NOTHING, "log database queries", "the statements are not those of the reference"),
+    Switch("reprocessFileList", SwitchArity.TEXT, "a file with one path a line: each is processed again, one after the other"),
     Switch(
-        "ignoreFutureAssetDatabaseVersionError", Takes.NOTHING, "delete an asset database of a newer version instead of quitting"
+        "debugOutput", SwitchArity.NOTHING, "ask builders for what helps to debug them, and list at the end what each processed"
     ),
-    Switch("acceptInput", Takes.NOTHING, "open the control channel: ping, isidle, waitforidle, signalidle, windowid, quit"),
-    Switch("waitOnLaunch", Takes.NOTHING, "sleep 20 seconds first, so that a debugger can be attached"),
-    Switch("enablescm", Takes.NOTHING, "let Git move and delete what it tracks"),
+    Switch("warningLevel", SwitchArity.TEXT, "1: an asset with errors in its log counts as failed; 2: one with warnings too"),
+    Switch("enableQueryLogging", SwitchArity.NOTHING, "log database queries", "the statements are not those of the reference"),
+    Switch(
+        "ignoreFutureAssetDatabaseVersionError",
+        SwitchArity.NOTHING,
+        "delete an asset database of a newer version instead of quitting",
+    ),
+    Switch("acceptInput", SwitchArity.NOTHING, "open the control channel: ping, isidle, waitforidle, signalidle, windowid, quit"),
+    Switch("waitOnLaunch", SwitchArity.NOTHING, "sleep 20 seconds first, so that a debugger can be attached"),
+    Switch("enablescm", SwitchArity.NOTHING, "let Git move and delete what it tracks"),
     Switch(
         "randomListeningPort",
-        Takes.NOTHING,
+        SwitchArity.NOTHING,
         "listen on any free port; nobody is served there, whoever connects is turned away, and the log says so once",
     ),
-    Switch("port", Takes.TEXT, "listen on this port (45643 unless said); see randomListeningPort"),
-    Switch("start-hidden", Takes.NOTHING, "show no window at the start", _NO_WINDOW),
-    Switch("quitonidle", Takes.NOTHING, "quit as soon as nothing is left to do"),
-    Switch("ap_disableAssetTreeView", Takes.NOTHING, "show no asset trees", _NO_WINDOW),
-    Switch("sortJobsByDBSourceName", Takes.NOTHING, "older: sort jobs by source", "jobs always start in one order"),
-    Switch("dependencyScanPattern", Takes.TEXT, "look for missing dependencies in products like this (% is any text)"),
-    Switch("fileDependencyScanPattern", Takes.TEXT, "look for missing dependencies only in files like this (* unless said)"),
-    Switch("additionalScanFolders", Takes.LIST, "look for missing dependencies in these folders too"),
-    Switch("dependencyScanMaxIteration", Takes.TEXT, "how many matches of one text are followed (800 unless said)"),
-    Switch("move", Takes.LIST, "move sources: <source>,<destination>"),
-    Switch("delete", Takes.TEXT, "delete sources"),
-    Switch("confirm", Takes.NOTHING, "really move or delete, instead of a preview"),
-    Switch("leaveEmptyFolders", Takes.NOTHING, "do not remove folders that moving or deleting leaves empty"),
-    Switch("allowBrokenDependencies", Takes.NOTHING, "move or delete although something depends on it"),
-    Switch("updateReferences", Takes.NOTHING, "change what refers to a moved source"),
-    Switch("excludeMetaDataFiles", Takes.NOTHING, "leave metadata files where they are"),
+    Switch("port", SwitchArity.TEXT, "listen on this port (45643 unless said); see randomListeningPort"),
+    Switch("start-hidden", SwitchArity.NOTHING, "show no window at the start", _NO_WINDOW),
+    Switch("quitonidle", SwitchArity.NOTHING, "quit as soon as nothing is left to do"),
+    Switch("ap_disableAssetTreeView", SwitchArity.NOTHING, "show no asset trees", _NO_WINDOW),
+    Switch("sortJobsByDBSourceName", SwitchArity.NOTHING, "older: sort jobs by source", "jobs always start in one order"),
+    Switch("dependencyScanPattern", SwitchArity.TEXT, "look for missing dependencies in products like this (% is any text)"),
+    Switch("fileDependencyScanPattern", SwitchArity.TEXT, "look for missing dependencies only in files like this (* unless said)"),
+    Switch("additionalScanFolders", SwitchArity.LIST, "look for missing dependencies in these folders too"),
+    Switch("dependencyScanMaxIteration", SwitchArity.TEXT, "how many matches of one text are followed (800 unless said)"),
+    Switch("move", SwitchArity.LIST, "move sources: <source>,<destination>"),
+    Switch("delete", SwitchArity.TEXT, "delete sources"),
+    Switch("confirm", SwitchArity.NOTHING, "really move or delete, instead of a preview"),
+    Switch("leaveEmptyFolders", SwitchArity.NOTHING, "do not remove folders that moving or deleting leaves empty"),
+    Switch("allowBrokenDependencies", SwitchArity.NOTHING, "move or delete although something depends on it"),
+    Switch("updateReferences", SwitchArity.NOTHING, "change what refers to a moved source"),
+    Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "leave metadata files where they are"),
 )
 """Every switch of spec/surface.md §3.2 and §3.3, and what older documentation names."""
 
@@ -114,7 +118,7 @@ _SLASHED = re.compile(r"/(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<value>=.*)?", re.D
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenSwitches:
     """What a command line says: `values` {name in lower case: values in their order}; a switch without a value is there with none.
 
     `order` are all names with their values as they stood.
@@ -163,7 +167,7 @@ class Given:
         return [_BY_NAME[name] for name in self.values if _BY_NAME[name].why_ignored]
 
 
-def parse(arguments: Sequence[str]) -> Given:
+def parse(arguments: Sequence[str]) -> GivenSwitches:
     """Return what `arguments` (without the program's name) say.
 
     Raises:
@@ -194,9 +198,9 @@ def parse(arguments: Sequence[str]) -> Given:
             parts = () if value is None else _split(name, value)
             order += [(name, part) for part in parts]
             values[name] = (*values.get(name, ()), *parts)
-            waiting = name if value is None and _BY_NAME[name].takes is not Takes.NOTHING else None
+            waiting = name if value is None and _BY_NAME[name].takes is not SwitchArity.NOTHING else None
     _refuse_without_value(waiting, values)
-    return Given(values, tuple(unknown), tuple(positional), tuple(order))
+    return GivenSwitches(values, tuple(unknown), tuple(positional), tuple(order))
 
 
 def help_lines() -> list[str]:
@@ -227,7 +231,7 @@ def _must_be_value(waiting: str, word: str) -> bool:
 
 
 def _may_be_alone(name: str) -> bool:
-    return _BY_NAME[name].takes is Takes.MAYBE_NUMBER
+    return _BY_NAME[name].takes is SwitchArity.MAYBE_NUMBER
 
 
 def _is_number(word: str) -> bool:
@@ -236,7 +240,7 @@ def _is_number(word: str) -> bool:
 
 def _split(name: str, value: str) -> tuple[str, ...]:
     value = _unwrapped(value)
-    if _BY_NAME[name].takes is not Takes.LIST:
+    if _BY_NAME[name].takes is not SwitchArity.LIST:
         return (value,)
     return tuple(_unwrapped(part) for part in value.split(",") if part.strip())
 

@@ -15,10 +15,10 @@ from aptui.core.model import PathKey, Project
 from aptui.core.paths import key_of, to_text
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import path_of
-from aptui.engine.loop.opening import Opening
+from aptui.engine.loop.opening import PreparedSession
 from aptui.o3de_programs import lines
-from aptui.o3de_programs.events import Teller
-from aptui.o3de_programs.run_request import Start
+from aptui.o3de_programs.events import EventPrinter
+from aptui.o3de_programs.run_request import RunRequest
 from aptui.o3de_programs.stats_report import Stat, report
 from aptui.shared.errors import UserError
 from aptui.store.db.versions import delete_if_newer
@@ -41,19 +41,19 @@ _ELSEWHERE = ("common", "all")
 # ------------------------------------------------------------------------------------------------------------------ opening
 
 
-def opened(start: Start, *, trusts_times: bool = True) -> Opening:
+def opened(start: RunRequest, *, trusts_times: bool = True) -> PreparedSession:
     """Take the cache and find out what there is to do.
 
     Raises:
         BusyError: another engine has it. KnownError: it cannot be used.
     """
     delete_newer_database(start)
-    opening = Opening(start.config, trusts_times=trusts_times)
+    opening = PreparedSession(start.config, trusts_times=trusts_times)
     opening.take()
     return opening
 
 
-def delete_newer_database(start: Start) -> None:
+def delete_newer_database(start: RunRequest) -> None:
     """With `--ignoreFutureAssetDatabaseVersionError`: delete a database that a newer program wrote, and say so."""
     if not start.given.has("ignoreFutureAssetDatabaseVersionError"):
         return
@@ -71,7 +71,7 @@ def delete_newer_database(start: Start) -> None:
 # ------------------------------------------------------------------------------------------------------------- reprocessing
 
 
-def to_reprocess(start: Start) -> Iterator[PathKey]:
+def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
     """Yield the sources of `--reprocessFileList`, in its order; what is no source of the project is said."""
     name = start.given.first("reprocessFileList")
     if name is None:
@@ -106,7 +106,7 @@ def key_in(project: Project, path: str) -> PathKey | None:
 # -------------------------------------------------------------------------------------------------------------- what failed
 
 
-def failed_assets(start: Start) -> set[str]:
+def failed_assets(start: RunRequest) -> set[str]:
     """Return the absolute paths of all sources that have a failed job now, whichever run that was.
 
     An asset is out of the set as soon as none of its jobs is failed: unlike in the reference, the order in which they ended has no part in it.
@@ -129,13 +129,13 @@ def _is_failed(row: JobRow, level: int) -> bool:
     return (level >= _ERRORS_FATAL and row.errors > 0) or (level >= _WARNINGS_FATAL and row.warnings > 0)
 
 
-def roots_in_database(start: Start) -> dict[int, str]:
+def roots_in_database(start: RunRequest) -> dict[int, str]:
     """Return {id of a scan folder: its path} as the database has them."""
     with closing(open_reader(start.database)) as database:
         return dict(database.ask("SELECT ScanFolderID, ScanFolder FROM ScanFolders"))
 
 
-def source_count(start: Start) -> int:
+def source_count(start: RunRequest) -> int:
     """Return how many sources the database knows."""
     with closing(open_reader(start.database)) as database:
         return database.totals().sources
@@ -144,7 +144,7 @@ def source_count(start: Start) -> int:
 # --------------------------------------------------------------------------------------------------------------------- end
 
 
-def finish(start: Start, teller: Teller) -> None:
+def finish(start: RunRequest, teller: EventPrinter) -> None:
     """Do what is done once, when nothing is left in the queue and this process does not hold the cache any more."""
     pattern = start.given.first("dependencyScanPattern")
     if pattern is not None:
@@ -160,7 +160,7 @@ def finish(start: Start, teller: Teller) -> None:
         _tell_catalog(start, teller, path_of(start.config.cache_dir, platform.id), platform.id)
 
 
-def _tell_catalog(start: Start, teller: Teller, path: Path, platform: str) -> None:
+def _tell_catalog(start: RunRequest, teller: EventPrinter, path: Path, platform: str) -> None:
     """Say that a catalog was saved, if this run did: the engine saves those that are out of date as soon as it has come to rest."""
     try:
         saved_s = path.stat().st_mtime
@@ -172,12 +172,12 @@ def _tell_catalog(start: Start, teller: Teller, path: Path, platform: str) -> No
         start.console.say(lines.saved_catalog(platform, count, max(0.0, saved_s - teller.heard_s)))
 
 
-def tell_totals(start: Start, teller: Teller, failed_count: int, seconds: float) -> None:
+def tell_totals(start: RunRequest, teller: EventPrinter, failed_count: int, seconds: float) -> None:
     """Print the sums."""
     start.console.say_all(lines.totals(teller.processed_count, failed_count, teller.warnings, teller.errors, seconds))
 
 
-def tell_end(start: Start, teller: Teller) -> None:
+def tell_end(start: RunRequest, teller: EventPrinter) -> None:
     """Print what comes last: with `--debugOutput` what each builder processed, and the report on times."""
     if start.given.has("debugOutput"):
         for builder, paths in teller.processed_by.items():

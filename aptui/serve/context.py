@@ -10,16 +10,16 @@ from aiohttp import web
 if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.serve.access.guard import Guard
-    from aptui.serve.access.limits import Doors
+    from aptui.serve.access.limits import ConnectionLimits
     from aptui.serve.database import Database
     from aptui.serve.engine import EngineLink
-    from aptui.serve.http.product_opener import Shelf
-    from aptui.serve.ws.news import Pulse, Teller
-    from aptui.serve.ws.sessions import Sessions
+    from aptui.serve.http.product_opener import ProductOpener
+    from aptui.serve.ws.news import NewsPublisher, NewsPulse
+    from aptui.serve.ws.sessions import WireSessions
 
 
 @dataclass(slots=True)
-class Room:
+class GatewayContext:
     """One gateway.
 
     Args:
@@ -37,14 +37,14 @@ class Room:
     database: Database
     engine: EngineLink
     guard: Guard
-    sessions: Sessions
-    teller: Teller
+    sessions: WireSessions
+    teller: NewsPublisher
     port: int = 0
-    doors: Doors | None = None
+    doors: ConnectionLimits | None = None
     app: web.Application | None = None
 
     @property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> ProductOpener:
         """Where products are taken from, each as its row says."""
         from aptui.serve.http.files import SHELF
 
@@ -52,14 +52,14 @@ class Room:
         return self.app[SHELF]
 
     @property
-    def pulse(self) -> Pulse:
+    def pulse(self) -> NewsPulse:
         """Beats after each batch of news."""
         return self.teller.pulse
 
 
-ROOM = web.AppKey("room", Room)
+ROOM = web.AppKey("room", GatewayContext)
 
 
-def room_of(request: web.Request) -> Room:
+def room_of(request: web.Request) -> GatewayContext:
     """Return the room of a request, in applications inside the application too."""
     return request.config_dict[ROOM]

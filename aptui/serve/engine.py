@@ -12,8 +12,8 @@ import msgspec
 
 from aptui.core.messages import JobChanged, Progress
 from aptui.link import places, port
-from aptui.link.client import Client, EngineGone
-from aptui.link.codec import News
+from aptui.link.client import EngineClient, EngineGone
+from aptui.link.codec import NoticeLine
 from aptui.link.port import Answer
 from aptui.shared.errors import HostError, KnownError
 
@@ -32,15 +32,17 @@ class EngineLink:
         came: told when an engine is there, before its first news, and when it is gone.
     """
 
-    def __init__(self, cache_dir: places.Folder, heard: Callable[[Sequence[News]], object], came: Callable[[bool], object]) -> None:
+    def __init__(
+        self, cache_dir: places.Folder, heard: Callable[[Sequence[NoticeLine]], object], came: Callable[[bool], object]
+    ) -> None:
         self._socket = places.socket_path(cache_dir)
         self._heard, self._came = heard, came
-        self.also_heard: list[Callable[[Sequence[News]], object]] = []
+        self.also_heard: list[Callable[[Sequence[NoticeLine]], object]] = []
         self.also_came: list[Callable[[bool], object]] = []
         """Others who are told the same, in the event loop too."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._client: Client | None = None
+        self._client: EngineClient | None = None
         self._ends = threading.Event()
         self.is_here = False
         self.epoch = self.seq = 0
@@ -96,7 +98,7 @@ class EngineLink:
         wait_s = _RETRY_S[0]
         while not self._ends.is_set():
             try:
-                with Client.connect(self._socket, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
+                with EngineClient.connect(self._socket, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
                     if client.hello.protocol == port.PROTOCOL:
                         wait_s = _RETRY_S[0]
                         self._listen(client)
@@ -107,7 +109,7 @@ class EngineLink:
             self._ends.wait(wait_s)
             wait_s = min(2 * wait_s, _RETRY_S[1])
 
-    def _listen(self, client: Client) -> None:
+    def _listen(self, client: EngineClient) -> None:
         welcome = client.ask(port.Subscribe(wants_all=True), _HELLO_LIMIT_S)
         self._client = client
         self._in_loop(self._set_here, welcome)
@@ -141,7 +143,7 @@ class EngineLink:
             self.is_here, self.progress = False, None
             self._tell_came(False)
 
-    def _hear(self, batch: Sequence[News]) -> None:
+    def _hear(self, batch: Sequence[NoticeLine]) -> None:
         if not self._ends.is_set():
             self.epoch, self.seq = batch[-1].epoch, max(batch[-1].seq, self.seq if batch[-1].epoch == self.epoch else 0)
             for news in batch:

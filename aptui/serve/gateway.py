@@ -23,13 +23,13 @@ from aptui.link import places
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.admission import is_loopback
 from aptui.serve.access.guard import Audit, Guard
-from aptui.serve.access.limits import STRANGERS_LIMIT, Door, Doors, Server
-from aptui.serve.context import ROOM, Room
+from aptui.serve.access.limits import STRANGERS_LIMIT, ClientConnection, ConnectionLimits, LimitedServer
+from aptui.serve.context import ROOM, GatewayContext
 from aptui.serve.database import FILE, Database
 from aptui.serve.engine import EngineLink
 from aptui.serve.protocol import codec
-from aptui.serve.ws.news import Teller
-from aptui.serve.ws.sessions import REVOKED, Sessions
+from aptui.serve.ws.news import NewsPublisher
+from aptui.serve.ws.sessions import REVOKED, WireSessions
 from aptui.shared.errors import BusyError, UserError
 from aptui.sharing.accepting import Acceptor
 from aptui.sharing.reports import Reports
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aptui.config.model import Config
-    from aptui.config.serve import Serve
+    from aptui.config.serve import GatewaySettings
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
@@ -50,7 +50,7 @@ _NICE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListenAddress:
     """Where a gateway came to listen."""
 
     url: str
@@ -59,33 +59,33 @@ class Place:
     token: str
 
 
-class Runner(web.AppRunner):
+class GatewayRunner(web.AppRunner):
     """aiohttp's runner, with our doors."""
 
     __slots__ = ("_doors",)
 
-    def __init__(self, app: web.Application, doors: Doors, **more: Any) -> None:
+    def __init__(self, app: web.Application, doors: ConnectionLimits, **more: Any) -> None:
         super().__init__(app, **more)
         self._doors = doors
 
-    async def _make_server(self) -> Server:
+    async def _make_server(self) -> LimitedServer:
         made = await super()._make_server()
-        return Server(made.request_handler, request_factory=made.request_factory, doors=self._doors, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
+        return LimitedServer(made.request_handler, request_factory=made.request_factory, doors=self._doors, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
 
 
-def build_room(config: Config, *, local_token: str = "", token_file: Path | None = None) -> Room:
+def build_room(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayContext:
     """Return what the parts of a gateway share; nothing listens yet, and nothing looks for the engine."""
     owners = tokens.Tokens(token_file or tokens.path(), local_token)
-    sessions = Sessions(config.serve.clients_limit)
+    sessions = WireSessions(config.serve.clients_limit)
     database = Database(config.cache_dir / FILE)
-    teller = Teller(config, database, sessions)
+    teller = NewsPublisher(config, database, sessions)
     engine = EngineLink(config.cache_dir, teller.hear, teller.engine_came)
     teller.engine = engine
     keeper = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
-    return Room(config, database, engine, keeper, sessions, teller)
+    return GatewayContext(config, database, engine, keeper, sessions, teller)
 
 
-def build_app(room: Room) -> web.Application:
+def build_app(room: GatewayContext) -> web.Application:
     """Return the application: the WebSocket, and the routes of every other part there is."""
     app = web.Application(middlewares=[guard.middleware], client_max_size=_BODY_LIMIT_BYTES)
     app[ROOM], room.app = room, app
@@ -128,13 +128,13 @@ class Gateway:
         self.config = config
         self._token = tokens.fresh()
         self._token_file = token_file or tokens.path()
-        self._runner: Runner | None = None
-        self._doors: Doors | None = None
+        self._runner: GatewayRunner | None = None
+        self._doors: ConnectionLimits | None = None
         self._acceptor: Acceptor | None = None
         self._revoking: asyncio.Task[None] | None = None
-        self.room: Room | None = None
+        self.room: GatewayContext | None = None
 
-    async def open(self) -> Place:
+    async def open(self) -> ListenAddress:
         """Listen, and begin to look for the engine.
 
         Raises:
@@ -147,9 +147,9 @@ class Gateway:
         try:
             room = self.room = build_room(self.config, local_token=self._token, token_file=self._token_file)
             room.port = listening.getsockname()[1]
-            self._doors = room.doors = Doors(2 * serve.clients_limit + STRANGERS_LIMIT)
+            self._doors = room.doors = ConnectionLimits(2 * serve.clients_limit + STRANGERS_LIMIT)
             self._doors.refuses = room.guard.refusal
-            self._runner = Runner(
+            self._runner = GatewayRunner(
                 build_app(room),
                 self._doors,
                 access_log=None,
@@ -174,7 +174,7 @@ class Gateway:
             raise
         host = f"[{serve.address}]" if ":" in serve.address else serve.address
         scheme = "https" if context is not None else "http"
-        return Place(f"{scheme}://{host}:{room.port}", serve.address, room.port, self._token)
+        return ListenAddress(f"{scheme}://{host}:{room.port}", serve.address, room.port, self._token)
 
     async def close(self) -> None:
         """Say good-bye to clients and let go of everything."""
@@ -196,12 +196,12 @@ class Gateway:
         await asyncio.to_thread(room.database.close)
 
 
-async def _keep_watch(room: Room, doors: Doors) -> None:
+async def _keep_watch(room: GatewayContext, doors: ConnectionLimits) -> None:
     """Each second, end what revoked tokens have open: WebSockets are told why, everything else, streams and relays too, is cut off.
 
     It is noted as well what the audit log held back.
     """
-    told: set[Door] = set()
+    told: set[ClientConnection] = set()
     while True:
         await asyncio.sleep(_REVOKED_LOOK_S)
         await asyncio.to_thread(room.guard.audit.tell_held_back)
@@ -218,7 +218,7 @@ async def _keep_watch(room: Room, doors: Doors) -> None:
 # ----------------------------------------------------------------------------------------------------------- what is refused
 
 
-def refuse_unsafe(serve: Serve, token_file: Path) -> None:
+def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
     """Refuse to be reachable from other machines without TLS and a token (SEC-7).
 
     Raises:
@@ -241,7 +241,7 @@ def refuse_unsafe(serve: Serve, token_file: Path) -> None:
         )
 
 
-def tls_context(serve: Serve) -> ssl.SSLContext | None:
+def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
     """Return what TLS is done with, None = it is not.
 
     Raises:
@@ -262,7 +262,7 @@ def tls_context(serve: Serve) -> ssl.SSLContext | None:
     return context
 
 
-def listen(serve: Serve) -> socket.socket:
+def listen(serve: GatewaySettings) -> socket.socket:
     """Return a socket that is bound.
 
     Raises:
@@ -321,7 +321,7 @@ async def _run(config: Config, say: Callable[[str], object], *, ends_with_input:
         await gateway.close()
 
 
-def announce(config: Config, place: Place) -> None:
+def announce(config: Config, place: ListenAddress) -> None:
     """Write where the gateway listens, and the token of the user who runs it, where only they can read it."""
     from aptui.link import gateways
 

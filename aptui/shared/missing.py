@@ -65,7 +65,7 @@ class Names:
         return len(self.assets) + len(self.uuids) + len(self.paths)
 
 
-class Scan:
+class MissingScanResult:
     """One file being scanned: `feed` its bytes in pieces of any size, then `finish`.
 
     Args:

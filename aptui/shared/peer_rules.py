@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aptui.shared.addresses import canonical, is_host_name, parsed
 from aptui.shared.errors import UserError
-from aptui.shared.peers import Deed, Dial, PeerOrder, PeerSettings
+from aptui.shared.peers import Dial, PeerAction, PeerOrder, PeerSettings
 
 _LAST_PORT = 65_535
 _ID_LENGTH = 80
@@ -19,26 +19,26 @@ def applied(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
         UserError: it cannot be done; the text says why.
     """
     match order.deed:
-        case Deed.ADD | Deed.EDIT | Deed.REMOVE | Deed.ENABLE | Deed.DISABLE:
+        case PeerAction.ADD | PeerAction.EDIT | PeerAction.REMOVE | PeerAction.ENABLE | PeerAction.DISABLE:
             return replace(settings, connections=_dialled(settings, order))
-        case Deed.ALLOW | Deed.REJECT | Deed.FORGET:
+        case PeerAction.ALLOW | PeerAction.REJECT | PeerAction.FORGET:
             return _listed(settings, order)
-        case Deed.LIST_ON | Deed.LIST_OFF:
-            return replace(settings, has_allow_list=order.deed is Deed.LIST_ON)
-        case Deed.DISCONNECT:
+        case PeerAction.LIST_ON | PeerAction.LIST_OFF:
+            return replace(settings, has_allow_list=order.deed is PeerAction.LIST_ON)
+        case PeerAction.DISCONNECT:
             return settings
 
 
 def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
-    before, is_new = settings.connections, order.deed is Deed.ADD
+    before, is_new = settings.connections, order.deed is PeerAction.ADD
     known = settings.dial(order.id)
     if known is None and not is_new:
         raise UserError(f"there is no connection '{order.id}'")
-    if order.deed is Deed.REMOVE:
+    if order.deed is PeerAction.REMOVE:
         return tuple(each for each in before if each.id != order.id)
-    if order.deed in (Deed.ENABLE, Deed.DISABLE):
+    if order.deed in (PeerAction.ENABLE, PeerAction.DISABLE):
         assert known is not None
-        becomes = replace(known, is_auto=order.deed is Deed.ENABLE)
+        becomes = replace(known, is_auto=order.deed is PeerAction.ENABLE)
     else:
         becomes = checked(order.dial)
         if any(each.id == becomes.id and each is not known for each in before):
@@ -49,12 +49,12 @@ def _dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...]:
 def _listed(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     entry = canonical(order.entry)
     address = parsed(entry)
-    if order.deed is Deed.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
+    if order.deed is PeerAction.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
         raise UserError("this machine may always come in")
     allowed, rejected = ([each for each in entries if each != entry] for entries in (settings.allowed, settings.rejected))
-    if order.deed is Deed.ALLOW:
+    if order.deed is PeerAction.ALLOW:
         allowed.append(entry)
-    elif order.deed is Deed.REJECT:
+    elif order.deed is PeerAction.REJECT:
         rejected.append(entry)
     return replace(settings, allowed=tuple(allowed), rejected=tuple(rejected))
 

@@ -100,7 +100,7 @@ class GatewayReport:
     trouble: str = ""
 
 
-class Deed(StrEnum):
+class PeerAction(StrEnum):
     """What people have done about connections."""
 
     ADD = "add"
@@ -127,7 +127,7 @@ class PeerOrder:
         entry: what is allowed, rejected (each moves it from the other list) or forgotten.
     """
 
-    deed: Deed
+    deed: PeerAction
     id: str = ""
     dial: Dial | None = None
     number: int = 0

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Relocate:
-    """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `Report`.
+    """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `RelocationReport`.
 
     `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may hold `*` and `?`
     (spec/surface.md §3.3). Without a destination, `is_delete` said, they are deleted.
@@ -25,7 +25,7 @@ class Relocate:
     uses_scm: bool = False
 
 
-class Deed(StrEnum):
+class RelocationAction(StrEnum):
     """How far a file is."""
 
     PLANNED = "planned"
@@ -71,7 +71,7 @@ class Dependant:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RelocationItem:
     """A file that moves or goes. Of metadata `owner` is the relative path of its source ("" = it was named itself), ids are empty.
 
     `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` absolute. New ones are "" when it
@@ -90,7 +90,7 @@ class Item:
     uuid: str = ""
     new_uuid: str = ""
     dependants: tuple[Dependant, ...] = ()
-    deed: Deed = Deed.PLANNED
+    deed: RelocationAction = RelocationAction.PLANNED
     problem: str = ""
     """What stands against it, or why it failed."""
 
@@ -106,7 +106,7 @@ class Update:
     file: str
     count: int = 0
     possible: tuple[tuple[str, str], ...] = ()
-    deed: Deed = Deed.PLANNED
+    deed: RelocationAction = RelocationAction.PLANNED
     problem: str = ""
 
 
@@ -119,7 +119,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RelocationCounts:
     """How many: all of the operation, also where the lists of a report were cut."""
 
     sources: int = 0
@@ -137,7 +137,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RelocationReport:
     """What came of it (`is_performed`), or would come of it.
 
     `refusals` say why nothing was done, or nothing would be: then all items are still planned. `removed` are folders that were empty
@@ -145,14 +145,14 @@ class Report:
     """
 
     order: Relocate
-    items: tuple[Item, ...] = ()
+    items: tuple[RelocationItem, ...] = ()
     updates: tuple[Update, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     is_performed: bool = False
-    counts: Counts = Counts()
+    counts: RelocationCounts = RelocationCounts()
 
     @property
     def is_whole(self) -> bool:
@@ -160,36 +160,38 @@ class Report:
         return self.is_performed and not (self.counts.failed or self.counts.left or self.counts.update_failures)
 
 
-def counted(report: Report) -> Report:
+def counted(report: RelocationReport) -> RelocationReport:
     """Return the report with its counts."""
     items, edges = report.items, [edge for item in report.items for edge in item.dependants]
     deeds, updates = [item.deed for item in items], [update.deed for update in report.updates]
     return replace(
         report,
-        counts=Counts(
+        counts=RelocationCounts(
             sources=sum(not item.is_metadata for item in items),
             metadata=sum(item.is_metadata for item in items),
-            done=deeds.count(Deed.DONE),
-            failed=deeds.count(Deed.FAILED),
-            left=deeds.count(Deed.LEFT),
+            done=deeds.count(RelocationAction.DONE),
+            failed=deeds.count(RelocationAction.FAILED),
+            left=deeds.count(RelocationAction.LEFT),
             skipped=len(report.skipped),
             dependencies=len(edges),
             breaking=sum(edge.fate is Fate.BREAKS for edge in edges),
             mended=sum(edge.fate is Fate.MENDED for edge in edges),
             updates=len(updates),
-            updated=updates.count(Deed.DONE),
-            update_failures=updates.count(Deed.FAILED) + updates.count(Deed.LEFT),
+            updated=updates.count(RelocationAction.DONE),
+            update_failures=updates.count(RelocationAction.FAILED) + updates.count(RelocationAction.LEFT),
         ),
     )
 
 
-def shortened(report: Report, limit: int) -> Report:
+def shortened(report: RelocationReport, limit: int) -> RelocationReport:
     """Return a report whose lists have `limit` entries at most, what went wrong first; its counts are those of all."""
-    items = sorted(report.items, key=lambda item: item.deed not in (Deed.FAILED, Deed.LEFT) and not item.problem)[:limit]
+    items = sorted(
+        report.items, key=lambda item: item.deed not in (RelocationAction.FAILED, RelocationAction.LEFT) and not item.problem
+    )[:limit]
     return replace(
         report,
         items=tuple(replace(item, dependants=item.dependants[: max(1, limit // len(items))]) for item in items),
-        updates=tuple(sorted(report.updates, key=lambda update: update.deed is Deed.DONE)[:limit]),
+        updates=tuple(sorted(report.updates, key=lambda update: update.deed is RelocationAction.DONE)[:limit]),
         skipped=report.skipped[:limit],
         refusals=report.refusals[:limit],
         warnings=report.warnings[:limit],

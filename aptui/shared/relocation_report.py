@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aptui.shared.printing import count, line
-from aptui.shared.relocation import Deed, Dependant, Fate, Item, Report
+from aptui.shared.relocation import Dependant, Fate, RelocationAction, RelocationItem, RelocationReport
 
 Line = tuple[str, str]
 """(safe text, role): "" = plain, "dim", "bold", "green", "yellow", "red"."""
 _FATES = {Fate.BREAKS: ("breaks", "red"), Fate.HOLDS: ("holds", "dim"), Fate.MENDED: ("is mended", "green")}
-_MARKS = {Deed.DONE: ("", ""), Deed.PLANNED: ("", ""), Deed.FAILED: ("failed", "red"), Deed.LEFT: ("not done", "yellow")}
+_MARKS = {
+    RelocationAction.DONE: ("", ""),
+    RelocationAction.PLANNED: ("", ""),
+    RelocationAction.FAILED: ("failed", "red"),
+    RelocationAction.LEFT: ("not done", "yellow"),
+}
 
 
-def lines(report: Report, *, arrow: str = "→") -> Iterator[Line]:
+def lines(report: RelocationReport, *, arrow: str = "→") -> Iterator[Line]:
     """Yield the whole report: files, what depends on them, what is left alone, what came of it."""
     for item in report.items:
         yield from _item(item, report, arrow)
@@ -31,7 +36,7 @@ def lines(report: Report, *, arrow: str = "→") -> Iterator[Line]:
     yield from summary(report)
 
 
-def summary(report: Report) -> Iterator[Line]:
+def summary(report: RelocationReport) -> Iterator[Line]:
     """Yield what it comes to, and why it is refused if it is."""
     yield _summary(report)
     for refusal in report.refusals:
@@ -43,7 +48,7 @@ def _more(number: int, one: str, many: str = "") -> Iterator[Line]:
         yield f"and {number:,} more {one if number == 1 else many or one + 's'}", "dim"
 
 
-def _item(item: Item, report: Report, arrow: str) -> Iterator[Line]:
+def _item(item: RelocationItem, report: RelocationReport, arrow: str) -> Iterator[Line]:
     indent = "    " if item.owner else ""
     text = f"{indent}{line(item.old)}"
     if item.new:
@@ -65,10 +70,10 @@ def _dependant(dependant: Dependant) -> Line:
     return f"    {line(dependant.path)}: {dependant.kind} dependency{needs}, {way}: {word}", role
 
 
-def _updates(report: Report, arrow: str) -> Iterator[Line]:
+def _updates(report: RelocationReport, arrow: str) -> Iterator[Line]:
     for update in report.updates:
         if update.count and not update.problem:
-            verb = "rewritten" if update.deed is Deed.DONE else "would be rewritten"
+            verb = "rewritten" if update.deed is RelocationAction.DONE else "would be rewritten"
             yield f"{line(update.path)}: {count(update.count, 'reference')} {verb}", "green"
         elif update.problem:
             yield f"{line(update.path)}: not rewritten: {line(update.problem)}", "yellow"
@@ -77,7 +82,7 @@ def _updates(report: Report, arrow: str) -> Iterator[Line]:
     yield from _more(report.counts.updates - len(report.updates), "rewritten file")
 
 
-def _summary(report: Report) -> Line:
+def _summary(report: RelocationReport) -> Line:
     counts, is_delete = report.counts, report.order.is_delete
     files = count(counts.sources, "source")
     if counts.metadata:
@@ -93,12 +98,12 @@ def _summary(report: Report) -> Line:
     return f"{', '.join(parts)}{_dependencies(report)}", "green" if report.is_whole else "red"
 
 
-def _uuids(report: Report) -> str:
+def _uuids(report: RelocationReport) -> str:
     anew = sum(item.uuid != item.new_uuid for item in report.items) if not report.order.is_delete else 0
     return f", {anew:,} get another UUID" if anew > 1 else ", and gets another UUID" if anew else ""
 
 
-def _dependencies(report: Report) -> str:
+def _dependencies(report: RelocationReport) -> str:
     counts = report.counts
     if not counts.dependencies:
         return "; nothing depends on them" if counts.sources + counts.metadata > 1 else "; nothing depends on it"

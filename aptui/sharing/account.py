@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(slots=True)
-class Sum:
+class SharingSum:
     """Counts of one builder, or of all.
 
     `unusable` are results that were found and were no good: damaged, not authentic, incomplete, or too slow. `built_ms` is what the runs
@@ -39,40 +39,40 @@ class Sum:
         """Time saved; negative where fetching takes longer than making."""
         return self.built_ms - self.fetch_ms
 
-    def since(self, before: Sum) -> Sum:
+    def since(self, before: SharingSum) -> SharingSum:
         """Return what was counted since it was `before`."""
-        return Sum(**{item.name: getattr(self, item.name) - getattr(before, item.name) for item in fields(Sum)})
+        return SharingSum(**{item.name: getattr(self, item.name) - getattr(before, item.name) for item in fields(SharingSum)})
 
-    def add(self, other: Sum) -> None:
+    def add(self, other: SharingSum) -> None:
         """Count what `other` counted."""
-        for item in fields(Sum):
+        for item in fields(SharingSum):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
 
-def sum_of(counts: Mapping[str, int]) -> Sum:
+def sum_of(counts: Mapping[str, int]) -> SharingSum:
     """Return counts as they were written down, perhaps by another version: what it knows besides is left out."""
-    return Sum(**{item.name: int(counts.get(item.name, 0)) for item in fields(Sum)})
+    return SharingSum(**{item.name: int(counts.get(item.name, 0)) for item in fields(SharingSum)})
 
 
 class Account:
     """The account of one run of an engine; several threads may write to it."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, Sum] = {}
+        self._sums: dict[str, SharingSum] = {}
         self._lock = threading.Lock()
 
     def count(self, builder: str, **counts: int) -> None:
-        """Add to the counts of a builder, named as the fields of `Sum`."""
+        """Add to the counts of a builder, named as the fields of `SharingSum`."""
         with self._lock:
-            self._sums.setdefault(builder, Sum()).add(Sum(**counts))
+            self._sums.setdefault(builder, SharingSum()).add(SharingSum(**counts))
 
-    def by_builder(self) -> dict[str, Sum]:
+    def by_builder(self) -> dict[str, SharingSum]:
         """Return {builder: its counts} as they are now, those that saved most first."""
         with self._lock:
             copies = {name: total([one]) for name, one in self._sums.items()}
         return dict(sorted(copies.items(), key=lambda item: (-item[1].saved_ms, item[0])))
 
-    def total(self) -> Sum:
+    def total(self) -> SharingSum:
         """Return the counts of all builders."""
         with self._lock:
             return total(self._sums.values())
@@ -82,15 +82,15 @@ class Account:
         return line(self.total())
 
 
-def total(sums: Iterable[Sum]) -> Sum:
+def total(sums: Iterable[SharingSum]) -> SharingSum:
     """Return the sum of several."""
-    result = Sum()
+    result = SharingSum()
     for one in sums:
         result.add(one)
     return result
 
 
-def line(one: Sum) -> str:
+def line(one: SharingSum) -> str:
     """Say what came of sharing: `96 % from cache: 41 min saved, 3 min fetching`; "" when nothing was asked for."""
     asked = one.hits + one.misses
     if not asked:

@@ -18,7 +18,7 @@ class TooSlow(Exception):
     """No answer in time; what was asked may still go on."""
 
 
-class Answer(Generic[T]):
+class DeadlineAnswer(Generic[T]):
     """What will come of a call."""
 
     def __init__(self, call: Callable[[], T]) -> None:
@@ -52,19 +52,19 @@ class Answer(Generic[T]):
         self._done.set()
 
 
-class Askers:
+class DeadlineExecutor:
     """At most `count` threads, made when they are needed, that do calls in the order they are given."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
-        self._calls: queue.SimpleQueue[Answer[object] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[DeadlineAnswer[object] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._idle = 0
 
-    def ask(self, call: Callable[[], T]) -> Answer[T]:
+    def ask(self, call: Callable[[], T]) -> DeadlineAnswer[T]:
         """Have a call done."""
-        answer = Answer(call)
+        answer = DeadlineAnswer(call)
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1

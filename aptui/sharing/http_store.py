@@ -25,7 +25,7 @@ from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import prefix_of
 from aptui.sharing.keys import is_name
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED
-from aptui.sharing.store import Full, Mismatch, Refused, StoreError
+from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.sharing.streams import CHUNK_BYTES, asked, read_verified, write_verified
 
 SLOWEST_BYTES_PER_S = 1 << 20
@@ -204,9 +204,9 @@ class HttpStore:
         if status in {404, 412} and not (status == 404 and method == "PUT"):
             return
         if status in {401, 403, 405, 501}:
-            raise Refused(f"the server refuses: {status} {answer.reason}", where=self.address)
+            raise StoreRefused(f"the server refuses: {status} {answer.reason}", where=self.address)
         if status in {413, 507}:
-            raise Full(f"the server has no room: {status} {answer.reason}", where=self.address)
+            raise StoreFull(f"the server has no room: {status} {answer.reason}", where=self.address)
         if status == 409:
             raise StoreError(
                 "the server wants its folders to be made first", where=self.address, hint=f"make '{self._path}ac' and '…/cas' there"

@@ -11,14 +11,14 @@ from aptui.sharing import record as records
 from aptui.sharing import results
 from aptui.sharing.account import Account
 from aptui.sharing.breaker import Breaker
-from aptui.sharing.deadlines import Askers
+from aptui.sharing.deadlines import DeadlineExecutor
 from aptui.sharing.keys import JobFacts
-from aptui.sharing.namespaces import Realm
+from aptui.sharing.namespaces import Namespace
 from aptui.sharing.record import Record, difference
-from aptui.sharing.reporting import Teller
-from aptui.sharing.results import Result
+from aptui.sharing.reporting import TroubleReporter
+from aptui.sharing.results import SharedResult
 from aptui.sharing.rules import doubt
-from aptui.sharing.store import Full, Mismatch, Refused, Store, StoreError
+from aptui.sharing.store import Mismatch, Store, StoreError, StoreFull, StoreRefused
 
 _UPLOADERS = 2
 _MOST_WAITING = 10_000
@@ -26,7 +26,7 @@ _MOST_WAITING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeResult:
     """A result of this machine: `files` are absolute paths of its products by digest; `is_current` whether its inputs are as they were."""
 
     facts: JobFacts
@@ -41,7 +41,7 @@ class Made:
         return self.facts.builder_name
 
 
-class Keeper:
+class ResultUploader:
     """Keeps and uploads what is made here, for the one namespace that this machine writes.
 
     Args:
@@ -50,7 +50,14 @@ class Keeper:
     """
 
     def __init__(
-        self, realm: Realm, account: Account, teller: Teller, breaker: Breaker, *, writes: bool, may_differ: Iterable[str]
+        self,
+        realm: Namespace,
+        account: Account,
+        teller: TroubleReporter,
+        breaker: Breaker,
+        *,
+        writes: bool,
+        may_differ: Iterable[str],
     ) -> None:
         self._realm, self._account, self._teller, self._breaker = realm, account, teller, breaker
         self._writes = writes
@@ -59,15 +66,15 @@ class Keeper:
         self._broken: set[str] = set()
         self._idle = threading.Condition()
         self._waiting = 0
-        self._keepers = Askers("aptui-shared-keep", 1)
-        self._uploaders = Askers("aptui-shared-upload", _UPLOADERS)
+        self._keepers = DeadlineExecutor("aptui-shared-keep", 1)
+        self._uploaders = DeadlineExecutor("aptui-shared-upload", _UPLOADERS)
 
     @property
     def waiting(self) -> int:
         """How many results are not kept or uploaded yet."""
         return self._waiting
 
-    def put(self, made: Made) -> None:
+    def put(self, made: MadeResult) -> None:
         """Keep a result, and upload it, in the background."""
         if reason := doubt(made.record):
             self._teller.tell(f"doubt {made.builder}", f"a result of '{made.builder}' is not kept: {reason}")
@@ -94,12 +101,12 @@ class Keeper:
         self._keepers.close()
         self._uploaders.close()
 
-    def _keep(self, made: Made) -> None:
+    def _keep(self, made: MadeResult) -> None:
         """Runs in the keeper's thread."""
         goes_on = False
         try:
             if made.is_current():
-                result = Result(made.record, records.sealed(made.record, self._realm.trust), made.record.base)
+                result = SharedResult(made.record, records.sealed(made.record, self._realm.trust), made.record.base)
                 self._keep_here(made, result)
                 goes_on = self._goes_out(made)
                 if goes_on:
@@ -110,7 +117,7 @@ class Keeper:
             if not goes_on:
                 self._ended()
 
-    def _keep_here(self, made: Made, result: Result) -> None:
+    def _keep_here(self, made: MadeResult, result: SharedResult) -> None:
         local = self._realm.local
         if local is None:
             return
@@ -122,18 +129,18 @@ class Keeper:
         except KnownError as error:
             self._teller.about(error)
 
-    def _goes_out(self, made: Made) -> bool:
+    def _goes_out(self, made: MadeResult) -> bool:
         is_steady = made.builder not in self._differing or made.builder in self._may_differ
         return self._writes and made.is_shared and self._realm.remote is not None and is_steady
 
-    def _upload(self, made: Made, result: Result) -> None:
+    def _upload(self, made: MadeResult, result: SharedResult) -> None:
         """Runs in an uploader's thread."""
         is_done = False
         try:
             if self._realm.remote is not None and self._goes_out(made) and self._breaker.allows():
                 is_done = self._sent(self._realm.remote, made, result)
                 self._breaker.succeeded()
-        except (Full, Refused) as error:
+        except (StoreFull, StoreRefused) as error:
             self._breaker.opened()
             self._teller.tell(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
         except Mismatch as error:
@@ -147,7 +154,7 @@ class Keeper:
             self._account.count(made.builder, uploads=is_done, not_uploaded=not is_done, uploaded_bytes=sent_bytes)
             self._ended()
 
-    def _sent(self, remote: Store, made: Made, result: Result) -> bool:
+    def _sent(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
         """Upload blobs, then the record that names them, unless an input was touched meanwhile."""
         for digest in made.record.blobs:
             remote.put_blob(digest, self._place(made, digest), replaces=digest in self._broken)
@@ -157,7 +164,7 @@ class Keeper:
         self._compare(made, results.publish(remote, self._realm.trust.opened, self._realm.trust, result))
         return True
 
-    def _place(self, made: Made, digest: str) -> str:
+    def _place(self, made: MadeResult, digest: str) -> str:
         """Return where the bytes are: in this machine's store they stay what they are, in the cache they may be of a later run."""
         local = self._realm.local
         try:
@@ -165,7 +172,7 @@ class Keeper:
         except StoreError:
             return made.files[digest]
 
-    def _compare(self, made: Made, theirs: Record | None) -> None:
+    def _compare(self, made: MadeResult, theirs: Record | None) -> None:
         """Report a builder whose runs differ (SEC-14): what others have stays, and no more of its results go out."""
         text = difference(made.record, theirs) if theirs is not None else ""
         if text:

@@ -29,7 +29,7 @@ _BATCH = 200
 
 
 @dataclass(slots=True)
-class Upkeep:
+class StoreMaintenance:
     """What was found and done; `is_busy`: another process was at it, so nothing was done."""
 
     records: int = 0
@@ -52,34 +52,34 @@ class _Entry:
     touched: float
 
 
-class _Blob(msgspec.Struct):
+class _BlobEntry(msgspec.Struct):
     digest: bytes
 
 
 class _Naming(msgspec.Struct):
     """What says of a record which blobs it names; a list of variants, or what other programs keep here, names none."""
 
-    products: list[_Blob] = []
+    products: list[_BlobEntry] = []
 
 
-def count(root: str) -> Upkeep:
+def count(root: str) -> StoreMaintenance:
     """Return how much the store at `root` holds."""
-    found = Upkeep()
+    found = StoreMaintenance()
     for entry in _entries(root):
         _add(found, entry)
     return found
 
 
-def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -> Upkeep:
+def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -> StoreMaintenance:
     """Remove what was used longest ago until the store has room below `limit_bytes` (0 = no limit).
 
     A record goes before its blobs, for one that outlives a blob is a miss.
     """
     with leases.cleaning(root) as is_ours:
         if not is_ours:
-            return Upkeep(is_busy=True)
+            return StoreMaintenance(is_busy=True)
         sweep(root, clock())
-        entries, result = list(_entries(root)), Upkeep()
+        entries, result = list(_entries(root)), StoreMaintenance()
         for entry in entries:
             _add(result, entry)
         if limit_bytes and result.size_bytes > limit_bytes:
@@ -89,9 +89,9 @@ def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -
         return result
 
 
-def verify(root: str) -> Upkeep:
+def verify(root: str) -> StoreMaintenance:
     """Read everything; what is damaged is removed and named."""
-    result = Upkeep()
+    result = StoreMaintenance()
     for entry in _entries(root):
         if _is_whole(entry):
             _add(result, entry)
@@ -124,7 +124,7 @@ def _named(record: _Entry) -> list[str]:
         return []
 
 
-def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: Upkeep) -> None:
+def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: StoreMaintenance) -> None:
     for start in range(0, len(entries), _BATCH):
         if result.size_bytes <= goal_bytes:
             return
@@ -160,13 +160,13 @@ def _is_whole(entry: _Entry) -> bool:
     return True
 
 
-def _add(total: Upkeep, entry: _Entry) -> None:
+def _add(total: StoreMaintenance, entry: _Entry) -> None:
     total.size_bytes += entry.size
     total.blobs += entry.is_blob
     total.records += not entry.is_blob
 
 
-def _subtract(total: Upkeep, entry: _Entry) -> None:
+def _subtract(total: StoreMaintenance, entry: _Entry) -> None:
     total.size_bytes -= entry.size
     total.blobs -= entry.is_blob
     total.records -= not entry.is_blob

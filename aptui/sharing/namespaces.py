@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, replace
 
-from aptui.config.model import Sharing
+from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import HostError, UserError
 from aptui.sharing.local import LocalStore
 from aptui.sharing.opening import open_store
-from aptui.sharing.reporting import Teller
+from aptui.sharing.reporting import TroubleReporter
 from aptui.sharing.seal import TRUSTED, Seal, read_key
 from aptui.sharing.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Realm:
+class Namespace:
     """One namespace.
 
     `local` is where this machine keeps what it makes, `fetched` the same place for what it got from `remote`, the team's store.
@@ -27,7 +27,7 @@ class Realm:
     remote: Store | None = None
 
 
-def seal_of(sharing: Sharing) -> Seal:
+def seal_of(sharing: SharedCacheSettings) -> Seal:
     """Return whom the configuration trusts, and what this machine signs with.
 
     Raises:
@@ -43,7 +43,7 @@ def seal_of(sharing: Sharing) -> Seal:
     )
 
 
-def realms_of(sharing: Sharing, teller: Teller) -> tuple[Realm, ...]:
+def realms_of(sharing: SharedCacheSettings, teller: TroubleReporter) -> tuple[Namespace, ...]:
     """Return the namespaces that are read, this machine's own first; only that one is written (SEC-13).
 
     Raises:
@@ -54,10 +54,10 @@ def realms_of(sharing: Sharing, teller: Teller) -> tuple[Realm, ...]:
     return tuple(_realm(sharing, trust, teller) for trust in trusts)
 
 
-def _realm(sharing: Sharing, trust: Seal, teller: Teller) -> Realm:
+def _realm(sharing: SharedCacheSettings, trust: Seal, teller: TroubleReporter) -> Namespace:
     remote = open_store(sharing.store, trust.namespace, limit_s=sharing.deadline_s) if sharing.is_remote else None
     if not sharing.local_store:
-        return Realm(trust, remote=remote)
+        return Namespace(trust, remote=remote)
     address = remote.address if remote is not None else ""
 
     def tell(text: str) -> None:
@@ -68,8 +68,8 @@ def _realm(sharing: Sharing, trust: Seal, teller: Teller) -> Realm:
         fetched = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], origin=address, say=tell)
     except HostError as error:
         teller.about(error)
-        return Realm(trust, remote=remote)
-    return Realm(trust, local, fetched, remote)
+        return Namespace(trust, remote=remote)
+    return Namespace(trust, local, fetched, remote)
 
 
 def _key_bytes(text: str, where: str) -> bytes:

@@ -15,7 +15,7 @@ from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import prefix_of
 from aptui.sharing.keys import is_name
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED
-from aptui.sharing.store import Mismatch, Refused, StoreError
+from aptui.sharing.store import Mismatch, StoreError, StoreRefused
 from aptui.sharing.streams import asked, read_verified, write_verified
 
 SCHEMES = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
@@ -121,7 +121,7 @@ class ObjectStore:
         try:
             yield
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise Refused(_first_line(error), where=self.address) from None
+            raise StoreRefused(_first_line(error), where=self.address) from None
         except (BaseError, OSError, ValueError) as error:
             raise StoreError(f"the object store answers: {_first_line(error)}", where=self.address) from None
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-from aptui.config.model import Sharing
+from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
 from aptui.sharing.opening import open_store
 from aptui.sharing.store import Store
@@ -17,7 +17,7 @@ _PROBE = b"aptui cache test\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """What a test of a shared cache says."""
 
     address: str
@@ -26,7 +26,7 @@ class Answer:
     milliseconds: int = 0
 
 
-def probe(sharing: Sharing) -> Answer:
+def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
     """Read a result that cannot be there and, where this machine writes, put a small product there and fetch it again."""
     began_s = time.monotonic()
     try:
@@ -38,12 +38,12 @@ def probe(sharing: Sharing) -> Answer:
             if sharing.mode == "server":
                 _write(store)
                 said += ", and can be written to"
-            return Answer(store.address, said, milliseconds=spent_ms)
+            return ProbeAnswer(store.address, said, milliseconds=spent_ms)
         finally:
             store.close()
     except KnownError as error:
         said = f"{error.what}; {error.hint}" if error.hint else error.what  # where it is, is told beside it
-        return Answer(sharing.store.rpartition("@")[2], said, is_bad=True)
+        return ProbeAnswer(sharing.store.rpartition("@")[2], said, is_bad=True)
 
 
 def _write(store: Store) -> None:

@@ -11,7 +11,7 @@ from aptui.sharing.store import Mismatch
 _MOST = 200
 
 
-class Teller:
+class TroubleReporter:
     """Passes on what it has not said before; any thread may speak, and `say` is called by it."""
 
     def __init__(self, say: Callable[[str], None] | None = None) -> None:

@@ -22,7 +22,7 @@ Open = Callable[[bytes], tuple[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SharedResult:
     """A record, its bytes as they were sealed, and where it lies."""
 
     record: Record
@@ -48,7 +48,7 @@ def believed(data: bytes) -> tuple[str, bytes]:
     return kind, body
 
 
-def read(store: Records, opens: Open, base: str, present: Present) -> Result | None:
+def read(store: Records, opens: Open, base: str, present: Present) -> SharedResult | None:
     """Return the result of the job with base key `base` whose discovered dependencies are as they are here.
 
     Raises:
@@ -60,14 +60,14 @@ def read(store: Records, opens: Open, base: str, present: Present) -> Result | N
         return None
     entry = records.decoded(*opens(data), base)
     if isinstance(entry, Record):
-        return Result(entry, data, base) if not entry.discovered else None
+        return SharedResult(entry, data, base) if not entry.discovered else None
     for discovered, key in _most_telling_first(entry):
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
     return None
 
 
-def publish(store: Records, opens: Open, seal: Seal, result: Result) -> Record | None:
+def publish(store: Records, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
     """Put a result where `read` finds it; return the record that was there before it, which stays (first writer wins, SEC-14).
 
     Its blobs must be there already: whoever reads a record may fetch them at once. What is damaged is replaced.
@@ -85,7 +85,7 @@ def publish(store: Records, opens: Open, seal: Seal, result: Result) -> Record |
     return _publish_variant(store, opens, seal, result)
 
 
-def _publish_variant(store: Records, opens: Open, seal: Seal, result: Result) -> Record | None:
+def _publish_variant(store: Records, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
     base, discovered = result.record.base, result.record.discovered
     there = _entry(store, opens, base, base)
     key = variant_key(base, discovered)
@@ -104,14 +104,14 @@ def _publish_variant(store: Records, opens: Open, seal: Seal, result: Result) ->
     return before if isinstance(before, Record) else None
 
 
-def _variant(store: Records, opens: Open, base: str, discovered: Discovered, key: str) -> Result | None:
+def _variant(store: Records, opens: Open, base: str, discovered: Discovered, key: str) -> SharedResult | None:
     data = store.get_record(key)
     if data is None:
         return None
     entry = records.decoded(*opens(data), base)
     if not isinstance(entry, Record) or entry.discovered != discovered:
         raise Mismatch("the record is one of another variant")
-    return Result(entry, data, key)
+    return SharedResult(entry, data, key)
 
 
 def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variants | None:

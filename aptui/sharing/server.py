@@ -31,7 +31,7 @@ from aptui.sharing import leases, placing
 from aptui.sharing.accepting import HANDSHAKE_LIMIT_S, Acceptor
 from aptui.sharing.folder_store import FolderStore
 from aptui.sharing.seal import MAX_RECORD_BYTES, TRUSTED
-from aptui.sharing.sockets import Gate, Runner, Socket
+from aptui.sharing.sockets import Socket, SocketLimits, SocketRunner
 from aptui.sharing.store import StoreError
 from aptui.sharing.streams import CHUNK_BYTES
 
@@ -46,7 +46,7 @@ _SLOWEST_BYTES_PER_S = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class CacheServer:
     """How the store is offered.
 
     Args:
@@ -81,7 +81,7 @@ class Serving:
         return self.host == "localhost"
 
 
-def application(serving: Serving) -> web.Application:
+def application(serving: CacheServer) -> web.Application:
     """Return the web application.
 
     Raises:
@@ -95,7 +95,7 @@ def application(serving: Serving) -> web.Application:
 
 
 def serve(
-    serving: Serving, *, started: Callable[[str], None] = lambda _address: None, stop: Callable[[], bool] | None = None
+    serving: CacheServer, *, started: Callable[[str], None] = lambda _address: None, stop: Callable[[], bool] | None = None
 ) -> None:
     """Serve until interrupted, or until `stop` returns true; `started` is told the address.
 
@@ -108,10 +108,12 @@ def serve(
         asyncio.run(_serve(app, serving, started, stop))
 
 
-async def _serve(app: web.Application, serving: Serving, started: Callable[[str], None], stop: Callable[[], bool] | None) -> None:
-    gate = Gate(serving.most_connections, serving.patience_s)
+async def _serve(
+    app: web.Application, serving: CacheServer, started: Callable[[str], None], stop: Callable[[], bool] | None
+) -> None:
+    gate = SocketLimits(serving.most_connections, serving.patience_s)
     asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
-    runner = Runner(app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S)
+    runner = SocketRunner(app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S)
     await runner.setup()
     lease = leases.Lease(serving.root)
     try:
@@ -129,7 +131,7 @@ async def _serve(app: web.Application, serving: Serving, started: Callable[[str]
         await runner.cleanup()
 
 
-def _acceptor(runner: Runner, serving: Serving, gate: Gate) -> Acceptor:
+def _acceptor(runner: SocketRunner, serving: CacheServer, gate: SocketLimits) -> Acceptor:
     """Return what takes connections in; who does not get through with TLS in time is not let in.
 
     Raises:
@@ -146,7 +148,7 @@ def _acceptor(runner: Runner, serving: Serving, gate: Gate) -> Acceptor:
     return Acceptor(listening, runner.server, context=context, make_room=gate.make_room, handshake_s=limit_s)
 
 
-def _check(serving: Serving) -> None:
+def _check(serving: CacheServer) -> None:
     if serving.is_loopback:
         return
     if not serving.read_tokens and not serving.write_tokens:
@@ -161,7 +163,7 @@ def _check(serving: Serving) -> None:
         )
 
 
-def _tls(serving: Serving) -> ssl.SSLContext | None:
+def _tls(serving: CacheServer) -> ssl.SSLContext | None:
     if not serving.certificate:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -170,7 +172,7 @@ def _tls(serving: Serving) -> ssl.SSLContext | None:
 
 
 class _Offer:
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: CacheServer) -> None:
         self._serving = serving
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

@@ -16,23 +16,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from aptui.config.model import Sharing
+from aptui.config.model import SharedCacheSettings
 from aptui.core.messages import StagedProduct
 from aptui.shared.errors import KnownError
 from aptui.sharing import placing, results
 from aptui.sharing.account import Account
 from aptui.sharing.breaker import Breaker
-from aptui.sharing.deadlines import Askers, TooSlow
+from aptui.sharing.deadlines import DeadlineExecutor, TooSlow
 from aptui.sharing.http_store import SLOWEST_BYTES_PER_S
-from aptui.sharing.keeping import Keeper, Made
+from aptui.sharing.keeping import MadeResult, ResultUploader
 from aptui.sharing.keys import JobFacts, base_key
 from aptui.sharing.leases import Lease
 from aptui.sharing.local import LocalStore
-from aptui.sharing.namespaces import Realm, realms_of
+from aptui.sharing.namespaces import Namespace, realms_of
 from aptui.sharing.record import Record, flaw_of_report
-from aptui.sharing.reporting import Teller
-from aptui.sharing.results import Present, Result
-from aptui.sharing.stopwatch import Meter
+from aptui.sharing.reporting import TroubleReporter
+from aptui.sharing.results import Present, SharedResult
+from aptui.sharing.stopwatch import Stopwatch
 from aptui.sharing.store import Mismatch, Store, StoreError
 
 T = TypeVar("T")
@@ -43,12 +43,12 @@ THIS_MACHINE = "this machine"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundResult:
     """A result that somebody has: its record is here and believed, its blobs are still where they are."""
 
     facts: JobFacts
-    result: Result
-    realm: Realm
+    result: SharedResult
+    realm: Namespace
     is_remote: bool
     look_ms: int = 0
 
@@ -59,7 +59,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class CacheHit:
     """A result that is here: `staged` are the absolute paths of its products' files, in the order of the record.
 
     `origin` says where it came from, for people; `is_remote` whether anything did come from elsewhere.
@@ -93,25 +93,27 @@ class Service:
 
     def __init__(
         self,
-        sharing: Sharing,
+        sharing: SharedCacheSettings,
         say: Callable[[str], None] | None = None,
         *,
         may_differ: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.account = Account()
-        self._deadline_s, self._clock, self._meter = sharing.deadline_s, clock, Meter(clock)
-        self._teller, self._breaker = Teller(say), Breaker(clock=clock)
+        self._deadline_s, self._clock, self._meter = sharing.deadline_s, clock, Stopwatch(clock)
+        self._teller, self._breaker = TroubleReporter(say), Breaker(clock=clock)
         self._shunned: dict[str, float] = {}
         self._realms = realms_of(sharing, self._teller)
         self._lease = _leased(sharing.local_store) if self._realms[0].local is not None else None
-        self._askers = Askers("aptui-shared-ask", _ASKERS)
+        self._askers = DeadlineExecutor("aptui-shared-ask", _ASKERS)
         writing = Breaker(clock=clock)
-        self._keeper = Keeper(self._realms[0], self.account, self._teller, writing, writes=sharing.writes, may_differ=may_differ)
+        self._keeper = ResultUploader(
+            self._realms[0], self.account, self._teller, writing, writes=sharing.writes, may_differ=may_differ
+        )
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
-    def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> Hit | None:
+    def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
         """Return a job's result with its products in `folder`, None when nobody has it; the account counts either."""
         began, found, hit = self._meter.now(), None, None
         try:
@@ -124,7 +126,7 @@ class Service:
             self.account.count(facts.builder_name, misses=1, unusable=found is not None, fetch_ms=self._since(began))
         return hit
 
-    def look_up(self, facts: JobFacts, present: Present, *, is_shared: bool = True) -> Found | None:
+    def look_up(self, facts: JobFacts, present: Present, *, is_shared: bool = True) -> FoundResult | None:
         """Return a job's result if somebody has it.
 
         Args:
@@ -135,7 +137,7 @@ class Service:
         for realm in self._realms:
             result = self._believed(realm, self._read_local(realm, base, present), facts)
             if result is not None and self._is_within_reach(realm, result, is_shared=is_shared):
-                return Found(facts, result, realm, is_remote=False, look_ms=self._since(began))
+                return FoundResult(facts, result, realm, is_remote=False, look_ms=self._since(began))
         for realm in self._realms if is_shared else ():
             if realm.remote is None or self._is_shunned(base):
                 continue
@@ -143,10 +145,10 @@ class Service:
             result = self._ask(realm.remote, base, left_s, _reader(realm.remote, realm, base, present))
             result = self._believed(realm, result, facts, is_remote=True)
             if result is not None:
-                return Found(facts, result, realm, is_remote=True, look_ms=self._since(began))
+                return FoundResult(facts, result, realm, is_remote=True, look_ms=self._since(began))
         return None
 
-    def fetch(self, found: Found, folder: str) -> Hit | None:
+    def fetch(self, found: FoundResult, folder: str) -> CacheHit | None:
         """Put the products of a result into `folder`, which is made; return None, and leave nothing there, when that fails."""
         began, products = self._meter.now(), found.record.products
         targets = [os.path.join(folder, str(number)) for number in range(len(products))]
@@ -167,12 +169,12 @@ class Service:
         fetched = {products[index].digest: products[index].size for index in missing}
         return self._counted(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
 
-    def unused(self, hit: Hit) -> None:
+    def unused(self, hit: CacheHit) -> None:
         """A result came too late, the job had been done meanwhile: it saved nothing."""
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
 
-    def is_complete(self, found: Found) -> bool:
+    def is_complete(self, found: FoundResult) -> bool:
         """Return whether all blobs of a result are where it was found, as far as can be told without reading them."""
         missing = set(found.record.blobs)
         if found.realm.local is not None:
@@ -202,7 +204,7 @@ class Service:
             files: {digest in hex: absolute path} of its products; they are verified as they are read.
             is_current: whether no input was touched since before the run; asked right before anything is published (SEC-14).
         """
-        self._keeper.put(Made(facts, record, dict(files), is_current, is_shared))
+        self._keeper.put(MadeResult(facts, record, dict(files), is_current, is_shared))
 
     def settle(self, limit_s: float) -> bool:
         """Wait until everything that was put is kept and uploaded; return False when that takes longer than `limit_s`."""
@@ -230,7 +232,7 @@ class Service:
 
     # -------------------------------------------------------------------------------------------------------------- inside
 
-    def _read_local(self, realm: Realm, base: str, present: Present) -> Result | None:
+    def _read_local(self, realm: Namespace, base: str, present: Present) -> SharedResult | None:
         if realm.local is None:
             return None
         try:
@@ -242,7 +244,9 @@ class Service:
             self._teller.about(error)
         return None
 
-    def _believed(self, realm: Realm, result: Result | None, facts: JobFacts, *, is_remote: bool = False) -> Result | None:
+    def _believed(
+        self, realm: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
+    ) -> SharedResult | None:
         """Return a result whose run reported to have used what the job is made of; others are forgotten, or not asked for again soon."""
         flaw = flaw_of_report(result.record, facts) if result is not None else ""
         if result is None or not flaw:
@@ -254,7 +258,7 @@ class Service:
         self._teller.about(Mismatch(flaw))
         return None
 
-    def _is_within_reach(self, realm: Realm, result: Result, *, is_shared: bool) -> bool:
+    def _is_within_reach(self, realm: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
         """Whether this machine has all blobs, or may have them from elsewhere."""
         with contextlib.suppress(StoreError):
             if realm.local is not None and realm.local.has_blobs(result.record.blobs) == result.record.blobs.keys():
@@ -290,7 +294,7 @@ class Service:
     def _is_shunned(self, name: str) -> bool:
         return self._shunned.get(name, 0.0) > self._clock()
 
-    def _place(self, realm: Realm, item: StagedProduct, target: str) -> bool:
+    def _place(self, realm: Namespace, item: StagedProduct, target: str) -> bool:
         if realm.local is None:
             return False
         try:
@@ -299,7 +303,7 @@ class Service:
             self._teller.about(error)
             return False
 
-    def _bring(self, found: Found, folder: str, targets: dict[str, StagedProduct]) -> bool:
+    def _bring(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
         """Download blobs beside `folder`, then move them in: a download that was given up cannot meddle with what is there by then."""
         remote, base = found.realm.remote, found.record.base
         if remote is None or self._is_shunned(base):
@@ -316,18 +320,18 @@ class Service:
             is_given_up.set()
             shutil.rmtree(spool, ignore_errors=True)
 
-    def _forget(self, found: Found) -> None:
+    def _forget(self, found: FoundResult) -> None:
         """Drop a record of this machine whose blobs nobody has."""
         if not found.is_remote and found.realm.local is not None:
             found.realm.local.drop_record(found.result.key)
 
-    def _counted(self, found: Found, targets: list[str], fetched_bytes: int, fetch_ms: int) -> Hit:
+    def _counted(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
         remote, builder = found.realm.remote, found.facts.builder_name
         is_remote = remote is not None and (found.is_remote or fetched_bytes > 0)
         origin = remote.address if is_remote and remote is not None else THIS_MACHINE
         counts = {"remote_hits": 1} if is_remote else {"local_hits": 1}
         self.account.count(builder, built_ms=found.record.duration_ms, fetch_ms=fetch_ms, fetched_bytes=fetched_bytes, **counts)
-        return Hit(builder, found.record, tuple(targets), origin, is_remote, fetched_bytes, fetch_ms)
+        return CacheHit(builder, found.record, tuple(targets), origin, is_remote, fetched_bytes, fetch_ms)
 
     def _since(self, began: float) -> int:
         return round(1000 * (self._meter.now() - began))
@@ -339,7 +343,7 @@ def _leased(root: str) -> Lease | None:
     return None
 
 
-def _reader(store: Store, realm: Realm, base: str, present: Present) -> Callable[[], Result | None]:
+def _reader(store: Store, realm: Namespace, base: str, present: Present) -> Callable[[], SharedResult | None]:
     return lambda: results.read(store, realm.trust.opened, base, present)
 
 
@@ -368,7 +372,7 @@ def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Call
         raise
 
 
-def _take_in(realm: Realm, targets: Mapping[str, StagedProduct], spool: str) -> None:
+def _take_in(realm: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
     """Put verified blobs where they are wanted, and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
         placing.make_executable(os.path.join(spool, digest))  # before others may have the file under a name of theirs

@@ -27,7 +27,7 @@ class Socket(RequestHandler):
 
     __slots__ = ("_gate", "began_s", "came_s")
 
-    def __init__(self, *values: Any, gate: Gate, **more: Any) -> None:
+    def __init__(self, *values: Any, gate: SocketLimits, **more: Any) -> None:
         super().__init__(*values, **more)
         self._gate = gate
         self.began_s: float | None = None
@@ -77,7 +77,7 @@ class Socket(RequestHandler):
         self.transport.abort()
 
 
-class Gate:
+class SocketLimits:
     """All connections of one server.
 
     Args:
@@ -141,12 +141,12 @@ class Gate:
             self._timer = asyncio.get_running_loop().call_later(min(_LOOK_S, self._patience_s / 4), self._look)
 
 
-class Runner(web.AppRunner):
+class SocketRunner(web.AppRunner):
     """aiohttp's runner, with a gate."""
 
     __slots__ = ("_gate",)
 
-    def __init__(self, app: web.Application, gate: Gate, **more: Any) -> None:
+    def __init__(self, app: web.Application, gate: SocketLimits, **more: Any) -> None:
         super().__init__(app, **more)
         self._gate = gate
 
@@ -156,7 +156,7 @@ class Runner(web.AppRunner):
 
 
 class _Server(web.Server):
-    def __init__(self, *values: Any, gate: Gate, **more: Any) -> None:
+    def __init__(self, *values: Any, gate: SocketLimits, **more: Any) -> None:
         super().__init__(*values, **more)
         self._gate = gate
 

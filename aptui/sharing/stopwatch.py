@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 
-class Meter:
+class Stopwatch:
     """A clock that goes the more slowly the more are at work, so that what all of them took adds up to the time that went by.
 
     Args:

@@ -16,11 +16,11 @@ class Mismatch(StoreError):
     """A store gave something else than its name says: other bytes, another length, an unknown or unauthentic record (SEC-12)."""
 
 
-class Refused(StoreError):
+class StoreRefused(StoreError):
     """A store said no for a reason that asking again does not change: no permission, or read-only."""
 
 
-class Full(StoreError):
+class StoreFull(StoreError):
     """A store has no room left."""
 
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 
-from aptui.sharing.store import Full, Mismatch, Refused, StoreError
+from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 
 CHUNK_BYTES = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -83,9 +83,9 @@ def asked(address: str) -> Iterator[None]:
     except OSError as error:
         text = error.strerror or str(error)
         if error.errno in _FULL:
-            raise Full(f"no room is left: {text}", where=address) from error
+            raise StoreFull(f"no room is left: {text}", where=address) from error
         if error.errno in _REFUSED:
-            raise Refused(text, where=address) from error
+            raise StoreRefused(text, where=address) from error
         raise StoreError(text, where=address) from error
 
 

@@ -8,31 +8,31 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from aptui.sharing.account import Account, Sum, sum_of
+from aptui.sharing.account import Account, SharingSum, sum_of
 
 _FILE = Path(".aptui", "shared.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class SharingTotals:
     """{builder: its counts} of all runs since `since_ms`, and of the last one, which ended at `last_ms`."""
 
-    builders: dict[str, Sum]
-    last: dict[str, Sum]
+    builders: dict[str, SharingSum]
+    last: dict[str, SharingSum]
     since_ms: int = 0
     last_ms: int = 0
 
 
-def read(cache_dir: Path) -> Totals:
+def read(cache_dir: Path) -> SharingTotals:
     """Return what was counted so far; a file that is damaged counts for nothing."""
     try:
         data = json.loads((cache_dir / _FILE).read_text(encoding="utf-8"))
-        return Totals(_sums(data["builders"]), _sums(data["last"]), int(data["since_ms"]), int(data["last_ms"]))
+        return SharingTotals(_sums(data["builders"]), _sums(data["last"]), int(data["since_ms"]), int(data["last_ms"]))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return Totals({}, {})
+        return SharingTotals({}, {})
 
 
-def add(cache_dir: Path, account: Account, counted: dict[str, Sum] | None = None) -> None:
+def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None = None) -> None:
     """Add the account of a run; a disk that cannot be written costs only the count.
 
     Args:
@@ -40,14 +40,14 @@ def add(cache_dir: Path, account: Account, counted: dict[str, Sum] | None = None
     """
     known = {} if counted is None else counted
     now = account.by_builder()
-    run = {name: rest for name, one in now.items() if (rest := one.since(known.get(name, Sum()))) != Sum()}
+    run = {name: rest for name, one in now.items() if (rest := one.since(known.get(name, SharingSum()))) != SharingSum()}
     if not run:
         return
     known.update(now)
     before, now_ms = read(cache_dir), time.time_ns() // 1_000_000
     builders = dict(before.builders)
     for name, one in run.items():
-        builders.setdefault(name, Sum()).add(one)
+        builders.setdefault(name, SharingSum()).add(one)
     text = json.dumps({"since_ms": before.since_ms or now_ms, "last_ms": now_ms, "builders": _plain(builders), "last": _plain(run)})
     path = cache_dir / _FILE
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
@@ -58,9 +58,9 @@ def add(cache_dir: Path, account: Account, counted: dict[str, Sum] | None = None
         return
 
 
-def _plain(sums: dict[str, Sum]) -> dict[str, dict[str, int]]:
+def _plain(sums: dict[str, SharingSum]) -> dict[str, dict[str, int]]:
     return {name: asdict(one) for name, one in sums.items()}
 
 
-def _sums(data: dict[str, dict[str, int]]) -> dict[str, Sum]:
+def _sums(data: dict[str, dict[str, int]]) -> dict[str, SharingSum]:
     return {name: sum_of(one) for name, one in data.items()}

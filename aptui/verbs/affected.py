@@ -21,7 +21,7 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.graph.affected import AffectedJob, Spreading
 from aptui.store.queries.reader import Reader
-from aptui.verbs.opening import Opened, all_builders, opened
+from aptui.verbs.opening import OpenedProject, all_builders, opened
 
 _GIT_LIMIT_S = 120
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -29,7 +29,7 @@ _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 
 @dataclass(slots=True)
-class _Look:
+class _AffectedScan:
     """What git said: absolute paths that changed, the repositories it was asked in, the scan folders it knows nothing of."""
 
     paths: list[str] = field(default_factory=list)
@@ -72,13 +72,13 @@ def affected(arguments: Namespace) -> int:
 # --------------------------------------------------------------------------------------------------------------------- git
 
 
-def _changed_files(since: str, config: Config) -> _Look:
+def _changed_files(since: str, config: Config) -> _AffectedScan:
     """Ask git in every repository that a scan folder or the project lies in.
 
     Raises:
         UserError: there is no git, no repository, or none that knows the commit.
     """
-    look = _Look()
+    look = _AffectedScan()
     places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
     by_top: dict[str, list[str]] = {}
     for place in places:
@@ -135,14 +135,14 @@ def _asked(top: str, words: tuple[str, ...]) -> Iterator[str]:
     return (item for item in answer.text.split("\0") if item)
 
 
-class _Answer(NamedTuple):
+class _AffectedAnswer(NamedTuple):
     """What git printed in text form, None when it said no, and why."""
 
     text: str | None
     complaint: str = ""
 
 
-def _git(folder: str, *words: str) -> _Answer:
+def _git(folder: str, *words: str) -> _AffectedAnswer:
     """Run git, without the hooks, monitors and difference programs that a repository may bring along."""
     command = [
         "git",
@@ -161,14 +161,16 @@ def _git(folder: str, *words: str) -> _Answer:
         )
     except FileNotFoundError:
         if not os.path.isdir(from_text(folder)):
-            return _Answer(None, f"there is no folder '{folder}'")
+            return _AffectedAnswer(None, f"there is no folder '{folder}'")
         raise UserError("git is not installed", hint="'affected' asks it which files changed") from None
     except subprocess.TimeoutExpired:
         raise HostError(f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'") from None
     except OSError as error:
         raise HostError(f"git cannot be run: {error.strerror}") from error
     said = to_text(answer.stderr).strip().splitlines()
-    return _Answer(to_text(answer.stdout)) if answer.returncode == 0 else _Answer(None, said[0] if said else "nothing")
+    return (
+        _AffectedAnswer(to_text(answer.stdout)) if answer.returncode == 0 else _AffectedAnswer(None, said[0] if said else "nothing")
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------------- files
@@ -188,7 +190,7 @@ class _Changes:
     builder_files: list[str] = field(default_factory=list)
 
 
-def _sorted_out(paths: Iterable[str], project: Opened) -> _Changes:
+def _sorted_out(paths: Iterable[str], project: OpenedProject) -> _Changes:
     config, changes = project.config, _Changes()
     folders, is_ignored = _folders(config), ignore_matcher(config.project.ignore_regex)
     real = [(os.path.realpath(from_text(folder.path)), folder) for folder in folders]
@@ -218,7 +220,7 @@ def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
     return (not folder.recursive and len(parts) > 1) or any(is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
 
 
-def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, project: Opened, wanting: list[str]) -> None:
+def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, project: OpenedProject, wanting: list[str]) -> None:
     """Decide what the change of one path means; a file that another one overrides changes nothing."""
     if is_settings(RelPath(rel)):
         changes.settings.append(parent(key))
@@ -257,7 +259,7 @@ def _owners(rel: str, config: Config) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------------ answer
 
 
-def _answer(look: _Look, project: Opened) -> dict[str, Any]:
+def _answer(look: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
     changes = _sorted_out(look.paths, project)
     for folder in changes.settings:
         changes.adjusted.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
@@ -287,7 +289,7 @@ def _answer(look: _Look, project: Opened) -> dict[str, Any]:
     }
 
 
-def _spread(project: Opened, changes: _Changes, builders: list[bytes], *, through_products: bool) -> Spreading:
+def _spread(project: OpenedProject, changes: _Changes, builders: list[bytes], *, through_products: bool) -> Spreading:
     spreading = Spreading(project.database, through_products=through_products)
     spreading.spread(changes.keys)
     if builders:
@@ -310,7 +312,7 @@ def _below(folder: str, database: Reader) -> list[str]:
     return [key for (key,) in database.ask(f"{sql} WHERE path_key >= ? AND path_key < ?", (f"{folder}/", f"{folder}0"))]
 
 
-def _builders_of(files: list[str], project: Opened) -> list[Builder]:
+def _builders_of(files: list[str], project: OpenedProject) -> list[Builder]:
     """Return the builders of the project whose code these files are, or that of a module which they import from beside them."""
     if not files:
         return []
@@ -329,7 +331,7 @@ def _builders_of(files: list[str], project: Opened) -> list[Builder]:
     return found
 
 
-def _job_json(job: AffectedJob, project: Opened) -> dict[str, Any]:
+def _job_json(job: AffectedJob, project: OpenedProject) -> dict[str, Any]:
     return {
         "job_id": job.job_id, "source": job.source, "platform": job.platform, "job_key": job.job_key,
         "builder": project.builder_of(job.builder),

@@ -23,7 +23,7 @@ _GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RerunOptions:
     """How a job is run: `settings` is what folders adjust; the others as in `ProcessOrder`."""
 
     settings: str = ""
@@ -31,7 +31,7 @@ class Manner:
     keeps_temp: bool = False
 
 
-def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int, manner: Manner) -> ProcessOrder | CopyOrder:
+def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int, manner: RerunOptions) -> ProcessOrder | CopyOrder:
     """Return an order for one job of the database.
 
     Args:
@@ -84,7 +84,7 @@ class Workers:
         self, config: Config, builders: Iterable[Builder], count: int, environment: Mapping[str, str] | None = None
     ) -> None:
         from aptui.engine.pool.pool import Pool
-        from aptui.engine.pool.processes import Settings
+        from aptui.engine.pool.processes import PoolSettings
 
         self._results: list[RunResult] = []
         self._selector = selectors.DefaultSelector()
@@ -94,7 +94,7 @@ class Workers:
             count,
             self._selector,
             lambda found: self._results.extend(item for item in found if isinstance(item, RunResult)),
-            settings=Settings(environment=environment or {}, memory_budget_bytes=config.limits.all_memory_bytes),
+            settings=PoolSettings(environment=environment or {}, memory_budget_bytes=config.limits.all_memory_bytes),
         )
 
     def __enter__(self) -> Self:

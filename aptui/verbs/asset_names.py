@@ -26,7 +26,7 @@ _GLOB = re.compile(r"[*?]")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedAssets:
     """A database open for reading; `config` None = it is nobody's project. `cache_dir` has the products."""
 
     config: Config | None
@@ -59,7 +59,7 @@ def database_argument(parser: ArgumentParser) -> None:
 
 
 @contextmanager
-def asked(arguments: Namespace) -> Iterator[Asked]:
+def asked(arguments: Namespace) -> Iterator[AskedAssets]:
     """Open what the command line means, for one consistent look at it."""
     if arguments.database:
         config, path = None, Path(os.path.abspath(arguments.database))
@@ -72,7 +72,7 @@ def asked(arguments: Namespace) -> Iterator[Asked]:
     database = open_reader(path)
     try:
         with database.snapshot():
-            yield Asked(config, database, path.parent)
+            yield AskedAssets(config, database, path.parent)
     finally:
         database.close()
 
@@ -80,7 +80,7 @@ def asked(arguments: Namespace) -> Iterator[Asked]:
 class AssetNames:
     """What words mean in one graph."""
 
-    def __init__(self, place: Asked, graph: AssetGraph) -> None:
+    def __init__(self, place: AskedAssets, graph: AssetGraph) -> None:
         self._place = place
         self._graph = graph
 

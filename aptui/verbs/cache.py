@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
     from aptui.config.model import Config
-    from aptui.sharing.account import Sum
-    from aptui.sharing.maintenance import Upkeep
+    from aptui.sharing.account import SharingSum
+    from aptui.sharing.maintenance import StoreMaintenance
 
 INCOMPLETE = 1
 _PORT = 8089
@@ -108,7 +108,7 @@ def gc(arguments: Namespace) -> int:
     if mistake_in("local_store.size_limit", said):
         raise UserError(f"'{arguments.limit}' is no size", hint="for example --limit 5GiB")
     limit = byte_count(said) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
-    done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.Upkeep()
+    done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **asdict(done)})
     elif done.is_busy:
@@ -123,7 +123,7 @@ def _verify(arguments: Namespace) -> int:
     from aptui.sharing import maintenance
 
     path = _store_of(load_config(arguments))
-    found = maintenance.verify(path) if os.path.isdir(path) else maintenance.Upkeep()
+    found = maintenance.verify(path) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, **asdict(found)})
     else:
@@ -133,7 +133,7 @@ def _verify(arguments: Namespace) -> int:
     return INCOMPLETE if found.damaged else 0
 
 
-def _held(found: Upkeep) -> str:
+def _held(found: StoreMaintenance) -> str:
     return f"{printing.count(found.records, 'result')}, {printing.count(found.blobs, 'product')}, {printing.size(found.size_bytes)}"
 
 
@@ -143,7 +143,7 @@ def _stats(arguments: Namespace) -> int:
 
     config = load_config(arguments)
     sharing, path = config.sharing, config.sharing.local_store
-    held = maintenance.count(path) if path and os.path.isdir(path) else maintenance.Upkeep()
+    held = maintenance.count(path) if path and os.path.isdir(path) else maintenance.StoreMaintenance()
     totals = shared_totals.read(config.cache_dir)
     if arguments.json:
         printing.say_json(
@@ -169,7 +169,7 @@ def _stats(arguments: Namespace) -> int:
     return 0
 
 
-def _tell_totals(builders: Mapping[str, Sum], since_ms: int) -> None:
+def _tell_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
     from aptui.sharing.account import duration, line, total
 
     if not builders:
@@ -267,12 +267,12 @@ def _told(arguments: Namespace, found: Any, what: str) -> int:
 
 def _serve(arguments: Namespace) -> int:
     try:
-        from aptui.sharing.server import Serving, serve
+        from aptui.sharing.server import CacheServer, serve
     except ImportError:
         raise UserError("serving needs the package 'aiohttp'", hint="pip install 'aptui[serve]'") from None
     path = _store_of(load_config(arguments))
     os.makedirs(path, mode=0o700, exist_ok=True)
-    serving = Serving(
+    serving = CacheServer(
         path,
         arguments.host,
         arguments.port,

@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from aptui.batch.run import INTERRUPTED, Wish, load_config, run
+from aptui.batch.run import INTERRUPTED, RunOptions, load_config, run
 from aptui.config.model import Config
 from aptui.core.paths import key_of
 from aptui.shared import printing
@@ -79,7 +79,7 @@ def _look(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]
 
 def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:
     """Run the jobs of these products again; return the exit code, and whether all is well now."""
-    summary = run(config, Wish(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
+    summary = run(config, RunOptions(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
     if summary.is_interrupted:
         return INTERRUPTED, False
     is_well = not _look(arguments, config)[2]

@@ -43,7 +43,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One line: `state` is "ok", "warn" or "fail"; `advice` says what to do about it."""
 
     name: str
@@ -71,9 +71,9 @@ def doctor(arguments: Namespace) -> int:
     return TROUBLE if any(check.state == "fail" for check in checks) else 0
 
 
-def _checks(arguments: Namespace) -> Iterator[Check]:
-    yield Check("aptui", "ok", f"{__version__} in {Path(__file__).parents[1]}")
-    yield Check("python", "ok", f"{machine.python_version()} ({sys.executable}) on {machine.system()} {machine.release()}")
+def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("aptui", "ok", f"{__version__} in {Path(__file__).parents[1]}")
+    yield DoctorCheck("python", "ok", f"{machine.python_version()} ({sys.executable}) on {machine.system()} {machine.release()}")
     yield _sqlite()
     yield _libraries()
     yield _builders_need()
@@ -83,9 +83,9 @@ def _checks(arguments: Namespace) -> Iterator[Check]:
     try:
         config = load_config(arguments)
     except KnownError as error:
-        yield Check("configuration", "fail", str(error).replace("\n", " | "), "mend it; what follows needs it")
+        yield DoctorCheck("configuration", "fail", str(error).replace("\n", " | "), "mend it; what follows needs it")
         return
-    yield Check(
+    yield DoctorCheck(
         "configuration",
         "warn" if config.warnings else "ok",
         "; ".join(config.warnings) or str(config.project_dir / ("project.json" if config.foreign else "aptui.yaml")),
@@ -97,15 +97,15 @@ def _checks(arguments: Namespace) -> Iterator[Check]:
 # ----------------------------------------------------------------------------------------------------------------- machine
 
 
-def _sqlite() -> Check:
+def _sqlite() -> DoctorCheck:
     version = ".".join(map(str, health.sqlite_version()))
     if health.has_wal_reset_bug():
         said = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through one connection alone"
-        return Check("sqlite", "ok", said, "let no other program write to the asset database while an engine runs")
-    return Check("sqlite", "ok", version)
+        return DoctorCheck("sqlite", "ok", said, "let no other program write to the asset database while an engine runs")
+    return DoctorCheck("sqlite", "ok", version)
 
 
-def _libraries() -> Check:
+def _libraries() -> DoctorCheck:
     from importlib.metadata import PackageNotFoundError, version
 
     found, missing = [], []
@@ -115,11 +115,11 @@ def _libraries() -> Check:
         except PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Check("libraries", "fail", f"missing: {', '.join(missing)}", "install aptui again: pip install aptui")
-    return Check("libraries", "ok", ", ".join(found))
+        return DoctorCheck("libraries", "fail", f"missing: {', '.join(missing)}", "install aptui again: pip install aptui")
+    return DoctorCheck("libraries", "ok", ", ".join(found))
 
 
-def _builders_need() -> Check:
+def _builders_need() -> DoctorCheck:
     """Say which packages and programs the builders of `aptui[builders]` would find."""
     from importlib.util import find_spec
 
@@ -128,32 +128,32 @@ def _builders_need() -> Check:
     said = [f"without {', '.join(packages)}"] if packages else []
     said += [f"no {', '.join(programs)} in PATH"] if programs else []
     advice = "pip install 'aptui[builders]'" if packages else ""
-    return Check("extras", "ok", "; ".join(said) or "every package and program that builders can use is there", advice)
+    return DoctorCheck("extras", "ok", "; ".join(said) or "every package and program that builders can use is there", advice)
 
 
-def _open_files() -> Check:
+def _open_files() -> DoctorCheck:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < _LEAST_FILES:
-        return Check("open files", "warn", f"at most {soft} (hard limit {hard})", f"ulimit -n {_LEAST_FILES}")
-    return Check("open files", "ok", f"at most {soft}")
+        return DoctorCheck("open files", "warn", f"at most {soft} (hard limit {hard})", f"ulimit -n {_LEAST_FILES}")
+    return DoctorCheck("open files", "ok", f"at most {soft}")
 
 
-def _terminal() -> Check:
+def _terminal() -> DoctorCheck:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":
-        return Check(
+        return DoctorCheck(
             "encoding",
             "warn",
             f"the terminal is said to take {encoding or 'nothing'}",
             "set LANG to a UTF-8 locale, such as C.UTF-8",
         )
-    return Check("encoding", "ok", "UTF-8")
+    return DoctorCheck("encoding", "ok", "UTF-8")
 
 
 # ----------------------------------------------------------------------------------------------------------------- project
 
 
-def _logout() -> Check:
+def _logout() -> DoctorCheck:
     """Say whether an engine outlives the last login: systemd may be told to kill what a user leaves behind."""
     files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
     said = ""
@@ -168,87 +168,93 @@ def _logout() -> Check:
     unit = data_dir() / "config" / "systemd" / "aptui@.service"
     lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).is_file() if os.environ.get("USER") else False
     if said.lower() in ("yes", "true", "1", "on") and not lingers:
-        return Check("logout", "warn", "engines are killed when you log out", f"'loginctl enable-linger', or the unit in '{unit}'")
-    return Check("logout", "ok", f"engines outlive it; a systemd unit is in '{unit}'")
+        return DoctorCheck(
+            "logout", "warn", "engines are killed when you log out", f"'loginctl enable-linger', or the unit in '{unit}'"
+        )
+    return DoctorCheck("logout", "ok", f"engines outlive it; a systemd unit is in '{unit}'")
 
 
-def _builders(config: Config) -> Check:
+def _builders(config: Config) -> DoctorCheck:
     try:
         builders = all_builders(config)
     except KnownError as error:
-        return Check("builders", "fail", str(error), "mend it; nothing can be processed before")
-    return Check("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
+        return DoctorCheck("builders", "fail", str(error), "mend it; nothing can be processed before")
+    return DoctorCheck("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
 
 
-def _tracing(config: Config) -> Check:
+def _tracing(config: Config) -> DoctorCheck:
     """Say whether commands that are to be traced can be."""
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
-        return Check("tracing", "ok", "no builder has trace_reads")
+        return DoctorCheck("tracing", "ok", "no builder has trace_reads")
     from aptui.worker.trace import fault
 
     said = f"what the commands of {', '.join(tracing)} read"
     if why := fault():
-        return Check("tracing", "warn", f"{said} is not known: {why}", "install strace, or take 'trace_reads' out")
-    return Check("tracing", "ok", f"strace tells {said}")
+        return DoctorCheck("tracing", "warn", f"{said} is not known: {why}", "install strace, or take 'trace_reads' out")
+    return DoctorCheck("tracing", "ok", f"strace tells {said}")
 
 
-def _scan_folders(config: Config) -> Check:
+def _scan_folders(config: Config) -> DoctorCheck:
     missing = [folder.path for folder in config.project.scan_folders if not os.path.isdir(folder.path)]
     if missing:
-        return Check("scan folders", "fail", f"not there: {', '.join(missing)}", "make them, or mend 'scan_folders'")
+        return DoctorCheck("scan folders", "fail", f"not there: {', '.join(missing)}", "make them, or mend 'scan_folders'")
     sensitive = "case matters" if not os.path.exists(config.project_dir / "APTUI.YAML") else "case does not matter on this disk"
-    return Check("scan folders", "ok", f"{len(config.project.scan_folders)}, {sensitive}")
+    return DoctorCheck("scan folders", "ok", f"{len(config.project.scan_folders)}, {sensitive}")
 
 
-def _watches(config: Config) -> Check:
+def _watches(config: Config) -> DoctorCheck:
     try:
         limit = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text(encoding="ascii"))
     except (OSError, ValueError):
-        return Check("watches", "ok", "this system has no inotify")
+        return DoctorCheck("watches", "ok", "this system has no inotify")
     folders = _from_database(config, health.folder_count) or 0
     if limit < max(folders, _LEAST_WATCHES):
         number = max(2 * folders, 8 * _LEAST_WATCHES)
         advice = f"sysctl fs.inotify.max_user_watches={number}; 'aptui batch' needs none"
-        return Check("watches", "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice)
-    return Check("watches", "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}")
+        return DoctorCheck("watches", "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice)
+    return DoctorCheck("watches", "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}")
 
 
-def _cache(config: Config) -> Check:
+def _cache(config: Config) -> DoctorCheck:
     cache, there = config.cache_dir, _existing(config.cache_dir)
     if not os.access(there, os.W_OK | os.X_OK):
-        return Check("cache", "fail", f"'{there}' cannot be written", "look at its permissions, or choose another 'cache'")
+        return DoctorCheck("cache", "fail", f"'{there}' cannot be written", "look at its permissions, or choose another 'cache'")
     if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
-        return Check("cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "name the real folder in 'cache'")
+        return DoctorCheck(
+            "cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "name the real folder in 'cache'"
+        )
     kind = filesystem(there)
     if kind in NETWORK:
         advice = "locks and SQLite are not reliable there: choose a 'cache' on a local disk"
-        return Check("cache", "warn", f"'{cache}' is on a network file system ({kind})", advice)
-    return Check("cache", "ok", f"{cache} ({kind or 'unknown file system'})")
+        return DoctorCheck("cache", "warn", f"'{cache}' is on a network file system ({kind})", advice)
+    return DoctorCheck("cache", "ok", f"{cache} ({kind or 'unknown file system'})")
 
 
-def _disk(config: Config) -> Check:
+def _disk(config: Config) -> DoctorCheck:
     free = shutil.disk_usage(_existing(config.cache_dir)).free
     if free < _LITTLE_DISK:
         state = "fail" if free < _LEAST_DISK else "warn"
-        return Check("disk", state, f"{printing.size(free)} left for the cache", "free some space")
-    return Check("disk", "ok", f"{printing.size(free)} left for the cache")
+        return DoctorCheck("disk", state, f"{printing.size(free)} left for the cache", "free some space")
+    return DoctorCheck("disk", "ok", f"{printing.size(free)} left for the cache")
 
 
-def _host(config: Config) -> Check:
+def _host(config: Config) -> DoctorCheck:
     last = _from_database(config, lambda reader: reader.state("host"))
     if last and last != machine.node():
         advice = "two machines must not use one cache at the same time"
-        return Check("host", "warn", f"the cache was last used by '{last}', not by '{machine.node()}'", advice)
-    return Check("host", "ok", machine.node())
+        return DoctorCheck("host", "warn", f"the cache was last used by '{last}', not by '{machine.node()}'", advice)
+    return DoctorCheck("host", "ok", machine.node())
 
 
-def _engine(config: Config) -> Check:
+def _engine(config: Config) -> DoctorCheck:
     process = engine_process(config)
-    return Check("engine", "ok", f"process {process} holds the cache" if process else "none runs" if process == 0 else "unknown")
+    return DoctorCheck(
+        "engine", "ok", f"process {process} holds the cache" if process else "none runs" if process == 0 else "unknown"
+    )
 
 
-def _gateway(config: Config) -> Check:
+def _gateway(config: Config) -> DoctorCheck:
     """Say whether editors, games and devices are heard, where that is wanted."""
     from importlib.util import find_spec
 
@@ -256,16 +262,16 @@ def _gateway(config: Config) -> Check:
 
     found = gateways.found(config.cache_dir)
     if not config.serve.is_enabled and found is None:
-        return Check("gateway", "ok", "off: 'serve.enabled' is false")
+        return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
     if find_spec("aiohttp") is None:
-        return Check("gateway", "warn", "aiohttp is not installed", "pip install 'aptui[serve]'")
+        return DoctorCheck("gateway", "warn", "aiohttp is not installed", "pip install 'aptui[serve]'")
     is_well = found is not None and found.is_alive
-    return Check(
+    return DoctorCheck(
         "gateway", "ok" if is_well else "warn", gateways.words(found), "" if is_well else "'aptui gateway' says what is wrong"
     )
 
 
-def _shared_cache(config: Config) -> Check:
+def _shared_cache(config: Config) -> DoctorCheck:
     """Say who could put a product into the cache besides this machine."""
     from aptui.config.sharing import risks_of
 
@@ -278,60 +284,62 @@ def _shared_cache(config: Config) -> Check:
         try:
             read_key(sharing.team_key_file)
         except KnownError as error:
-            return Check("shared cache", "fail", str(error), "'aptui cache init' makes a key")
+            return DoctorCheck("shared cache", "fail", str(error), "'aptui cache init' makes a key")
     if risks:
-        return Check("shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private")
+        return DoctorCheck(
+            "shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private"
+        )
     said = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
-    return Check("shared cache", "ok", said)
+    return DoctorCheck("shared cache", "ok", said)
 
 
-def _cluster(config: Config) -> Check:
+def _cluster(config: Config) -> DoctorCheck:
     """Say who else can have programs run here and over there."""
     if not config.cluster.is_used:
-        return Check("cluster", "ok", "none")
+        return DoctorCheck("cluster", "ok", "none")
     if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
         said = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
-        return Check("cluster", "warn", said, "use tls:// with certificates, and take 'pool.insecure' out")
-    return Check(
+        return DoctorCheck("cluster", "warn", said, "use tls:// with certificates, and take 'pool.insecure' out")
+    return DoctorCheck(
         "cluster", "ok", f"{config.cluster.scheduler}: whoever has a certificate of '{config.cluster.tls_ca}' runs programs"
     )
 
 
-def _links(config: Config) -> Check:
+def _links(config: Config) -> DoctorCheck:
     """Say whether checkouts hang together by hard links."""
     if config.sharing.local_store and config.sharing.links:
         said = "'local_store.links: hard': whoever writes into a product changes it in every checkout"
-        return Check("local store", "warn", said, "take 'links' out, unless disk space matters more")
-    return Check("local store", "ok", config.sharing.local_store or "off")
+        return DoctorCheck("local store", "warn", said, "take 'links' out, unless disk space matters more")
+    return DoctorCheck("local store", "ok", config.sharing.local_store or "off")
 
 
-def _database(config: Config) -> Check:
+def _database(config: Config) -> DoctorCheck:
     path = config.cache_dir / DATABASE
     if not path.is_file():
-        return Check("database", "ok", "none yet", "'aptui batch' makes it")
+        return DoctorCheck("database", "ok", "none yet", "'aptui batch' makes it")
     found = health.faults(path)
     if found:
         advice = f"move '{path}' away: the next 'aptui batch' makes everything anew"
-        return Check("database", "fail", "; ".join(found), advice)
-    return Check("database", "ok", f"{printing.size(path.stat().st_size)}, sound")
+        return DoctorCheck("database", "fail", "; ".join(found), advice)
+    return DoctorCheck("database", "ok", f"{printing.size(path.stat().st_size)}, sound")
 
 
-def _leftovers(config: Config) -> Check:
+def _leftovers(config: Config) -> DoctorCheck:
     try:
         kept = len(list(config.temp_dir.iterdir()))
     except OSError:
         kept = 0
     if kept:
-        return Check(
+        return DoctorCheck(
             "leftovers",
             "ok",
             f"{printing.count(kept, 'folder')} that 'aptui rerun' kept",
             f"rm -r '{config.temp_dir}' when not needed",
         )
-    return Check("leftovers", "ok", "none")
+    return DoctorCheck("leftovers", "ok", "none")
 
 
-_PROJECT_CHECKS: tuple[Callable[[Config], Check], ...] = (
+_PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
     _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _shared_cache, _links, _cluster, _database, _leftovers,
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from aptui import __version__
 from aptui.batch.run import INTERRUPTED, adopt_argument, adopt_cache, load_config, load_last_config, project_dir
 from aptui.config.model import Config
 from aptui.link import places, port
-from aptui.link.client import Client, EngineGone, NoEngine
+from aptui.link.client import EngineClient, EngineGone, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 
@@ -33,7 +33,7 @@ def _no_arguments(parser: ArgumentParser) -> None:
 
 
 @contextmanager
-def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[Client]:
+def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[EngineClient]:
     """Connect to the engine of the project that the command line means.
 
     Raises:
@@ -41,7 +41,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[Cl
     """
     config = config or load_last_config(arguments)
     try:
-        client = Client.connect(places.socket_path(config.cache_dir))
+        client = EngineClient.connect(places.socket_path(config.cache_dir))
     except NoEngine:
         raise HostError(f"no engine of '{config.project_dir}' runs", hint="'aptui start' starts one") from None
     with client:
@@ -126,7 +126,7 @@ def start(arguments: Namespace) -> int:
 def _running(config: Config) -> int:
     """Return the process of the engine that runs, 0 = none; one of another version is stopped as soon as it has nothing to do."""
     try:
-        with Client.connect(places.socket_path(config.cache_dir)) as client:
+        with EngineClient.connect(places.socket_path(config.cache_dir)) as client:
             welcome = client.hello
     except NoEngine:
         return 0
@@ -159,7 +159,7 @@ def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[
 
 def _stop(record: places.EngineRecord, *, is_when_idle: bool) -> bool:
     try:
-        with Client.connect(record.socket) as client:
+        with EngineClient.connect(record.socket) as client:
             client.ask(port.Shutdown(is_when_idle), timeout_s=5.0)
     except NoEngine:
         return False
@@ -207,7 +207,7 @@ def ps(arguments: Namespace) -> int:
 def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
     row: dict[str, Any] = {"pid": record.pid, "project": record.project, "cache": record.cache, "version": record.version}
     try:
-        with Client.connect(record.socket, timeout_s=1.0) as client:
+        with EngineClient.connect(record.socket, timeout_s=1.0) as client:
             answer = client.ask(port.Status(), timeout_s=2.0)
             row.update({key: answer.get(key, "") for key in ("state", "uptime_s", "rss_bytes")})
     except HostError:
@@ -288,7 +288,7 @@ def hold(arguments: Namespace) -> int:
         raise UserError("there is no command to run", hint="for example: aptui hold -- git checkout main")
     config = load_last_config(arguments)
     try:
-        client = Client.connect(places.socket_path(config.cache_dir), name="hold")
+        client = EngineClient.connect(places.socket_path(config.cache_dir), name="hold")
     except NoEngine:
         return _run(words)
     with client:

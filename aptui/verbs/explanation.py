@@ -21,7 +21,7 @@ from aptui.config.schema import Node, pattern_of
 from aptui.core.model import Builder, BuilderKind, PathKey, Pattern, RelPath, ScanFolder
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches
-from aptui.core.settings import FILE_NAME, SKIP, Settings, Value, chosen, is_settings
+from aptui.core.settings import FILE_NAME, SKIP, SettingsTree, Value, chosen, is_settings
 from aptui.core.state.graph import companion_key
 from aptui.shared.errors import UserError
 from aptui.verbs.naming import Named, as_text, meanings
@@ -30,7 +30,7 @@ from aptui.verbs.unwanted import ignored_by
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ExplainedValue:
     """A project: what its configuration comes to, as it was written (`root`), and its builders, completed by their classes.
 
     `files` maps each settings file above the path, relative to the scan folders, to where it lies.
@@ -40,7 +40,7 @@ class Given:
     root: Node
     builders: tuple[Builder, ...]
     nodes: Mapping[str, Node]
-    settings: Settings
+    settings: SettingsTree
     files: dict[str, str] = field(default_factory=dict)
 
 
@@ -91,7 +91,7 @@ def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------------ what is given
 
 
-def _given(arguments: Namespace, config: Config, named: Named) -> Given:
+def _given(arguments: Namespace, config: Config, named: Named) -> ExplainedValue:
     root = load.tree(project_dir(arguments), arguments.set)
     nodes = {node.value["name"].value: node for node in _items(root, "builders")}
     builders = all_builders(config)
@@ -107,8 +107,8 @@ def _given(arguments: Namespace, config: Config, named: Named) -> Given:
             files[rel] = path
     # Who asks where a wrong parameter comes from wants to see it: a batch refuses it.
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
-    settings = Settings(replace(config.project, builders=unchecked), texts)
-    return Given(config, root, builders, nodes, settings, files)
+    settings = SettingsTree(replace(config.project, builders=unchecked), texts)
+    return ExplainedValue(config, root, builders, nodes, settings, files)
 
 
 def _settings_file(folder: str, config: Config) -> tuple[str, str] | None:
@@ -145,7 +145,7 @@ def _items(root: Node, key: str) -> list[Node]:
     return list(node.value) if node else []
 
 
-def _placed(text: str, given: Given) -> str:
+def _placed(text: str, given: ExplainedValue) -> str:
     """Return a place, or a message that begins with one, with the absolute path that a settings file's relative one stands for."""
     for file, path in given.files.items():
         if text.startswith(f"{file}:"):
@@ -156,7 +156,7 @@ def _placed(text: str, given: Given) -> str:
 # ----------------------------------------------------------------------------------------------------------------- builders
 
 
-def _matching(rel: str, folder: ScanFolder, given: Given) -> Iterator[dict[str, Any]]:
+def _matching(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
     """Yield what is known of each builder that wants the path."""
     for builder in given.builders if not is_settings(rel) else ():
         pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
@@ -188,7 +188,7 @@ def _class_of(builder: Builder) -> str:
     return f"'{name}' in '{path}'" if colon and builder.origin.startswith("file:") else f"'{builder.origin.removeprefix('entry:')}'"
 
 
-def _switched_off(rel: str, folder: ScanFolder, given: Given) -> Iterator[dict[str, Any]]:
+def _switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
     """Yield builders that match but work for no enabled platform: the compiled configuration has no trace of them."""
     known = {builder.name for builder in given.builders}
     for name, node in given.nodes.items():
@@ -215,7 +215,7 @@ def _switched(node: Node, platform: str, tags: Iterable[str]) -> dict[str, Any]:
     return {"platform": platform, "enabled": False, "said": "skipped", "from": place, "params": {}}
 
 
-def _limits(builder: Builder, node: Node | None, given: Given) -> dict[str, Any]:
+def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[str, Any]:
     limits = given.root.value["limits"].value
     own_time, own_memory = (node.get("time_limit"), node.get("memory_limit")) if node else (None, None)
     process, memory = own_time or limits["process"], own_memory or limits["memory"]
@@ -233,7 +233,9 @@ def _limits(builder: Builder, node: Node | None, given: Given) -> dict[str, Any]
 # ---------------------------------------------------------------------------------------------------------------- platforms
 
 
-def _platform(builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: Given) -> dict[str, Any]:
+def _platform(
+    builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedValue
+) -> dict[str, Any]:
     """Say whether a builder works for a platform here, and if so, with which parameters."""
     adjustment = given.settings.adjustment(key, builder)
     tags = next(item.tags for item in given.config.project.platforms if item.id == platform)
@@ -268,7 +270,7 @@ def _where(node: Node) -> str:
     return node.where.removesuffix(":1:1") if node.where.startswith("--set ") else node.where
 
 
-def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: Given) -> dict[str, dict[str, Any]]:
+def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: ExplainedValue) -> dict[str, dict[str, Any]]:
     return {
         name: {"value": value.value, "from": _placed(value.where, given)}
         for (where, name), value in values.items()
@@ -276,7 +278,7 @@ def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: Given) ->
     }
 
 
-def _folder_place(folder: ScanFolder, given: Given) -> str:
+def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
     node = next(node for node in _items(given.root, "scan_folders") if node.value["name"].value == folder.name)
     return (node.get("exclude") or node.get("include") or node).where
 
@@ -284,7 +286,7 @@ def _folder_place(folder: ScanFolder, given: Given) -> str:
 # ------------------------------------------------------------------------------------------------- folders and companions
 
 
-def _adjusted(key: PathKey, folder: ScanFolder, given: Given) -> Iterator[dict[str, Any]]:
+def _adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
     """Yield what settings change below a folder, for each builder that they change anything for."""
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
@@ -310,7 +312,7 @@ def _adjusted(key: PathKey, folder: ScanFolder, given: Given) -> Iterator[dict[s
             }
 
 
-def _companions(rel: RelPath, given: Given) -> Iterator[dict[str, Any]]:
+def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]:
     """Yield the metadata companions that a source may have."""
     declared = given.root.get("companions")
     places = {key_of(text): node for text, node in (declared.value if declared else {}).items()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aptui.batch.run import load_config
 from aptui.link import places
-from aptui.link.client import Client as EngineClient
+from aptui.link.client import EngineClient
 from aptui.link.client import NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
@@ -304,11 +304,11 @@ def _ask(connected: Client, arguments: Namespace) -> int:
 
 
 def _converted(given: dict[str, Any], record: type[Any], converted: Callable[[object, type[Any]], Any]) -> Any:
-    from aptui.serve.protocol.codec import Mistake
+    from aptui.serve.protocol.codec import RequestMistake
 
     try:
         return converted(given, record)
-    except Mistake as mistake:
+    except RequestMistake as mistake:
         raise UserError(f"that is no request: {mistake.what}") from None
 
 

@@ -12,7 +12,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.sanitize import sanitize
 from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, Step, is_product, is_source
-from aptui.store.queries.asset_facts import Fact, FileFact, ProductFact
+from aptui.store.queries.asset_facts import AssetFile, Fact, ProductFact
 from aptui.verbs.asset_names import AssetNames, asked, database_argument
 from aptui.verbs.naming import as_text
 
@@ -182,7 +182,7 @@ def _tree_lines(
             continue
         node, depth = way.end(edge), len(trail)
         leads_on = node in others or node in way.loose
-        note = "  (see above)" if node in opened and leads_on else "  (no source)" if isinstance(facts[node], FileFact) else ""
+        note = "  (see above)" if node in opened and leads_on else "  (no source)" if isinstance(facts[node], AssetFile) else ""
         yield f"{'  ' * depth}{edge.link}  {printing.line(facts[node].name)}{note}", ""
         if leads_on and node not in opened:
             opened.add(node)
@@ -280,7 +280,7 @@ def _form_arguments(parser: ArgumentParser) -> None:
 
 
 def _kind(fact: Fact) -> str:
-    return "product" if isinstance(fact, ProductFact) else "file" if isinstance(fact, FileFact) else "source"
+    return "product" if isinstance(fact, ProductFact) else "file" if isinstance(fact, AssetFile) else "source"
 
 
 def _fact_json(fact: Fact) -> dict[str, Any]:

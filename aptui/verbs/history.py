@@ -8,25 +8,25 @@ from typing import Any
 
 from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING, Entry
-from aptui.core.history import Made, Moment, moments
+from aptui.core.history import Made, RunStep, moments
 from aptui.core.messages import Outcome
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, RunRow
 from aptui.verbs.naming import find_job, jobs_named, unknown
-from aptui.verbs.opening import Opened, opened
+from aptui.verbs.opening import OpenedProject, opened
 
 _SHORT = 12
 _OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _HistoryRun:
     """A run with its number (1 is the last one), what it was made of and what it made."""
 
     number: int
     row: RunRow
-    moment: Moment
+    moment: RunStep
 
     @property
     def outcome(self) -> str:
@@ -49,7 +49,7 @@ def history(arguments: Namespace) -> int:
     return 0
 
 
-def _jobs(word: str, project: Opened) -> list[JobRow]:
+def _jobs(word: str, project: OpenedProject) -> list[JobRow]:
     if word.startswith("#"):
         return [find_job(word, project.config, project.database)]
     rows = jobs_named(word, project.config, project.database)
@@ -58,20 +58,20 @@ def _jobs(word: str, project: Opened) -> list[JobRow]:
     return rows
 
 
-def _runs(row: JobRow, project: Opened) -> list[_Run]:
+def _runs(row: JobRow, project: OpenedProject) -> list[_HistoryRun]:
     """Return the runs that are kept, the last first."""
     database = project.database
     made = tuple((product.name, product.digest.hex()[:32], product.size) for product in database.products_of(row.job_id))
     rows = database.runs_of(row.job_id)
-    states = moments(Moment(database.inputs_of(row.job_id), made), ((run.outcome == Outcome.SUCCEEDED, run.step) for run in rows))
-    return [_Run(number, run, state) for number, (run, state) in enumerate(zip(rows, states, strict=True), 1)]
+    states = moments(RunStep(database.inputs_of(row.job_id), made), ((run.outcome == Outcome.SUCCEEDED, run.step) for run in rows))
+    return [_HistoryRun(number, run, state) for number, (run, state) in enumerate(zip(rows, states, strict=True), 1)]
 
 
 def _title(row: JobRow) -> str:
     return printing.line(f"{row.source}@{row.platform}:{row.job_key}") + f"  #{row.job_id}"
 
 
-def _tell_runs(row: JobRow, runs: list[_Run], project: Opened) -> None:
+def _tell_runs(row: JobRow, runs: list[_HistoryRun], project: OpenedProject) -> None:
     builder = project.builder_of(row.builder)
     cells = (
         [
@@ -84,12 +84,12 @@ def _tell_runs(row: JobRow, runs: list[_Run], project: Opened) -> None:
     printing.table(header, cells, right=(0, 3), spare=(4, 5, 3))
 
 
-def _history_json(row: JobRow, runs: list[_Run], project: Opened) -> dict[str, Any]:
+def _history_json(row: JobRow, runs: list[_HistoryRun], project: OpenedProject) -> dict[str, Any]:
     names = {"source": row.source, "platform": row.platform, "job_key": row.job_key, "job_id": row.job_id}
     return {**names, "builder": project.builder_of(row.builder), "runs": [_run_json(run, project) for run in runs]}
 
 
-def _run_json(run: _Run, project: Opened) -> dict[str, Any]:
+def _run_json(run: _HistoryRun, project: OpenedProject) -> dict[str, Any]:
     row = run.row
     return {
         "run": run.number,
@@ -135,14 +135,14 @@ def compare(arguments: Namespace) -> int:
     return 0
 
 
-def _chosen(number: int, runs: dict[int, _Run]) -> _Run:
+def _chosen(number: int, runs: dict[int, _HistoryRun]) -> _HistoryRun:
     if number not in runs:
         known = f"there are {len(runs)}" if runs else "none is recorded"
         raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")
     return runs[number]
 
 
-def _difference(old: _Run, new: _Run) -> dict[str, Any]:
+def _difference(old: _HistoryRun, new: _HistoryRun) -> dict[str, Any]:
     return {
         "duration_s": (new.row.duration_ms - old.row.duration_ms) / 1000,
         "inputs": _changes(_named_inputs(old.moment.inputs), _named_inputs(new.moment.inputs)),

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from aptui.batch.run import load_config
 from aptui.config.model import Config
 from aptui.core.messages import MissingScan, Notice, Rows
-from aptui.engine.missing.scanner import FileFound, Place, Search, Tally
+from aptui.engine.missing.scanner import FileFound, MissingSearch, NamePlace, Tally
 from aptui.link import places, port
-from aptui.link.client import Client, NoEngine
+from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.queries.assets import asset_id_text
-from aptui.store.queries.missing import NO_UUID, NOTHING, Found, chosen, results
+from aptui.store.queries.missing import NO_UUID, NOTHING, FoundName, chosen, results
 from aptui.store.queries.reader import open_reader
 from aptui.verbs.opening import DATABASE, opened, os_path
 
@@ -87,10 +87,10 @@ def scan_missing(arguments: Namespace) -> int:
 
 
 @contextmanager
-def _engine(config: Config) -> Iterator[Client | None]:
+def _engine(config: Config) -> Iterator[EngineClient | None]:
     """Connect to the engine that runs, None = none does."""
     try:
-        client = Client.connect(places.socket_path(config.cache_dir), kind="scan-missing")
+        client = EngineClient.connect(places.socket_path(config.cache_dir), kind="scan-missing")
     except NoEngine:
         yield None
         return
@@ -98,9 +98,9 @@ def _engine(config: Config) -> Iterator[Client | None]:
         yield client
 
 
-def _search(config: Config, arguments: Namespace) -> Search:
+def _search(config: Config, arguments: Namespace) -> MissingSearch:
     roots = tuple(folder.path for folder in config.project.scan_folders)
-    return Search(Place(config.cache_dir / DATABASE, config.cache_dir, roots), arguments.max_matches)
+    return MissingSearch(NamePlace(config.cache_dir / DATABASE, config.cache_dir, roots), arguments.max_matches)
 
 
 # ---------------------------------------------------------------------------------------------------------------- products
@@ -109,11 +109,11 @@ def _search(config: Config, arguments: Namespace) -> Search:
 @contextmanager
 def _held(config: Config) -> Iterator[Writer]:
     """Hold the cache as an engine would, and write its database."""
-    from aptui.engine.loop.opening import Opening
+    from aptui.engine.loop.opening import PreparedSession
     from aptui.store.db.writer import Writer
     from aptui.verbs.shipping_stale import is_settled
 
-    opening = Opening(config)
+    opening = PreparedSession(config)
     opening.take()
     with closing(opening):
         if not is_settled(opening):
@@ -126,7 +126,7 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
     with _held(config) as writer:
         with closing(open_reader(config.cache_dir / DATABASE)) as reader:
             wanted = chosen(reader, arguments.patterns)
-        told = _Teller(len(wanted))
+        told = _MissingReporter(len(wanted))
 
         def save(rows: Rows) -> None:
             writer.run(rows, durable=False)
@@ -137,11 +137,11 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
             told.close()
 
 
-def _ask(client: Client, arguments: Namespace) -> Tally:
+def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     """Have the engine search; its news are followed."""
     import msgspec
 
-    told = _Teller(0)
+    told = _MissingReporter(0)
 
     def hear(notice: Notice) -> None:
         if isinstance(notice, MissingScan) and not notice.is_over:
@@ -160,7 +160,7 @@ def _ask(client: Client, arguments: Namespace) -> Tally:
     return msgspec.convert(answer, Tally)
 
 
-class _Teller:
+class _MissingReporter:
     """Says on a terminal how far it is."""
 
     def __init__(self, count: int) -> None:
@@ -179,7 +179,7 @@ class _Teller:
             self._is_shown = False
 
 
-def _clear(arguments: Namespace, config: Config, client: Client | None) -> int:
+def _clear(arguments: Namespace, config: Config, client: EngineClient | None) -> int:
     if client is not None:
         count = int(str(client.ask(port.ClearMissing(tuple(arguments.patterns)))["count"]))
     else:
@@ -234,7 +234,7 @@ def _files_in(folders: Sequence[str]) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------------------- telling
 
 
-def _tell(arguments: Namespace, tally: Tally, rows: Sequence[Found], files: Sequence[FileFound], more: Tally) -> None:
+def _tell(arguments: Namespace, tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> None:
     if arguments.json:
         printing.say_json(_json(tally, rows, files, more))
         return
@@ -282,7 +282,7 @@ def _rest(tally: Tally, more: Tally) -> tuple[tuple[int, str], ...]:
     )
 
 
-def _json(tally: Tally, rows: Sequence[Found], files: Sequence[FileFound], more: Tally) -> dict[str, object]:
+def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> dict[str, object]:
     counts = ("done", "read", "flawed", "hits", "failed", "partial", "ignored")
     return {
         **{name: getattr(tally, name) + getattr(more, name) for name in counts},
@@ -303,5 +303,5 @@ def _json(tally: Tally, rows: Sequence[Found], files: Sequence[FileFound], more:
     }
 
 
-def _found_json(row: Found) -> dict[str, object]:
+def _found_json(row: FoundName) -> dict[str, object]:
     return {"product": row.name, "text": row.text, "asset_id": asset_id_text(row.uuid, row.sub_id), "means": row.meant}

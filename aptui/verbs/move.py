@@ -12,13 +12,13 @@ from aptui.config.model import Config
 from aptui.core.paths import is_below, to_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.shared.relocation import Relocate, Report
+from aptui.shared.relocation import Relocate, RelocationReport
 from aptui.shared.relocation_report import lines
 from aptui.verbs.naming import as_text
 from aptui.verbs.opening import os_path
 
 if TYPE_CHECKING:
-    from aptui.link.client import Client
+    from aptui.link.client import EngineClient
 
 NOT_DONE = 1
 _REFUSED = UserError.exit_code
@@ -93,18 +93,18 @@ def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
     return NOT_DONE if report.is_performed and not report.is_whole else 0
 
 
-def _preview(config: Config, order: Relocate) -> Report:
+def _preview(config: Config, order: Relocate) -> RelocationReport:
     from aptui.engine.relocate.relocate import preview
 
     return preview(order, config)
 
 
-def _perform(config: Config, order: Relocate) -> Report:
+def _perform(config: Config, order: Relocate) -> RelocationReport:
     from aptui.link import places
-    from aptui.link.client import Client, NoEngine
+    from aptui.link.client import EngineClient, NoEngine
 
     try:
-        client = Client.connect(places.socket_path(config.cache_dir))
+        client = EngineClient.connect(places.socket_path(config.cache_dir))
     except NoEngine:
         from aptui.engine.relocate.relocate import held, relocate
 
@@ -114,13 +114,13 @@ def _perform(config: Config, order: Relocate) -> Report:
         return _ask(client, order)
 
 
-def _ask(client: Client, order: Relocate) -> Report:
+def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
     import msgspec
 
-    return msgspec.convert(client.ask(order), Report)
+    return msgspec.convert(client.ask(order), RelocationReport)
 
 
-def _tell(report: Report) -> None:
+def _tell(report: RelocationReport) -> None:
     for text, role in lines(report):
         printing.say(text, role)
     if report.is_performed or report.refusals:

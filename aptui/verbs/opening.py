@@ -25,7 +25,7 @@ DATABASE = "assetdb.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedProject:
     """A project whose database is open for reading; `builders` are names by UUID."""
 
     config: Config
@@ -38,7 +38,7 @@ class Opened:
 
 
 @contextmanager
-def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opened]:
+def opened(arguments: Namespace, config: Config | None = None) -> Iterator[OpenedProject]:
     """Open the project that the command line means (or whose configuration is known already), for one consistent look at it.
 
     Where the configuration is broken, the last one that was not says where the database is.
@@ -50,7 +50,7 @@ def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opene
     database = open_reader(path)
     try:
         with database.snapshot():
-            yield Opened(config, database, builder_names(config))
+            yield OpenedProject(config, database, builder_names(config))
     finally:
         database.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from aptui.core.paths import from_text
 from aptui.shared.errors import HostError
 from aptui.shared.printing import line
-from aptui.store.graph.asset_list import LIST_BYTES_MOST, AssetList, Listed, as_json
+from aptui.store.graph.asset_list import LIST_BYTES_MOST, AssetList, ListedProduct, as_json
 from aptui.verbs.asset_names import product_path
 
 MANIFEST = "manifest.json"
@@ -49,7 +49,7 @@ def _entry(name: str, size: int, *, is_compressed: bool) -> zipfile.ZipInfo:
     return entry
 
 
-def _add(bundle: zipfile.ZipFile, product: Listed, cache_dir: Path, *, is_compressed: bool) -> Listed:
+def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is_compressed: bool) -> ListedProduct:
     """Copy one product into the zip; return it with the digest and the size it has."""
     path = product_path(cache_dir, product.name)
     digest, size = hashlib.sha256(), 0

@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from aptui.batch.run import INTERRUPTED, JOBS_FAILED, Wish, load_config, project_dir, run
+from aptui.batch.run import INTERRUPTED, JOBS_FAILED, RunOptions, load_config, project_dir, run
 from aptui.batch.summary import Summary
 from aptui.config import dirs, explain, load, packing
 from aptui.config import model as configuration
@@ -71,7 +71,7 @@ def demo(arguments: Namespace) -> int:
         return show_demo(config)
     if not arguments.batch and printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout):
         _show_demo(config)
-    summary = run(config, Wish())
+    summary = run(config, RunOptions())
     printing.say(demo_project.explain())
     _tell_products(config)
     summary.tell()

@@ -16,7 +16,7 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import STATUSES, JobRow
 from aptui.verbs.naming import as_text, find_job
-from aptui.verbs.opening import DATABASE, Opened, all_builders, log_file, opened, os_path
+from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, log_file, opened, os_path
 
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
@@ -63,7 +63,7 @@ def jobs(arguments: Namespace) -> int:
     return 0
 
 
-def _wanted_jobs(project: Opened, arguments: Namespace) -> Iterator[JobRow]:
+def _wanted_jobs(project: OpenedProject, arguments: Namespace) -> Iterator[JobRow]:
     statuses = {"completed" if status in _WITH else status for status in arguments.status}
     rows = project.database.jobs(statuses=tuple(statuses), platform=arguments.platform)
     if arguments.status:
@@ -71,7 +71,7 @@ def _wanted_jobs(project: Opened, arguments: Namespace) -> Iterator[JobRow]:
     return _filtered(list(rows), project, as_text(arguments.filter)) if arguments.filter else rows
 
 
-def _filtered(rows: list[JobRow], project: Opened, text: str) -> Iterator[JobRow]:
+def _filtered(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
     from aptui.store.jobs.filter import FilterError, parse
     from aptui.verbs.job_columns import JobRowColumns
 
@@ -111,7 +111,7 @@ def _figures(row: JobRow) -> tuple[str, str, str, str]:
     return printing.duration(row.duration_s), str(row.warnings or ""), str(row.errors or ""), printing.when(row.completed_ms)
 
 
-def job_json(row: JobRow, project: Opened) -> dict[str, Any]:
+def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
     """Return a job as programs get it (issue 2 §7, and what grew around it)."""
     return {
         "source": row.source,
@@ -183,7 +183,7 @@ def log(arguments: Namespace) -> int:
     return 0
 
 
-def _log_of_run(row: JobRow, project: Opened, run: int | None) -> Path | None:
+def _log_of_run(row: JobRow, project: OpenedProject, run: int | None) -> Path | None:
     if run is None or (run == 1 and row.job_id == 0):
         return log_file(row, project.config) if row.log else None
     runs = project.database.runs_of(row.job_id)
@@ -274,10 +274,10 @@ def status(arguments: Namespace) -> int:
 def _engine_line(config: Config) -> str:
     """Return what the engine says of itself, "" when it does not answer."""
     from aptui.link import places, port
-    from aptui.link.client import Client
+    from aptui.link.client import EngineClient
 
     try:
-        with Client.connect(places.socket_path(config.cache_dir), timeout_s=1.0) as client:
+        with EngineClient.connect(places.socket_path(config.cache_dir), timeout_s=1.0) as client:
             answer: dict[str, Any] = client.ask(port.Status(), timeout_s=2.0)
     except HostError:
         return ""

@@ -26,7 +26,7 @@ _TROUBLE = "shared cache"
 
 
 @dataclass(frozen=True, slots=True)
-class Readiness:
+class CommitReadiness:
     """`found` results were there; `missing` are names of jobs, `doubts` sentences about what cannot be told."""
 
     found: int
@@ -34,21 +34,21 @@ class Readiness:
     doubts: tuple[str, ...] = ()
 
 
-def look_up(config: Config) -> Readiness:
+def look_up(config: Config) -> CommitReadiness:
     """Look up everything that a project is owed as it is now; what is found stays in this machine's store.
 
     Raises:
         UserError: nothing is shared here at all.
     """
     from aptui.engine.loop.engine import Engine
-    from aptui.engine.loop.opening import Opening
+    from aptui.engine.loop.opening import PreparedSession
 
     sharing = config.sharing
     if not (sharing.local_store or sharing.is_remote):
         raise UserError("no results are kept or shared here", hint="see 'local_store' and 'shared_cache' in aptui.yaml")
     with _private(sharing.local_store) as folder:
         dry = replace(config, cache_dir=folder / "Cache", log_dir=folder / "logs", temp_dir=folder / "temp")
-        opening = Opening(dry, never=(str(config.cache_dir), str(config.log_dir)))
+        opening = PreparedSession(dry, never=(str(config.cache_dir), str(config.log_dir)))
         opening.take()
         builders = {builder.uuid: builder.name for builder in opening.builders}
         troubles: dict[str, None] = {}
@@ -70,7 +70,7 @@ def _note_trouble(notice: object, troubles: dict[str, None]) -> None:
         troubles[notice.text] = None
 
 
-def look_up_commit(config: Config, commit: str, platforms: str | None = None, *, trusts_code: bool = False) -> Readiness:
+def look_up_commit(config: Config, commit: str, platforms: str | None = None, *, trusts_code: bool = False) -> CommitReadiness:
     """Look up everything that a commit of the project's repository is made of.
 
     Args:
@@ -126,11 +126,11 @@ def _differs(one: Path, other: Path) -> bool:
     return one.read_bytes() != other.read_bytes()
 
 
-def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> Readiness:
-    from aptui.engine.cache.shared_rules import Rules
+def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> CommitReadiness:
+    from aptui.engine.cache.shared_rules import SharingRules
     from aptui.engine.loop.dispatch import NOT_SHARED
 
-    rules = Rules(dry.sharing)
+    rules = SharingRules(dry.sharing)
     missing: list[str] = []
     doubts: dict[str, None] = {}
     database = open_reader(dry.cache_dir / "assetdb.sqlite")
@@ -145,7 +145,7 @@ def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> Readiness:
                 doubts[f"what '{builder}' makes is never kept"] = None
     finally:
         database.close()
-    return Readiness(found, tuple(sorted(missing)), tuple(doubts))
+    return CommitReadiness(found, tuple(sorted(missing)), tuple(doubts))
 
 
 def _name(row: JobRow) -> str:

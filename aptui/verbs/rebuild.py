@@ -17,14 +17,14 @@ from aptui.core.fingerprint import file_digest
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.model import Builder, Digest, Job, Product
 from aptui.core.paths import cache_path, key_of
-from aptui.core.settings import Settings
+from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import name_of
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow
-from aptui.verbs.alone import Manner, Workers, order_for
-from aptui.verbs.opening import DATABASE, Opened, all_builders, os_path
-from aptui.verbs.share import Share
+from aptui.verbs.alone import RerunOptions, Workers, order_for
+from aptui.verbs.opening import DATABASE, OpenedProject, all_builders, os_path
+from aptui.verbs.share import SharedCacheSetup
 
 _AT_A_TIME = 64
 """Jobs whose products lie on the disk twice before they are compared."""
@@ -35,7 +35,7 @@ DIFFERENT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RebuildDifference:
     """What a job made otherwise than before.
 
     `against` is "second run" or "recorded" (both runs agree, the database has something else). `kind`: "names" (other products), "size",
@@ -66,7 +66,7 @@ class _Task:
 # ------------------------------------------------------------------------------------------------------------------ sample
 
 
-def sample(rows: Sequence[JobRow], wanted: Share, seed: int) -> list[JobRow]:
+def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[JobRow]:
     """Return a sample of jobs, the same for the same seed: of every builder one at least, the rest as they come."""
     dice = random.Random(seed)  # a sample that can be drawn again, no secret
     shuffled = sorted(rows, key=lambda row: (row.builder, row.source, row.platform, row.job_key))
@@ -82,7 +82,7 @@ def sample(rows: Sequence[JobRow], wanted: Share, seed: int) -> list[JobRow]:
 # ----------------------------------------------------------------------------------------------------------------- rebuild
 
 
-def rebuild(config: Config, project: Opened, wanted: Share, seed: int | None, *, as_json: bool) -> int:
+def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
     """Run a sample of the completed jobs twice, say what differs; exit 1 when something does."""
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     builders = {builder.uuid: builder for builder in all_builders(config)}
@@ -111,7 +111,7 @@ def rebuild(config: Config, project: Opened, wanted: Share, seed: int | None, *,
 
 
 def _tasks(
-    config: Config, project: Opened, rows: Sequence[JobRow], builders: Mapping[bytes, Builder], left_out: list[str]
+    config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder], left_out: list[str]
 ) -> tuple[list[_Task], dict[str, str]]:
     """Return the jobs to run, and the settings of folders; sources that are not those that were processed are left out."""
     from aptui.store.db.archive import DatabaseArchive
@@ -134,18 +134,18 @@ def _tasks(
 
 
 def _is_unchanged(job: Job, root: str) -> bool:
-    from aptui.worker.files import Changed, hash_file
+    from aptui.worker.files import FileChanged, hash_file
 
     try:
         (digest, _, _), _ = hash_file(os_path(f"{root}/{job.source.rel}"))
-    except (Changed, OSError):
+    except (FileChanged, OSError):
         return False
     return file_digest(Digest(digest)) in (recorded for kind, _name, recorded in job.inputs if kind == "source")
 
 
-def _differences(config: Config, tasks: Sequence[_Task], texts: Mapping[str, str]) -> Iterator[Difference]:
+def _differences(config: Config, tasks: Sequence[_Task], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
     builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
-    settings = Settings(replace(config.project, builders=builders), dict(texts))
+    settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
     folder = _folder(config)
     try:
         with (
@@ -173,16 +173,16 @@ def _folder(config: Config) -> str:
         raise HostError(f"no folder can be made in '{config.temp_dir}': {error.strerror}") from error
 
 
-def _order(config: Config, task: _Task, settings: Settings, staging: str) -> ProcessOrder | CopyOrder:
+def _order(config: Config, task: _Task, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:
     adjusted = settings.adjustment(task.job.source.key, task.builder).order
-    manner = Manner(adjusted, debug_output=config.project.debug_output)
+    manner = RerunOptions(adjusted, debug_output=config.project.debug_output)
     return order_for(task.job, task.root, task.builder, staging, task.number, manner)
 
 
 # ----------------------------------------------------------------------------------------------------------------- compare
 
 
-def _compared(config: Config, task: _Task, first: RunResult, second: RunResult) -> Iterator[Difference]:
+def _compared(config: Config, task: _Task, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
     for which, result in (("first", first), ("second", second)):
         if result.outcome != Outcome.SUCCEEDED:
             said = f"the {which} run failed: {result.error}, though the job is completed"
@@ -207,9 +207,9 @@ def _compared(config: Config, task: _Task, first: RunResult, second: RunResult) 
             yield _difference(task, name, "recorded", kind, offset, said)
 
 
-def _difference(task: _Task, product: str, against: str, kind: str, offset: int, said: str) -> Difference:
+def _difference(task: _Task, product: str, against: str, kind: str, offset: int, said: str) -> RebuildDifference:
     job = task.job
-    return Difference(task.builder.name, job.source.rel, job.platform, job.key, product, against, kind, offset, said)
+    return RebuildDifference(task.builder.name, job.source.rel, job.platform, job.key, product, against, kind, offset, said)
 
 
 def _other_names(
@@ -252,7 +252,12 @@ def _first_difference(one: str, other: str) -> int:
 
 
 def _tell(
-    differences: Sequence[Difference], left_out: Sequence[str], rebuilt: int, total: int, seed: int, counts: Mapping[str, int]
+    differences: Sequence[RebuildDifference],
+    left_out: Sequence[str],
+    rebuilt: int,
+    total: int,
+    seed: int,
+    counts: Mapping[str, int],
 ) -> None:
     for item in differences:
         job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")

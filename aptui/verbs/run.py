@@ -14,11 +14,11 @@ from aptui.config.model import Config
 from aptui.core.messages import Outcome, RunResult
 from aptui.core.model import Builder, Job, PathKey
 from aptui.core.paths import is_below, key_of
-from aptui.core.settings import Settings
+from aptui.core.settings import SettingsTree
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.queries.reader import JobRow, Reader
-from aptui.verbs.alone import Manner, Workers, order_for
+from aptui.verbs.alone import RerunOptions, Workers, order_for
 from aptui.verbs.naming import find_job, meanings, nearest_sources, value_matcher
 from aptui.verbs.opening import DATABASE, all_builders, opened
 
@@ -119,9 +119,9 @@ def _kept_folder(config: Config) -> str:
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
     """Run the job as the engine would: in a worker with its limits, its output captured and bounded."""
     job, texts = _stored(config, row)
-    adjusted = Settings(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
+    adjusted = SettingsTree(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
     staging = f"{folder}/{os.path.basename(row.source)}" if builder.is_plain_copy else folder
-    manner = Manner(adjusted.order, debug_output=True, keeps_temp=True)
+    manner = RerunOptions(adjusted.order, debug_output=True, keeps_temp=True)
     with Workers(config, (builder,), 1) as workers:
         return workers.run([order_for(job, root, builder, staging, row.run_key, manner)])[row.run_key]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SharedCacheSetup:
     """How many jobs: `percent` of all, or `count` when that is not 0."""
 
     percent: float = 0.0
@@ -20,9 +20,9 @@ class Share:
         return min(total, self.count or max(1, math.ceil(total * self.percent / 100)))
 
 
-def share(text: str) -> Share:
+def share(text: str) -> SharedCacheSetup:
     """Return what "5%" or "12" says, for the command line."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text.strip())
     if match is None or (match[1] and not 0 < float(match[1]) <= 100) or (match[2] and int(match[2]) == 0):
         raise ArgumentTypeError(f"'{text}' is neither a percentage like 5% nor a number of jobs")
-    return Share(percent=float(match[1])) if match[1] else Share(count=int(match[2]))
+    return SharedCacheSetup(percent=float(match[1])) if match[1] else SharedCacheSetup(count=int(match[2]))

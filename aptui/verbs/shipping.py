@@ -14,9 +14,9 @@ from pathlib import Path
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store.graph.asset_graph import AssetGraph, Node
-from aptui.store.graph.asset_list import CHANGES, LIST_BYTES_MOST, AssetList, Change, as_json, closure, orphans, read
+from aptui.store.graph.asset_list import CHANGES, LIST_BYTES_MOST, AssetList, AssetListChange, as_json, closure, orphans, read
 from aptui.store.graph.asset_list import compare as differences
-from aptui.verbs.asset_names import Asked, AssetNames, asked, database_argument
+from aptui.verbs.asset_names import AskedAssets, AssetNames, asked, database_argument
 
 DIFFERS = 1
 _TOLD = 10
@@ -59,7 +59,7 @@ def assetlist(arguments: Namespace) -> int:
     return 0
 
 
-def _platform(arguments: Namespace, place: Asked) -> str:
+def _platform(arguments: Namespace, place: AskedAssets) -> str:
     """Return the platform that was named, or the only one there is."""
     if arguments.platform:
         return str(arguments.platform)
@@ -72,7 +72,7 @@ def _platform(arguments: Namespace, place: Asked) -> str:
     return known[0]
 
 
-def _seeds(words: list[str], place: Asked, graph: AssetGraph, platform: str) -> list[Node]:
+def _seeds(words: list[str], place: AskedAssets, graph: AssetGraph, platform: str) -> list[Node]:
     names = AssetNames(place, graph)
     found: dict[Node, None] = {}
     for word in words:
@@ -248,7 +248,7 @@ def compare(arguments: Namespace) -> int:
     return DIFFERS if changes else 0
 
 
-def _tell_changes(changes: list[Change], old: AssetList, new: AssetList) -> None:
+def _tell_changes(changes: list[AssetListChange], old: AssetList, new: AssetList) -> None:
     if changes:
         rows = (
             [
@@ -274,7 +274,7 @@ def _or_none(size: int, is_there: bool) -> str:  # one caller, beside it
     return printing.size(size) if is_there else ""
 
 
-def _more(change: Change) -> str:
+def _more(change: AssetListChange) -> str:
     return _signed(change.new_bytes - change.old_bytes)
 
 

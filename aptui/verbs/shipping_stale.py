@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from aptui.config.model import Config
-from aptui.engine.loop.opening import Opening
+from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.scan.verification import Verification
 from aptui.engine.scan.walk import text_of
 from aptui.shared.errors import BusyError, UserError
@@ -23,7 +23,7 @@ def refuse_stale(config: Config) -> None:
     Raises:
         UserError: a source, a builder or the configuration changed since, or products in the cache did.
     """
-    opening = Opening(config)
+    opening = PreparedSession(config)
     try:
         opening.take()
     except BusyError:
@@ -40,7 +40,7 @@ def refuse_stale(config: Config) -> None:
         raise UserError(f"sources changed since they were processed, in {names}{more}", hint=_HINT)
 
 
-def is_settled(opening: Opening) -> bool:
+def is_settled(opening: PreparedSession) -> bool:
     """Whether nothing is owed in a cache that is held; sources that were written just before a run are compared by their bytes."""
     if opening.is_current or opening.glance is None or opening.glance.is_clean or next(_changed(opening), None) is not None:
         return opening.is_current
@@ -48,7 +48,7 @@ def is_settled(opening: Opening) -> bool:
         return not archive.unfinished() and not archive.has_intents()
 
 
-def _changed(opening: Opening) -> Iterator[str]:
+def _changed(opening: PreparedSession) -> Iterator[str]:
     """Yield folders whose files are others, or have other bytes: times say nothing of what was written just before it was looked at."""
     assert opening.glance is not None
     assert opening.walk is not None

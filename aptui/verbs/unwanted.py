@@ -14,7 +14,7 @@ from aptui.core.settings import is_settings
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import line
 from aptui.verbs.naming import Named
-from aptui.verbs.opening import Opened, all_builders
+from aptui.verbs.opening import OpenedProject, all_builders
 
 _NEAR = 3
 _LEAST_LIKENESS = 0.6
@@ -28,7 +28,7 @@ def outside(word: str, config: Config) -> str:
     return f"it lies in no scan folder; these are {folders}"
 
 
-def explain(named: Named, project: Opened) -> dict[str, Any]:
+def explain(named: Named, project: OpenedProject) -> dict[str, Any]:
     """Return what is known of a file that exists and has no jobs."""
     answer: dict[str, Any] = {"path": named.rel, "scan_folder": named.root}
     if os.path.isdir(named.path):
@@ -56,7 +56,7 @@ def _has_platform(named: Named, builders: list[Builder], config: Config) -> bool
     return any(enabled & set(builder.platforms) for builder in builders)
 
 
-def _wanted(named: Named, builders: list[Builder], project: Opened) -> str:
+def _wanted(named: Named, builders: list[Builder], project: OpenedProject) -> str:
     names = ", ".join(f"'{builder.name}'" for builder in builders)
     if not _has_platform(named, builders, project.config):
         return f"builder {names} matches it, but works for no platform that is enabled for its scan folder"

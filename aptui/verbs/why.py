@@ -13,7 +13,7 @@ from aptui.shared import printing
 from aptui.store.queries.reader import JobRow, RunRow, SourceRow
 from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
 from aptui.verbs.naming import find_job, find_source, jobs_named, meanings, unknown
-from aptui.verbs.opening import Opened, opened
+from aptui.verbs.opening import OpenedProject, opened
 from aptui.verbs.read import job_json
 from aptui.verbs.why_files import edited, product_answer
 
@@ -39,7 +39,7 @@ def why(arguments: Namespace) -> int:
     return 0
 
 
-def explain(word: str, project: Opened) -> dict[str, Any]:
+def explain(word: str, project: OpenedProject) -> dict[str, Any]:
     """Return everything that is known of what `word` names.
 
     Raises:
@@ -63,7 +63,7 @@ def explain(word: str, project: Opened) -> dict[str, Any]:
     return answer
 
 
-def _source_answer(source: SourceRow | None, word: str, project: Opened) -> dict[str, Any]:
+def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) -> dict[str, Any]:
     """Say which file wins the path, and who depends on it."""
     if source is None:
         return {"path": word, "is": "source"}
@@ -83,7 +83,7 @@ def _source_answer(source: SourceRow | None, word: str, project: Opened) -> dict
 # -------------------------------------------------------------------------------------------------------------------- jobs
 
 
-def _job_answer(row: JobRow, source: SourceRow | None, project: Opened) -> dict[str, Any]:
+def _job_answer(row: JobRow, source: SourceRow | None, project: OpenedProject) -> dict[str, Any]:
     database = project.database
     inputs = [entry for entry in database.inputs_of(row.job_id) if row.job_id]
     edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder] if source else []
@@ -97,7 +97,7 @@ def _job_answer(row: JobRow, source: SourceRow | None, project: Opened) -> dict[
     return answer
 
 
-def _run_json(run: RunRow, project: Opened) -> dict[str, Any]:
+def _run_json(run: RunRow, project: OpenedProject) -> dict[str, Any]:
     return {
         "completed": printing.iso(run.completed_ms),
         "duration_s": run.duration_ms / 1000,
@@ -111,7 +111,7 @@ def _run_json(run: RunRow, project: Opened) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------ files without jobs
 
 
-def _without_jobs(word: str, project: Opened) -> dict[str, Any]:
+def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
     """Say what a file without jobs is: ignored, wanted by nobody, outside, not looked at yet, or not there at all."""
     from aptui.verbs import unwanted
 

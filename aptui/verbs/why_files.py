@@ -10,7 +10,7 @@ from typing import Any
 from aptui.core.paths import product_at
 from aptui.store.queries.reader import Reader, SourceRow
 from aptui.verbs.naming import as_text
-from aptui.verbs.opening import Opened, os_path
+from aptui.verbs.opening import OpenedProject, os_path
 
 _OWED = "what follows is about it as it was; 'aptui batch' processes it"
 
@@ -40,7 +40,9 @@ def _digest(path: str) -> bytes:
         return b""
 
 
-def product_answer(word: str, project: Opened, explain: Callable[[str, Opened], dict[str, Any]]) -> dict[str, Any] | None:
+def product_answer(
+    word: str, project: OpenedProject, explain: Callable[[str, OpenedProject], dict[str, Any]]
+) -> dict[str, Any] | None:
     """Return what is known of a path in the cache: that of its source, with the jobs that made it alone; None for any other path.
 
     Args:

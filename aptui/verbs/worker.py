@@ -115,7 +115,7 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
     resources = {tag: float(count or slots) for tag, count in arguments.tags.items()}
     resources[MEMORY] = float(arguments.memory or int(_all_memory_bytes() * _MEMORY_SHARE))
     ca, cert, key = (os.path.abspath(path) if path else "" for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key))
-    place = cluster.Cluster("dask", arguments.scheduler, ca, cert, key)
+    place = cluster.ClusterSettings("dask", arguments.scheduler, ca, cert, key)
     is_plain = arguments.scheduler.startswith("tcp://")
     return Nanny(
         arguments.scheduler,

@@ -12,7 +12,7 @@ from aptui.core.paths import is_below, key_of, normalize, to_text
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
 
 
-class Refused(Exception):
+class AnswerRefused(Exception):
     """The call failed; the text is the reason, one line."""
 
 
@@ -30,12 +30,12 @@ def plans_and_edges(
     try:
         for job in response.jobs:
             if job.additional_fingerprint and not builder.analysis_fingerprint:
-                raise Refused("the builder gives a job an additional fingerprint, but has no analysis_fingerprint itself")
+                raise AnswerRefused("the builder gives a job an additional fingerprint, but has no analysis_fingerprint itself")
             plans.pop((job.job_key, job.platform), None)
             plans[job.job_key, job.platform] = _plan(job, order.root)
         edges = tuple(dict.fromkeys(_edges(response.source_dependencies)))
     except (TypeError, AttributeError, ValueError) as error:
-        raise Refused(f"create_jobs answered with a value of the wrong kind: {error}") from error
+        raise AnswerRefused(f"create_jobs answered with a value of the wrong kind: {error}") from error
     return tuple(plans.values()), edges
 
 

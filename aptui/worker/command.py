@@ -37,7 +37,7 @@ _LONG_MS = 5
 """A command that has not ended by then takes long. Most tools of assets do; those that do not come by the thousand."""
 
 
-class Meanwhile(Protocol):
+class CommandWatch(Protocol):
     """What there is time for while a command runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
@@ -158,7 +158,7 @@ def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
 
 
 def execute(
-    command: Invocation, environment: Mapping[str, str], kept_bytes: int = KEPT_BYTES, meanwhile: Meanwhile | None = None
+    command: Invocation, environment: Mapping[str, str], kept_bytes: int = KEPT_BYTES, meanwhile: CommandWatch | None = None
 ) -> Execution:
     """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
 
@@ -207,7 +207,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
     )
 
 
-def _wait(pid: int, reader: int, output: BoundedText, meanwhile: Meanwhile | None) -> tuple[int, int]:
+def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | None) -> tuple[int, int]:
     long_from_s = time.monotonic() + _LONG_MS / 1000
     os.set_blocking(reader, False)
     exit_descriptor = os.pidfd_open(pid)

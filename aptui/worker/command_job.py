@@ -16,10 +16,10 @@ from aptui.core.messages import LogLevel, LogRecord, ProcessOrder
 from aptui.core.model import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import command as commands
-from aptui.worker.answers import Refused
+from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.output import KEPT_BYTES, BoundedText, bounded_lines, record_of
-from aptui.worker.products import Folders, remove_tree
+from aptui.worker.products import StagingFolders, remove_tree
 from aptui.worker.reads import Reads
 from aptui.worker.references import add_told
 
@@ -44,12 +44,12 @@ class CommandJob:
 def run_command(
     order: ProcessOrder,
     builder: Builder,
-    folders: Folders,
+    folders: StagingFolders,
     source: str,
     params: Mapping[str, Any],
     log: RunLog,
     reads: Reads,
-    meanwhile: commands.Meanwhile | None = None,
+    meanwhile: commands.CommandWatch | None = None,
     inherited: Mapping[str, str] = os.environ,
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads` is told what it opens, if that is asked for.
@@ -83,7 +83,7 @@ def run_command(
         job.products = _products(rule, builder, order, folders, values)
         _add_links(rule, values["product_dependencies"], job.products, log)
     except commands.CommandError as error:
-        raise Refused(str(error)) from error
+        raise AnswerRefused(str(error)) from error
     job.dependencies += _depfile(rule, values["depfile"], log)
     places = (folders.temp, os.path.dirname(source), source.removesuffix(f"/{order.rel}"))
     job.dependencies = [_placed(path, places) for path in dict.fromkeys(job.dependencies)]
@@ -120,10 +120,10 @@ def _traced(
     command: commands.Invocation,
     environment: Mapping[str, str],
     kept_bytes: int,
-    folders: Folders,
+    folders: StagingFolders,
     reads: Reads,
     log: RunLog,
-    meanwhile: commands.Meanwhile | None,
+    meanwhile: commands.CommandWatch | None,
 ) -> commands.Execution:
     from aptui.worker import trace
 
@@ -136,7 +136,7 @@ def _traced(
     return ended
 
 
-def _values(order: ProcessOrder, folders: Folders, source: str, params: Mapping[str, Any]) -> dict[str, str]:
+def _values(order: ProcessOrder, folders: StagingFolders, source: str, params: Mapping[str, Any]) -> dict[str, str]:
     name = os.path.basename(source)
     stem, ext = os.path.splitext(name)
     plain = {
@@ -163,7 +163,7 @@ def _compiled(regex: str) -> re.Pattern[str]:
     try:
         return re.compile(regex)
     except re.error as error:
-        raise Refused(f"the regular expression {regex!r} is wrong: {error}") from error
+        raise AnswerRefused(f"the regular expression {regex!r} is wrong: {error}") from error
 
 
 # ------------------------------------------------------------------------------------------------------------------- output
@@ -190,7 +190,7 @@ def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, 
 def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText) -> tuple[list[str], list[str]]:
     """Return (the lines for the log, the dependencies that the other lines name)."""
     if output.dropped_count:
-        raise Refused("the command wrote so much that its dependencies cannot all be read from its output")
+        raise AnswerRefused("the command wrote so much that its dependencies cannot all be read from its output")
     regex = _compiled(rule.dependency_regex)
     shown, found = [], []
     for line in lines:
@@ -221,7 +221,7 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
 
 
 def _products(
-    rule: CommandRule, builder: Builder, order: ProcessOrder, folders: Folders, values: Mapping[str, str]
+    rule: CommandRule, builder: Builder, order: ProcessOrder, folders: StagingFolders, values: Mapping[str, str]
 ) -> list[JobProduct]:
     names = commands.find_products(rule.products, folders.products, values)
     asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)

@@ -1,6 +1,6 @@
 """A look at builder classes in a process of its own: their version, what they want, the files of their code.
 
-Reads a list of `Question` as JSON from stdin, writes a list of `Answer` to stdout. Each question is answered in a fork, so that a builder
+Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswer` to stdout. Each question is answered in a fork, so that a builder
 that dies at its import, or changes the interpreter, spoils no other answer. `registry` is the only caller.
 """
 
@@ -24,12 +24,12 @@ from aptui.sdk import trusted_params
 from aptui.worker import used
 from aptui.worker.load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file, load_function
 from aptui.worker.processes import signal_name
-from aptui.worker.questions import Answer, Description, Problem, Question, code_digest, code_files_of
+from aptui.worker.questions import ClassAnswer, ClassDescription, ClassQuestion, ScriptProblem, code_digest, code_files_of
 
 
 def main() -> None:
     """Answer the questions on stdin."""
-    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Question])
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[ClassQuestion])
     answers = os.dup(1)
     os.dup2(2, 1)  # what a builder prints at its import must not end up between the answers
     found = [_apart(question) for question in questions]
@@ -37,7 +37,7 @@ def main() -> None:
         stream.write(msgspec.json.encode(found))
 
 
-def _apart(question: Question) -> Answer:
+def _apart(question: ClassQuestion) -> ClassAnswer:
     """Answer in a fork. This process has one thread, so forking is safe."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -57,11 +57,11 @@ def _apart(question: Question) -> Answer:
     if not data:
         code = os.waitstatus_to_exitcode(status)
         how = f"killed by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
-        return Answer(error=f"its import was {how}", kind="import")
-    return msgspec.json.decode(data, type=Answer)
+        return ClassAnswer(error=f"its import was {how}", kind="import")
+    return msgspec.json.decode(data, type=ClassAnswer)
 
 
-def describe(question: Question) -> Answer:
+def describe(question: ClassQuestion) -> ClassAnswer:
     """Import what the question names and look at it."""
     if question.stand_in is not None:
         return _found_by(question.stand_in)
@@ -74,26 +74,26 @@ def describe(question: Question) -> Answer:
     else:
         module = load_file(question.path)
         found = [_description(builder, f"file:{question.path}:{builder.__name__}") for builder in builder_classes(module)]
-    return Answer(found, [_fact(path) for path in _code_files(module)])
+    return ClassAnswer(found, [_fact(path) for path in _code_files(module)])
 
 
-def _found_by(stand_in: Builder) -> Answer:
+def _found_by(stand_in: Builder) -> ClassAnswer:
     builders, problems = load_function(stand_in.adapter)(stand_in)
     scripts = {script for script, _, _ in problems}.union(*(code for _, code in builders))
     facts = {path: _fact(path) for path in sorted(scripts) if os.path.isfile(path)}
     found = [_with_code(builder, [facts[path] for path in code]) for builder, code in builders]
-    return Answer(found=found, files=list(facts.values()), problems=[Problem(*problem) for problem in problems])
+    return ClassAnswer(found=found, files=list(facts.values()), problems=[ScriptProblem(*problem) for problem in problems])
 
 
 def _with_code(builder: Builder, facts: list[tuple[str, int, int, str]]) -> Builder:
     return replace(builder, code_digest=code_digest(facts), code_files=code_files_of(facts))
 
 
-def _description(builder: type[Any], origin: str) -> Description:
+def _description(builder: type[Any], origin: str) -> ClassDescription:
     patterns = getattr(builder, "patterns", ())
     if isinstance(patterns, str):
         patterns = (patterns,)
-    return Description(
+    return ClassDescription(
         name=str(builder.name),
         origin=origin,
         version=str(getattr(builder, "version", "1")),
@@ -138,16 +138,18 @@ def _fact(path: str) -> tuple[str, int, int, str]:
     return path, found.st_size, found.st_mtime_ns if loaded == digest else 0, loaded
 
 
-def _error(error: BaseException, question: Question) -> Answer:
+def _error(error: BaseException, question: ClassQuestion) -> ClassAnswer:
     files = []
     if question.path:
         with contextlib.suppress(OSError):
             files = [_fact(question.path)]
     if isinstance(error, NoSuchBuilder):
-        return Answer(error=str(error), kind="unknown", known=error.known)
+        return ClassAnswer(error=str(error), kind="unknown", known=error.known)
     if isinstance(error, SyntaxError) and error.filename == question.path:
-        return Answer(error=error.msg, kind="syntax", line=error.lineno or 0, files=files)
+        return ClassAnswer(error=error.msg, kind="syntax", line=error.lineno or 0, files=files)
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno or 0 for frame in reversed(frames) if frame.filename == question.path), 0)
     text = str(error)
-    return Answer(error=f"{type(error).__name__}: {text}" if text else type(error).__name__, kind="import", line=line, files=files)
+    return ClassAnswer(
+        error=f"{type(error).__name__}: {text}" if text else type(error).__name__, kind="import", line=line, files=files
+    )

@@ -35,7 +35,7 @@ FileHash = tuple[bytes, int, int]
 """(SHA-256, XXH64 with seed 0, size in bytes)."""
 
 
-class Changed(Exception):
+class FileChanged(Exception):
     """The file is not what it was: changed while it was read, gone, or no regular file any more."""
 
 
@@ -63,11 +63,11 @@ def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
     try:
         descriptor = os.open(path, _READ_FLAGS | flags)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise Changed("the file is gone") from error
+        raise FileChanged("the file is gone") from error
     result = os.fstat(descriptor)
     if not stat.S_ISREG(result.st_mode):
         os.close(descriptor)
-        raise Changed("not a regular file")
+        raise FileChanged("not a regular file")
     return descriptor, result
 
 
@@ -110,7 +110,7 @@ def hash_file(path: str, *, sees_through: bool = False) -> tuple[FileHash, os.st
         else:
             found = hash_open(descriptor)
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
-            raise Changed("the file changed while it was read")
+            raise FileChanged("the file changed while it was read")
     finally:
         os.close(descriptor)
     return found, before
@@ -195,7 +195,7 @@ def hash_files(order: HashOrder) -> HashResult:
     for index, text in enumerate(order.paths):
         try:
             (digest, hash64, size), found = hash_file(os_path(text), sees_through=True)
-        except Changed:
+        except FileChanged:
             files.append(None)
         except OSError as error:
             files.append((b"", 0, -1, 0, 0, 0))
@@ -223,7 +223,7 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
     started_ns = time.perf_counter_ns()
     try:
         product = _stage(order, is_synced)
-    except Changed as error:
+    except FileChanged as error:
         return RunResult(order.run_key, Outcome.STALE, f"source: {error}")
     except _NotHere:
         return _failed(order.run_key, lfs.NOT_HERE)
@@ -253,7 +253,7 @@ def _stage(order: CopyOrder, is_synced: bool) -> StagedProduct:
             found, staged = _stage_large(order, source, before, is_synced)
         if found[2] != before.st_size or stat_key(os.fstat(source)) != stat_key(before):
             _discard(staged)
-            raise Changed("the file changed while it was read")
+            raise FileChanged("the file changed while it was read")
     finally:
         os.close(source)
     return StagedProduct(staged, "", 0, b"", 1, *found)
@@ -330,7 +330,7 @@ def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:
         finally:
             os.close(target)
         if stat_key(os.fstat(source)) != stat_key(before):
-            raise Changed("the file changed while it was read")
+            raise FileChanged("the file changed while it was read")
     finally:
         os.close(source)
     return found

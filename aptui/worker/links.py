@@ -16,7 +16,7 @@ from aptui.core.messages import LogLevel, ProcessOrder, StagedProduct
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.paths import key_of, to_text
 from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDependency
-from aptui.worker.answers import Refused
+from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, valid_text
 
 _HIGHEST_FLAGS = (1 << 63) - 1
@@ -100,5 +100,5 @@ def _number(product: JobProduct, value: object, highest: int, what: str) -> int:
     return int(value)
 
 
-def _refused(product: JobProduct, text: str) -> Refused:
-    return Refused(f"product {product.path!r} {valid_text(text)}")
+def _refused(product: JobProduct, text: str) -> AnswerRefused:
+    return AnswerRefused(f"product {product.path!r} {valid_text(text)}")

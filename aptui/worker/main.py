@@ -28,7 +28,7 @@ from aptui.worker.outbox import Outbox
 from aptui.worker.output import marker
 
 if TYPE_CHECKING:
-    from aptui.worker.run import Sharing
+    from aptui.worker.run import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
 """A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
@@ -42,13 +42,13 @@ class Worker:
         self._channel = channel
         self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
         self._reader = wire.FrameReader()
-        self._setup = wire.Setup((), (), "")
+        self._setup = wire.WorkerSetup((), (), "")
         self._builders: dict[str, Builder] = {}
         self._instances: dict[str, Any] = {}
         self._platforms: dict[str, Any] = {}
         self._runs = 0
-        self._outbox = Outbox(lambda results: self._answer(wire.Kind.RAN, results))
-        self._sharing: Sharing | None = None
+        self._outbox = Outbox(lambda results: self._answer(wire.FrameKind.RAN, results))
+        self._sharing: BatchSharing | None = None
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
     def serve(self) -> None:
@@ -58,34 +58,34 @@ class Worker:
                 self._perform(kind, wire.decode(kind, payload))
         self._end()
 
-    def _perform(self, kind: wire.Kind, record: Any) -> None:
+    def _perform(self, kind: wire.FrameKind, record: Any) -> None:
         match kind:
-            case wire.Kind.COPY:
-                self._send(wire.Kind.COPIED, self._copy(record))
-            case wire.Kind.HASH:
+            case wire.FrameKind.COPY:
+                self._send(wire.FrameKind.COPIED, self._copy(record))
+            case wire.FrameKind.HASH:
                 order: HashOrder = record
-                self._send(wire.Kind.HASHED, hash_files(order))
-            case wire.Kind.ANALYSE:
+                self._send(wire.FrameKind.HASHED, hash_files(order))
+            case wire.FrameKind.ANALYSE:
                 for analysis in record:
                     self._analyse(analysis)
-            case wire.Kind.PROCESS:
+            case wire.FrameKind.PROCESS:
                 for job in record:
                     self._process(job)
                 self._outbox.flush()
                 self._retire_if_due()
-            case wire.Kind.SETUP:
+            case wire.FrameKind.SETUP:
                 self._set_up(record)
             case _:
                 raise wire.WireError(f"the engine sent a frame of kind {kind.name}")
 
-    def _set_up(self, setup: wire.Setup) -> None:
+    def _set_up(self, setup: wire.WorkerSetup) -> None:
         self._setup = setup
         self._builders = {builder.name: builder for builder in setup.builders}
         self._platforms = {platform.id: platform for platform in setup.platforms}
         reads.watch(setup.scan_folders)
         if setup.nice:
             os.nice(setup.nice)
-        self._send(wire.Kind.READY, wire.Note())
+        self._send(wire.FrameKind.READY, wire.WorkerNote())
 
     @staticmethod
     def _copy(orders: Sequence[CopyOrder]) -> list[RunResult]:
@@ -101,7 +101,7 @@ class Worker:
             self._runs += 1
             with _made_safe(builder.memory_limit_bytes):
                 result = run.analyse(order, builder, self._platforms, self._load)
-        self._answer(wire.Kind.ANALYSED, [result])
+        self._answer(wire.FrameKind.ANALYSED, [result])
         self._retire_if_due()
 
     def _process(self, order: ProcessOrder) -> None:
@@ -109,7 +109,7 @@ class Worker:
 
         builder = self._builders.get(order.builder)
         if builder is None:
-            self._answer(wire.Kind.RAN, [RunResult(order.run_key, Outcome.FAILED, _unknown(order.builder))])
+            self._answer(wire.FrameKind.RAN, [RunResult(order.run_key, Outcome.FAILED, _unknown(order.builder))])
             return
         is_command = builder.kind is BuilderKind.COMMAND
         sharing = self._shared() if is_command else None
@@ -122,15 +122,15 @@ class Worker:
             self._outbox.meanwhile()
         else:
             self._runs += 1
-            self._answer(wire.Kind.RAN, [result])
+            self._answer(wire.FrameKind.RAN, [result])
             self._retire_if_due()
 
-    def _shared(self) -> Sharing:
+    def _shared(self) -> BatchSharing:
         if self._sharing is None:
-            from aptui.worker.run import Sharing
-            from aptui.worker.workspace import KeptFolders
+            from aptui.worker.run import BatchSharing
+            from aptui.worker.workspace import ReusableWorkspace
 
-            self._sharing = Sharing(KeptFolders(), self._outbox.meanwhile, dict(os.environ))
+            self._sharing = BatchSharing(ReusableWorkspace(), self._outbox.meanwhile, dict(os.environ))
         return self._sharing
 
     def _load(self, builder: Builder) -> Any:
@@ -141,7 +141,7 @@ class Worker:
             instance = self._instances[builder.name] = load_builder(builder)
         return instance
 
-    def _answer(self, kind: wire.Kind, results: Sequence[AnalyseResult] | Sequence[RunResult]) -> None:
+    def _answer(self, kind: wire.FrameKind, results: Sequence[AnalyseResult] | Sequence[RunResult]) -> None:
         _flush()
         os.write(self._output, b"".join(marker(self._setup.nonce, result.run_key) for result in results))
         self._channel.sendall(b"".join(_frame(kind, result) for result in results))
@@ -149,7 +149,7 @@ class Worker:
     def _retire_if_due(self) -> None:
         reason = self._wish_to_retire()
         if reason:
-            self._send(wire.Kind.RETIRE, wire.Note(reason))
+            self._send(wire.FrameKind.RETIRE, wire.WorkerNote(reason))
             self._end()
             _leave(0)
 
@@ -176,11 +176,11 @@ class Worker:
             rss_bytes = int(file.read().split()[1]) * self._page_bytes
         return f"{rss_bytes >> 20} MiB of memory" if rss_bytes > self._setup.recycle_rss_bytes else ""
 
-    def _send(self, kind: wire.Kind, record: wire.Record) -> None:
+    def _send(self, kind: wire.FrameKind, record: wire.Record) -> None:
         self._channel.sendall(wire.encode(kind, record))
 
 
-def _frame(kind: wire.Kind, result: AnalyseResult | RunResult) -> bytes:
+def _frame(kind: wire.FrameKind, result: AnalyseResult | RunResult) -> bytes:
     try:
         return wire.encode(kind, result)
     except wire.WireError as error:

@@ -18,7 +18,7 @@ from aptui.core.model import COMMON_PLATFORM
 from aptui.core.paths import normalize, product_name, to_text
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import files
-from aptui.worker.answers import Refused
+from aptui.worker.answers import AnswerRefused
 
 NAME_BYTES = 255
 """Longest file name on the file systems we meet (NAME_MAX)."""
@@ -26,7 +26,7 @@ _KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 
 
 @dataclass(frozen=True, slots=True)
-class Folders:
+class StagingFolders:
     """The folders of one run, all below `staging`."""
 
     staging: str
@@ -76,7 +76,7 @@ def discard(staged: str) -> None:
         remove_tree(staged)
 
 
-def stage_products(products: Sequence[JobProduct], folders: Folders, order: ProcessOrder) -> tuple[StagedProduct, ...]:
+def stage_products(products: Sequence[JobProduct], folders: StagingFolders, order: ProcessOrder) -> tuple[StagedProduct, ...]:
     """Check, place and hash the products of a run. Out of folders that are not its own they are moved to where it is to stage.
 
     Raises:
@@ -87,16 +87,16 @@ def stage_products(products: Sequence[JobProduct], folders: Folders, order: Proc
     staged = []
     for index, product in enumerate(products):
         if not isinstance(product, JobProduct):
-            raise Refused(f"the builder returned {type(product).__name__} as a product, not a JobProduct")
+            raise AnswerRefused(f"the builder returned {type(product).__name__} as a product, not a JobProduct")
         name = _product_name(product.path, _beside(product, order.rel))
         _check_flags(product, order.platform)
         _check_unique(product, name, names, sub_ids)
         try:
             staged.append(_stage(product, name, index, folders))
-        except files.Changed as error:
-            raise Refused(f"product {product.path!r}: {error}") from error
+        except files.FileChanged as error:
+            raise AnswerRefused(f"product {product.path!r}: {error}") from error
         except OSError as error:
-            raise Refused(f"product {product.path!r} cannot be staged: {files.reason(error)}") from error
+            raise AnswerRefused(f"product {product.path!r} cannot be staged: {files.reason(error)}") from error
     if folders.staging != files.os_path(order.staging):
         staged = _moved(staged, files.os_path(order.staging))
     return tuple(staged)
@@ -112,7 +112,7 @@ def _moved(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
         for product, target in zip(staged, targets, strict=True):
             os.rename(files.os_path(product.staged), target)
     except OSError as error:
-        raise Refused(f"products cannot be staged: {files.reason(error)}") from error
+        raise AnswerRefused(f"products cannot be staged: {files.reason(error)}") from error
     return [replace(product, staged=to_text(os.fsencode(target))) for product, target in zip(staged, targets, strict=True)]
 
 
@@ -121,54 +121,56 @@ def _beside(product: JobProduct, rel: str) -> str:
     if not product.folder:
         return rel
     if product.flags & ProductFlag.PRODUCT:
-        raise Refused(f"product {product.path!r} has a folder of its own, {product.folder!r}, which only intermediates may have")
+        raise AnswerRefused(
+            f"product {product.path!r} has a folder of its own, {product.folder!r}, which only intermediates may have"
+        )
     folder = normalize(product.folder)
     if not folder or product.folder.startswith("/") or folder.split("/")[0] == "..":
-        raise Refused(f"product {product.path!r}: {product.folder!r} is no folder relative to the scan folders")
+        raise AnswerRefused(f"product {product.path!r}: {product.folder!r} is no folder relative to the scan folders")
     return f"{to_text(os.fsencode(folder))}/-"
 
 
 def _product_name(path: str, rel: str) -> str:
     name = os.path.basename(path)
     if not name or name in (".", ".."):
-        raise Refused(f"product {path!r} has no file name")
+        raise AnswerRefused(f"product {path!r} has no file name")
     if any(ord(character) < 32 or character == "\x7f" for character in name):
-        raise Refused(f"product {path!r} has control characters in its name")
+        raise AnswerRefused(f"product {path!r} has control characters in its name")
     lower = to_text(os.fsencode(name)).lower()
     if len(os.fsencode(lower)) > NAME_BYTES:
-        raise Refused(f"product {path!r} has a name longer than {NAME_BYTES} bytes")
+        raise AnswerRefused(f"product {path!r} has a name longer than {NAME_BYTES} bytes")
     return product_name("", rel, lower)[1:]
 
 
 def _check_flags(product: JobProduct, platform: str) -> None:
     kind = product.flags & _KIND_BITS
     if kind not in (ProductFlag.PRODUCT, ProductFlag.INTERMEDIATE):
-        raise Refused(f"product {product.path!r} must be flagged either PRODUCT or INTERMEDIATE")
+        raise AnswerRefused(f"product {product.path!r} must be flagged either PRODUCT or INTERMEDIATE")
     if (kind == ProductFlag.INTERMEDIATE) != (platform == COMMON_PLATFORM):
         what = "intermediates belong to" if kind == ProductFlag.INTERMEDIATE else "only intermediates belong to"
-        raise Refused(f"product {product.path!r}: {what} the platform {COMMON_PLATFORM!r}, this is {platform!r}")
+        raise AnswerRefused(f"product {product.path!r}: {what} the platform {COMMON_PLATFORM!r}, this is {platform!r}")
 
 
 def _check_unique(product: JobProduct, name: str, names: dict[str, str], sub_ids: dict[int, str]) -> None:
     if not isinstance(product.sub_id, int) or not 0 <= product.sub_id < 1 << 32:
-        raise Refused(f"product {product.path!r} has the sub id {product.sub_id!r}, which is not a number of 32 bits")
+        raise AnswerRefused(f"product {product.path!r} has the sub id {product.sub_id!r}, which is not a number of 32 bits")
     if name in names:
-        raise Refused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
+        raise AnswerRefused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
     if product.sub_id in sub_ids:
-        raise Refused(f"products {sub_ids[product.sub_id]!r} and {product.path!r} have the same sub id {product.sub_id}")
+        raise AnswerRefused(f"products {sub_ids[product.sub_id]!r} and {product.path!r} have the same sub id {product.sub_id}")
     names[name] = sub_ids[product.sub_id] = product.path
 
 
-def _stage(product: JobProduct, name: str, index: int, folders: Folders) -> StagedProduct:
+def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) -> StagedProduct:
     path = os.path.normpath(os.path.join(folders.products, product.path))
     is_ours = path.startswith((f"{folders.products}/", f"{folders.temp}/"))
     if not is_ours and not os.path.isabs(product.path):
-        raise Refused(f"product {product.path!r} lies outside the folder for products")
+        raise AnswerRefused(f"product {product.path!r} lies outside the folder for products")
     found = _lstat(path, product.path)
     if stat.S_ISLNK(found.st_mode) or (is_ours and _is_behind_link(path, folders)):
-        raise Refused(f"product {product.path!r} is a link, or behind one")
+        raise AnswerRefused(f"product {product.path!r} is a link, or behind one")
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(f"product {product.path!r} is not a regular file")
+        raise AnswerRefused(f"product {product.path!r} is not a regular file")
     staged = path
     if not is_ours or found.st_nlink > 1:
         # A second hard link could change the product long after it was committed.
@@ -190,7 +192,7 @@ def _check_closed(path: str, shown: str) -> None:
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # fcntl(2): not granted while the file is open for writing
     except BlockingIOError:
-        raise Refused(f"product {shown!r} is still open for writing") from None
+        raise AnswerRefused(f"product {shown!r} is still open for writing") from None
     except OSError:
         pass  # a file system without leases
     finally:
@@ -201,10 +203,10 @@ def _lstat(path: str, shown: str) -> os.stat_result:
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise Refused(f"product {shown!r} does not exist") from None
+        raise AnswerRefused(f"product {shown!r} does not exist") from None
 
 
-def _is_behind_link(path: str, folders: Folders) -> bool:
+def _is_behind_link(path: str, folders: StagingFolders) -> bool:
     parent = os.path.dirname(path)
     if parent in (folders.products, folders.temp):
         return False
@@ -212,7 +214,7 @@ def _is_behind_link(path: str, folders: Folders) -> bool:
     return os.path.realpath(parent) != os.path.join(os.path.realpath(top), os.path.relpath(parent, top))
 
 
-def sync_products(staged: Sequence[StagedProduct], folders: Folders) -> None:
+def sync_products(staged: Sequence[StagedProduct], folders: StagingFolders) -> None:
     """Make the products of a run durable.
 
     Raises:
@@ -225,4 +227,4 @@ def sync_products(staged: Sequence[StagedProduct], folders: Folders) -> None:
         for product in staged:
             files.sync_file(files.os_path(product.staged))
     except OSError as error:
-        raise Refused(f"products cannot be made durable: {files.reason(error)}") from error
+        raise AnswerRefused(f"products cannot be made durable: {files.reason(error)}") from error

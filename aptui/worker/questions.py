@@ -13,7 +13,7 @@ from aptui.core.model import Builder
 
 
 @dataclass(slots=True)
-class Question:
+class ClassQuestion:
     """What to look at.
 
     `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or `stand_in` is a
@@ -26,7 +26,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Description:
+class ClassDescription:
     """One builder class; `params_schema` is JSON, "" when it says nothing about its parameters."""
 
     name: str
@@ -41,7 +41,7 @@ class Description:
 
 
 @dataclass(slots=True)
-class Problem:
+class ScriptProblem:
     """Why a script that an adapter ran gave less than it should; one that `is_lasting` stays so until the code changes."""
 
     script: str
@@ -50,7 +50,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Answer:
+class ClassAnswer:
     """`files` are (path, size, mtime_ns, SHA-256 hex) of the code; `error` is "" when there are classes.
 
     `found` and `problems` are what an adapter found.
@@ -58,21 +58,21 @@ class Answer:
     `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file.
     """
 
-    classes: list[Description] = field(default_factory=list)
+    classes: list[ClassDescription] = field(default_factory=list)
     files: list[tuple[str, int, int, str]] = field(default_factory=list)
     error: str = ""
     kind: str = ""
     line: int = 0
     known: tuple[str, ...] = ()
     found: list[Builder] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ScriptProblem] = field(default_factory=list)
 
 
 def code_digest(files: Iterable[tuple[str, int, int, str]]) -> bytes:
-    """Return one digest over the files of a builder's code, as `Answer` has them."""
+    """Return one digest over the files of a builder's code, as `ClassAnswer` has them."""
     return run_report.code_digest(code_files_of(files))
 
 
 def code_files_of(files: Iterable[tuple[str, int, int, str]]) -> tuple[tuple[str, str], ...]:
-    """Return (path, SHA-256 in hex) of the files of a builder's code, as `Answer` has them."""
+    """Return (path, SHA-256 in hex) of the files of a builder's code, as `ClassAnswer` has them."""
     return tuple((path, code) for path, _, _, code in files)

@@ -19,7 +19,7 @@ from aptui.core.messages import LogLevel, ProcessOrder, StagedProduct
 from aptui.core.model import Builder, LinkKind, ReferenceRule
 from aptui.core.paths import key_of, to_text
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
-from aptui.worker.answers import Refused
+from aptui.worker.answers import AnswerRefused
 from aptui.worker.files import os_path
 from aptui.worker.log import RunLog, valid_text
 
@@ -131,7 +131,7 @@ def add_told(file: str, products: Sequence[JobProduct]) -> bool:
         try:
             _add_line(line.strip(), by_name)
         except ValueError as error:
-            raise Refused(f"{os.path.basename(file)}:{number}: {error}") from None
+            raise AnswerRefused(f"{os.path.basename(file)}:{number}: {error}") from None
     for product in products:
         product.dependencies_handled = True
     return True

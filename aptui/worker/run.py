@@ -34,30 +34,30 @@ from aptui.sdk import (
 from aptui.shared import lfs
 from aptui.worker import files, reads
 from aptui.worker import used as worker_used
-from aptui.worker.answers import Refused, plans_and_edges
-from aptui.worker.command import Meanwhile
+from aptui.worker.answers import AnswerRefused, plans_and_edges
+from aptui.worker.command import CommandWatch
 from aptui.worker.command_job import run_command
 from aptui.worker.links import with_links
 from aptui.worker.log import RunLog, one_line, valid_text
 from aptui.worker.processes import end_children
-from aptui.worker.products import Folders, discard, remove_tree, stage_products, sync_products
+from aptui.worker.products import StagingFolders, discard, remove_tree, stage_products, sync_products
 from aptui.worker.references import add_references
-from aptui.worker.workspace import KeptFolders
+from aptui.worker.workspace import ReusableWorkspace
 
 Load = Callable[[Builder], Any]
 """Returns the instance of a builder's class; imports its code at the first call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class BatchSharing:
     """What the commands that one worker runs have in common.
 
     `folders` are used by one after the other. `meanwhile` is called when a command has begun, and again when it takes long; whoever passes
     it in sees to it that products are synced. `environment` are the variables that all get: `os.environ` is slow to be asked for each.
     """
 
-    folders: KeptFolders
-    meanwhile: Meanwhile
+    folders: ReusableWorkspace
+    meanwhile: CommandWatch
     environment: Mapping[str, str]
 
 
@@ -113,7 +113,7 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
     if ending.outcome is Outcome.SUCCEEDED:
         try:
             plans, edges = plans_and_edges(answers[0], order, builder)
-        except Refused as error:
+        except AnswerRefused as error:
             ending = _failure(log, str(error))
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
             ending = _failure(log, f"{absent!r} is {lfs.NOT_HERE}")
@@ -129,7 +129,7 @@ def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: r
     with reads.listening(seen):
         response = instance.create_jobs(request)
     if not isinstance(response, CreateJobsResponse):
-        raise Refused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
+        raise AnswerRefused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
     _check_result(response.result, response.error, log)
     return response
 
@@ -138,7 +138,7 @@ def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: r
 
 
 def process(
-    order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, sharing: Sharing | None = None
+    order: ProcessOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, sharing: BatchSharing | None = None
 ) -> RunResult:
     """Do one job: call the builder, check and hash its products, make them durable.
 
@@ -152,7 +152,7 @@ def process(
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     code = worker_used.code_of(builder)
     log = RunLog(builder.name)
-    run = _Run(order, builder, platforms, load, log, sharing)
+    run = _BuilderRun(order, builder, platforms, load, log, sharing)
     ending = _guarded(log, run.enter)
     try:
         if ending.outcome is Outcome.SUCCEEDED:
@@ -183,7 +183,7 @@ def process(
     )
 
 
-class _Run:
+class _BuilderRun:
     """What is known of a run while it goes through its steps: enter, call, finish, leave."""
 
     def __init__(
@@ -193,7 +193,7 @@ class _Run:
         platforms: Mapping[str, Platform],
         load: Load,
         log: RunLog,
-        sharing: Sharing | None,
+        sharing: BatchSharing | None,
     ) -> None:
         self.order, self.builder, self.load, self.log, self.sharing = order, builder, load, log, sharing
         self.platform = _platform_info(order.platform, platforms)
@@ -201,7 +201,7 @@ class _Run:
         self.staging = files.os_path(order.staging)
         kept = sharing.folders.for_run(self.staging, order.run_key) if sharing and not self.keeps_all else None
         self.kept = sharing.folders if sharing and kept else None
-        self.folders = kept or Folders(self.staging)
+        self.folders = kept or StagingFolders(self.staging)
         self.root = files.os_path(order.root)
         self.source = os.path.join(self.root, files.os_path(order.rel))
         self.products: tuple[StagedProduct, ...] = ()
@@ -288,7 +288,7 @@ class _Run:
         job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
         self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
         if job.error:
-            raise Refused(job.error)
+            raise AnswerRefused(job.error)
         self._made, self._found = job.products, job.dependencies
 
     def _copy(self) -> None:
@@ -296,10 +296,10 @@ class _Run:
         copy = os.path.join(self.folders.products, os.path.basename(self.source))
         try:
             files.copy_into(self.source, copy)
-        except files.Changed as error:
+        except files.FileChanged as error:
             raise Stale(f"source: {error}") from error
         except OSError as error:
-            raise Refused(f"cannot copy the source: {files.reason(error)}") from error
+            raise AnswerRefused(f"cannot copy the source: {files.reason(error)}") from error
         self._made = [JobProduct(copy, 0, UUID(bytes=self.builder.asset_type or bytes(16)))]
 
     def _call_python(self) -> None:
@@ -325,7 +325,7 @@ class _Run:
             response = instance.process_job(request)
         self.peak_rss_bytes = peak.reached_bytes()
         if not isinstance(response, ProcessJobResponse):
-            raise Refused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
+            raise AnswerRefused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
         self.keeps_temp = self.keeps_temp or response.keep_temp
         self._made, self._found = response.products, response.dependencies
         self.reprocess = tuple(to_text(os.fsencode(path)) for path in response.sources_to_reprocess)
@@ -341,7 +341,7 @@ class _Run:
 
     def _refuse_pointer(self) -> None:
         if files.is_pointer(self.source, self.order.expected[0]):
-            raise Refused(lfs.NOT_HERE)
+            raise AnswerRefused(lfs.NOT_HERE)
 
     def _check_source(self) -> None:
         try:
@@ -357,7 +357,7 @@ class _Run:
         wanted = [path for path in paths if not path.startswith(f"{self.folders.staging}/")]
         for path in wanted:
             if os.path.isfile(path) and files.is_pointer(path, os.path.getsize(path)):
-                raise Refused(f"dependency {path!r} is {lfs.NOT_HERE}")
+                raise AnswerRefused(f"dependency {path!r} is {lfs.NOT_HERE}")
         names = [to_text(os.fsencode(path)) for path in wanted]
         before = [reads.stamp_of(path) for path in wanted]
         digests = [_dependency_digest(path) for path in wanted]
@@ -379,7 +379,7 @@ def _dependency_digest(path: str) -> str:
         if known and known[0] == files.stat_key(os.stat(path)):
             return known[1]
         (digest, _, _), found = files.hash_file(path, sees_through=True)
-    except files.Changed:
+    except files.FileChanged:
         if os.path.exists(path) and not os.path.isdir(path):
             raise Stale(f"the dependency {path!r} changed while the job ran", path) from None
         return ""
@@ -415,7 +415,7 @@ def _guarded(log: RunLog, step: Callable[[], None]) -> _Ending:
 def _attempt(log: RunLog, step: Callable[[], None]) -> _Ending:
     try:
         step()
-    except Refused as error:
+    except AnswerRefused as error:
         return _failure(log, str(error))
     except Stale as error:
         return _Ending(Outcome.STALE, str(error), error.paths)
@@ -443,7 +443,7 @@ def _check_result(result: object, error: object, log: RunLog) -> None:
         return
     if result == Result.CANCELLED:
         raise Cancelled
-    raise Refused(str(error) if error else log.first_error or "builder reported failure")
+    raise AnswerRefused(str(error) if error else log.first_error or "builder reported failure")
 
 
 class _Peak:

@@ -22,7 +22,7 @@ FRAME_LIMIT_BYTES = 64 << 20
 HEADER_BYTES = 5
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame holds. The first five go to a worker, the others come from it."""
 
     SETUP = 1
@@ -39,7 +39,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class WorkerSetup:
     """The first thing a worker hears. `nonce` (ASCII) starts the marker that it writes to its output after each run.
 
     After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced. `nice` is added to
@@ -56,7 +56,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class WorkerNote:
     """READY (empty text) and RETIRE (the reason)."""
 
     text: str = ""
@@ -66,23 +66,23 @@ class WireError(Exception):
     """The other side sent what is not a frame of ours."""
 
 
-_TYPES: dict[Kind, object] = {
-    Kind.SETUP: Setup,
-    Kind.ANALYSE: list[AnalyseOrder],
-    Kind.PROCESS: list[ProcessOrder],
-    Kind.COPY: list[CopyOrder],
-    Kind.HASH: HashOrder,
-    Kind.READY: Note,
-    Kind.ANALYSED: AnalyseResult,
-    Kind.RAN: RunResult,
-    Kind.COPIED: list[RunResult],
-    Kind.HASHED: HashResult,
-    Kind.RETIRE: Note,
+_TYPES: dict[FrameKind, object] = {
+    FrameKind.SETUP: WorkerSetup,
+    FrameKind.ANALYSE: list[AnalyseOrder],
+    FrameKind.PROCESS: list[ProcessOrder],
+    FrameKind.COPY: list[CopyOrder],
+    FrameKind.HASH: HashOrder,
+    FrameKind.READY: WorkerNote,
+    FrameKind.ANALYSED: AnalyseResult,
+    FrameKind.RAN: RunResult,
+    FrameKind.COPIED: list[RunResult],
+    FrameKind.HASHED: HashResult,
+    FrameKind.RETIRE: WorkerNote,
 }
 
 Record = (
-    Setup
-    | Note
+    WorkerSetup
+    | WorkerNote
     | HashOrder
     | HashResult
     | AnalyseResult
@@ -93,12 +93,12 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 @cache
-def _decoder(kind: Kind) -> msgspec.msgpack.Decoder[Record]:
+def _decoder(kind: FrameKind) -> msgspec.msgpack.Decoder[Record]:
     # Made on first use: each costs about a millisecond of looking at annotations, and most processes need two or three of them.
     return msgspec.msgpack.Decoder(_TYPES[kind])
 
 
-def encode(kind: Kind, record: Record) -> bytes:
+def encode(kind: FrameKind, record: Record) -> bytes:
     """Return the frame for `record`.
 
     Raises:
@@ -117,7 +117,7 @@ def encode(kind: Kind, record: Record) -> bytes:
     return bytes(buffer)
 
 
-def decode(kind: Kind, payload: bytes | bytearray | memoryview) -> Record:
+def decode(kind: FrameKind, payload: bytes | bytearray | memoryview) -> Record:
     """Return the record of a frame.
 
     Raises:
@@ -135,7 +135,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[tuple[Kind, bytes]]:
+    def feed(self, data: bytes) -> Iterator[tuple[FrameKind, bytes]]:
         """Take `data` and yield (kind, payload) of each frame that is now whole.
 
         Raises:
@@ -157,10 +157,10 @@ class FrameReader:
             del self._buffer[:position]
 
     @staticmethod
-    def _kind(length: int, number: int) -> Kind:
+    def _kind(length: int, number: int) -> FrameKind:
         if not 1 <= length <= FRAME_LIMIT_BYTES:
             raise WireError(f"a frame claims a length of {length} bytes")
         try:
-            return Kind(number)
+            return FrameKind(number)
         except ValueError:
             raise WireError(f"a frame has the unknown kind {number}") from None

@@ -9,27 +9,27 @@ from __future__ import annotations
 import os
 import shutil
 
-from aptui.worker.products import Folders, discard
+from aptui.worker.products import StagingFolders, discard
 
 _PREFIX = "worker-"
 
 _Mark = tuple[int, int, int, int]
 
 
-class KeptFolders:
+class ReusableWorkspace:
     """The folders of one worker. They lie beside those that runs have for themselves."""
 
     def __init__(self) -> None:
-        self._folders: Folders | None = None
+        self._folders: StagingFolders | None = None
         self._given_up_count = 0
         self._marks: tuple[_Mark, ...] = ()
 
-    def for_run(self, staging: str, run_key: int) -> Folders | None:
+    def for_run(self, staging: str, run_key: int) -> StagingFolders | None:
         """Return the folders for a run that stages at `staging`; None where no other runs of this engine stage."""
         parent, name = os.path.split(staging)
-        return Folders(f"{parent}/{_PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
+        return StagingFolders(f"{parent}/{_PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
 
-    def prepare(self, folders: Folders) -> None:
+    def prepare(self, folders: StagingFolders) -> None:
         """Have `folders` ready for a run: there, and empty.
 
         Raises:
@@ -47,7 +47,7 @@ class KeptFolders:
         if self._folders is not None and not self._is_as_made(self._folders):
             self.remove()
 
-    def _is_as_made(self, folders: Folders) -> bool:
+    def _is_as_made(self, folders: StagingFolders) -> bool:
         try:
             if _marks(folders) != self._marks:
                 return False
@@ -65,7 +65,7 @@ class KeptFolders:
             self._given_up_count += 1  # and may be there still: others never get its name
 
 
-def _marks(folders: Folders) -> tuple[_Mark, ...]:
+def _marks(folders: StagingFolders) -> tuple[_Mark, ...]:
     """Return what tells each folder from others, and from itself with other permissions."""
     found = [os.lstat(path) for path in (folders.staging, folders.products, folders.temp)]
     return tuple((item.st_ino, item.st_mode, item.st_uid, item.st_gid) for item in found)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.link import places, port
-from aptui.link.client import Client
+from aptui.link.client import EngineClient
 from aptui.shared.errors import KnownError
 from tests.bench.measure import aptui, run, say, settle
 
@@ -56,7 +56,7 @@ class Engine:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                self.client = Client.connect(places.socket_path(self.cache))
+                self.client = EngineClient.connect(places.socket_path(self.cache))
                 break
             except KnownError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
@@ -406,7 +406,7 @@ def live_batch(bench: Bench) -> None:
 
 
 def _settle_s(project: Path) -> float:
-    with Client.connect(places.socket_path(project / "Cache")) as client:
+    with EngineClient.connect(places.socket_path(project / "Cache")) as client:
         began = time.perf_counter()
         client.ask(port.Settle(), _PATIENCE_S)
         return time.perf_counter() - began
@@ -443,7 +443,7 @@ def live_viewers(bench: Bench) -> None:
     with engine_of(project) as engine:
         for viewers in list(rates) * bench.runs:
             settle()
-            clients = [Client.connect(places.socket_path(engine.cache)) for _ in range(viewers)]
+            clients = [EngineClient.connect(places.socket_path(engine.cache)) for _ in range(viewers)]
             threads = [threading.Thread(target=_listen, args=(client,), daemon=True) for client in clients]
             for thread in threads:
                 thread.start()
@@ -468,7 +468,7 @@ def live_viewers(bench: Bench) -> None:
     say("live-viewers", f"{text} (target ± 3 %)")
 
 
-def _listen(client: Client) -> None:
+def _listen(client: EngineClient) -> None:
     with contextlib.suppress(KnownError):
         client.ask(port.Subscribe(wants_all=True), _PATIENCE_S)
         for _news in client.news():

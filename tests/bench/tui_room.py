@@ -26,7 +26,7 @@ from aptui.core.messages import JobChanged
 from aptui.core.model import RelPath, RunKey
 from aptui.link import places
 from aptui.link.port import PROTOCOL, Hello, Subscribe
-from aptui.link.server import Request, Server
+from aptui.link.server import ClientRequest, LinkServer
 from aptui.store.queries.reader import open_reader
 from tests.tui.terminal import Terminal
 
@@ -136,10 +136,10 @@ class _Desk:
     """Answers what the screen asks at its start."""
 
     def __init__(self, moment: tuple[int, int]) -> None:
-        self.server: Server
+        self.server: LinkServer
         self.epoch, self.seq = moment
 
-    def take(self, request: Request) -> None:
+    def take(self, request: ClientRequest) -> None:
         match request.verb:
             case Hello():
                 request.answer(protocol=PROTOCOL, version=__version__, pid=os.getpid(), epoch=self.epoch)
@@ -176,7 +176,7 @@ def serve(cache: Path, rate: int) -> None:
     signal.signal(signal.SIGUSR1, lambda *_: tells.append(time.monotonic()))
     signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
     with selectors.DefaultSelector() as selector:
-        server = desk.server = Server(places.socket_path(cache), selector, desk, version=__version__)
+        server = desk.server = LinkServer(places.socket_path(cache), selector, desk, version=__version__)
         server.listen()
         while not ends:
             for key, mask in selector.select(_TICK_S):

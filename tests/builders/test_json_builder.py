@@ -47,7 +47,7 @@ def test_any_text_is_accepted_exactly_when_the_standard_parser_accepts_it(text):
     try:
         json.loads(text)
     except json.JSONDecodeError:
-        with pytest.raises(json_builder._BrokenError):
+        with pytest.raises(json_builder._BrokenJsonError):
             json_builder._validate(text, comments_allowed=False)
     else:
         json_builder._validate(text, comments_allowed=False)

@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.builders.obj_file import BrokenError, libraries, material_names, outlined, textures, with_textures
+from aptui.builders.obj_file import BrokenObjError, libraries, material_names, outlined, textures, with_textures
 
 CUBE = "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\nf -1 -2 -3 # back\n"
 
@@ -35,7 +35,7 @@ def test_faces_may_refer_to_later_vertices_and_lines_may_go_on():
     ],
 )
 def test_a_broken_line_is_named(text, line, what):
-    with pytest.raises(BrokenError) as caught:
+    with pytest.raises(BrokenObjError) as caught:
         outlined(text)
 
     assert (caught.value.line, str(caught.value)) == (line, what)

@@ -10,12 +10,12 @@ from fakes import Setup, glob
 
 from aptui.core.model import Companion, PathKey, RelPath, ScanFolder, Source
 from aptui.core.state.graph import Graph
-from aptui.core.state.working_set import Memory
+from aptui.core.state.working_set import WorkingSet
 
 
 def graph_of(setup: Setup) -> Graph:
     world = World(setup)
-    return Graph(world.project, Memory(world.archive))
+    return Graph(world.project, WorkingSet(world.archive))
 
 
 COMPANIONS = (
@@ -83,7 +83,7 @@ def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, re
 
 def test_a_file_further_down_is_not_of_a_scan_folder_that_is_not_recursive() -> None:
     folders = (ScanFolder(1, "game", "/disk/game", recursive=False), ScanFolder(2, "inner", "/disk/game/inner", 1))
-    graph = Graph(replace(World().project, scan_folders=folders), Memory(World().archive))
+    graph = Graph(replace(World().project, scan_folders=folders), WorkingSet(World().archive))
 
     assert graph.relative("/disk/game/x") == "x"
     assert graph.relative("/disk/game/inner/x") == "x"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.core import history
-from aptui.core.history import BEGINNING, Moment
+from aptui.core.history import BEGINNING, RunStep
 from aptui.core.model import Digest, Product
 
 NAMES = st.sampled_from(["a", "b.png", "Ärger", "x/y"])
@@ -14,8 +14,8 @@ INPUTS = st.dictionaries(st.tuples(st.sampled_from(["source", "dependency", "rul
 PRODUCTS = st.dictionaries(NAMES, st.tuples(st.sampled_from(["aa", "bb"]), st.integers(0, 3)))
 
 
-def moment(inputs: dict[tuple[str, str], str], products: dict[str, tuple[str, int]]) -> Moment:
-    return Moment(
+def moment(inputs: dict[tuple[str, str], str], products: dict[str, tuple[str, int]]) -> RunStep:
+    return RunStep(
         tuple((kind, name, value) for (kind, name), value in inputs.items()),
         tuple((name, digest, size) for name, (digest, size) in products.items()),
     )
@@ -24,18 +24,18 @@ def moment(inputs: dict[tuple[str, str], str], products: dict[str, tuple[str, in
 MOMENTS = st.builds(moment, INPUTS, PRODUCTS)
 
 
-def plain(state: Moment) -> tuple[set[tuple[str, str, str]], set[tuple[str, str, int]]]:
+def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str, int]]]:
     return set(state.inputs), set(state.products)
 
 
 @given(MOMENTS, MOMENTS)
-def test_a_step_turns_the_one_moment_into_the_other(known: Moment, wanted: Moment) -> None:
+def test_a_step_turns_the_one_moment_into_the_other(known: RunStep, wanted: RunStep) -> None:
     assert plain(history.turned(known, history.step(known, wanted))) == plain(wanted)
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
-def test_every_run_is_found_by_going_back(runs: list[tuple[bool, Moment]]) -> None:
-    committed, kept = Moment(), []
+def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> None:
+    committed, kept = RunStep(), []
     for succeeds, state in runs:
         if succeeds and not state.inputs:
             continue  # a manifest is never empty
@@ -43,18 +43,18 @@ def test_every_run_is_found_by_going_back(runs: list[tuple[bool, Moment]]) -> No
             kept.append((True, history.committed_step(committed, state)))
             committed = state
         else:
-            kept.append((False, history.step(committed, Moment(state.inputs, committed.products))))
+            kept.append((False, history.step(committed, RunStep(state.inputs, committed.products))))
 
     found = history.moments(committed, reversed(kept))
 
-    expected = [state if succeeds else Moment(state.inputs) for succeeds, state in runs if not succeeds or state.inputs]
+    expected = [state if succeeds else RunStep(state.inputs) for succeeds, state in runs if not succeeds or state.inputs]
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
 
 
 def test_a_first_run_is_one_character_and_an_equal_one_none() -> None:
-    state = Moment((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
+    state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
-    assert history.committed_step(Moment(), state) == BEGINNING
+    assert history.committed_step(RunStep(), state) == BEGINNING
     assert history.committed_step(state, state) == ""
 
 

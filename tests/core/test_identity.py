@@ -18,14 +18,14 @@ from aptui.core.identity import (
     shadow_uuid,
     unpack,
 )
-from aptui.core.model import SHADOW, Digest, FileFact, Identity, PathKey, RelPath, Source, SourceUuid
+from aptui.core.model import SHADOW, Digest, FileFact, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import path_uuid
 
 UUIDS = st.binary(min_size=16, max_size=16).map(SourceUuid)
 NAMES = st.text(alphabet="aB/ü.\U0010ffff", max_size=5)
 
 
-def source(rel: str, identity: Identity | None = None, uuid: SourceUuid | None = None) -> Source:
+def source(rel: str, identity: SourceIdentity | None = None, uuid: SourceUuid | None = None) -> Source:
     found = Source(PathKey(rel.lower()), RelPath(rel), 1, uuid or path_uuid(rel), 1)
     found.identity = identity
     return found
@@ -52,15 +52,17 @@ def test_a_path_in_upper_case_has_two_uuids_and_one_in_lower_case_has_one() -> N
 
 def test_a_source_answers_to_the_uuids_of_its_path_and_to_those_it_had() -> None:
     one, old = SourceUuid(b"1" * 16), SourceUuid(b"0" * 16)
-    named = source("A.txt", Identity(one, (old,), "A.txt", 1), one)
+    named = source("A.txt", SourceIdentity(one, (old,), "A.txt", 1), one)
 
     assert legacy_of(named) == (old, *path_uuids(RelPath("A.txt")))
     assert legacy_of(source("a.txt")) == ()
-    assert legacy_of(source("a.txt", Identity(one), path_uuid("a.txt"))) == (one,), "it claims in vain, and is found all the same"
+    assert legacy_of(source("a.txt", SourceIdentity(one), path_uuid("a.txt"))) == (one,), (
+        "it claims in vain, and is found all the same"
+    )
 
 
 def test_a_damaged_identity_answers_to_nothing() -> None:
-    broken = Identity(SourceUuid(bytes(16)), problem="damaged")
+    broken = SourceIdentity(SourceUuid(bytes(16)), problem="damaged")
 
     assert legacy_of(source("a.txt", broken)) == ()
 
@@ -98,7 +100,7 @@ def test_braces_hold_upper_case() -> None:
 def test_what_is_packed_unpacks(
     uuid: SourceUuid, legacy: list[SourceUuid], original: str, created_ms: int, digest: bytes, problem: str
 ) -> None:
-    identity = Identity(uuid, tuple(legacy), original, created_ms, Digest(digest), problem)
+    identity = SourceIdentity(uuid, tuple(legacy), original, created_ms, Digest(digest), problem)
 
     assert unpack(pack(identity)) == identity
 

@@ -8,7 +8,7 @@ from fakes import FakeArchive, sha
 from aptui.core.model import Digest, FileFact, Job, JobState, PathKey, RelPath, Source
 from aptui.core.paths import path_uuid
 from aptui.core.state import working_set as memory_module
-from aptui.core.state.working_set import Memory, PendingFolder, Unsettled
+from aptui.core.state.working_set import PendingFolder, Unsettled, WorkingSet
 
 
 def fact(rel: str, digest: Digest = sha("x")) -> FileFact:
@@ -39,18 +39,18 @@ def archive() -> FakeArchive:
 
 
 @pytest.fixture
-def memory(archive: FakeArchive) -> Memory:
-    return Memory(archive)
+def memory(archive: FakeArchive) -> WorkingSet:
+    return WorkingSet(archive)
 
 
-def test_what_is_loaded_is_one_object_until_it_leaves(memory: Memory) -> None:
+def test_what_is_loaded_is_one_object_until_it_leaves(memory: WorkingSet) -> None:
     (first,) = memory.load([PathKey("a.s"), PathKey("unknown")])
     (second,) = memory.load([PathKey("a.s")])
 
     assert first is second is memory.view(PathKey("a.s"))
 
 
-def test_what_was_only_looked_at_is_let_go_of(memory: Memory) -> None:
+def test_what_was_only_looked_at_is_let_go_of(memory: WorkingSet) -> None:
     memory.load([PathKey("a.s")])
 
     memory.let_go_of_loaded()
@@ -58,7 +58,7 @@ def test_what_was_only_looked_at_is_let_go_of(memory: Memory) -> None:
     assert not memory.sources
 
 
-def test_a_view_changes_nothing_and_is_shelved(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_changes_nothing_and_is_shelved(memory: WorkingSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "_SHELF_SIZE", 1)
     seen = memory.view(PathKey("a.s"))
 
@@ -70,7 +70,7 @@ def test_a_view_changes_nothing_and_is_shelved(memory: Memory, monkeypatch: pyte
     memory.view_many([PathKey("a.s")])
 
 
-def test_a_source_leaves_when_its_rows_rest_and_all_its_jobs_do(memory: Memory) -> None:
+def test_a_source_leaves_when_its_rows_rest_and_all_its_jobs_do(memory: WorkingSet) -> None:
     moving, still = source("m.s", JobState.RUNNING), source("s.s")
     for item in (moving, still):
         memory.add(item)
@@ -83,7 +83,7 @@ def test_a_source_leaves_when_its_rows_rest_and_all_its_jobs_do(memory: Memory) 
     assert memory.sources.keys() == {"m.s"}
 
 
-def test_a_source_that_was_touched_again_waits_for_the_later_rows(memory: Memory) -> None:
+def test_a_source_that_was_touched_again_waits_for_the_later_rows(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.leaves_after(item, 5)
@@ -96,7 +96,7 @@ def test_a_source_that_was_touched_again_waits_for_the_later_rows(memory: Memory
     assert not memory.sources
 
 
-def test_a_source_that_is_touched_without_rows_leaves_at_once(memory: Memory) -> None:
+def test_a_source_that_is_touched_without_rows_leaves_at_once(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.acknowledge(5)
@@ -107,7 +107,7 @@ def test_a_source_that_is_touched_without_rows_leaves_at_once(memory: Memory) ->
 
 
 @pytest.mark.parametrize("flag", ["is_forced", "is_doubted"])
-def test_a_source_with_a_job_that_is_still_to_be_looked_at_stays(memory: Memory, flag: str) -> None:
+def test_a_source_with_a_job_that_is_still_to_be_looked_at_stays(memory: WorkingSet, flag: str) -> None:
     item = source("s.s")
     setattr(next(iter(item.jobs.values())), flag, True)
     memory.add(item)
@@ -117,7 +117,7 @@ def test_a_source_with_a_job_that_is_still_to_be_looked_at_stays(memory: Memory,
     assert memory.sources
 
 
-def test_a_source_that_is_gone_is_not_believed_back_by_old_rows(memory: Memory) -> None:
+def test_a_source_that_is_gone_is_not_believed_back_by_old_rows(memory: WorkingSet) -> None:
     (item,) = memory.load([PathKey("a.s")])
     memory.forget(item, 5)
 
@@ -128,7 +128,7 @@ def test_a_source_that_is_gone_is_not_believed_back_by_old_rows(memory: Memory) 
     assert memory.load([PathKey("a.s")]) != []
 
 
-def test_a_uuid_is_found_before_and_after_its_source_rests(memory: Memory) -> None:
+def test_a_uuid_is_found_before_and_after_its_source_rests(memory: WorkingSet) -> None:
     memory.add(source("new.s"))
 
     assert memory.key_of(path_uuid("new.s")) == "new.s"
@@ -136,7 +136,7 @@ def test_a_uuid_is_found_before_and_after_its_source_rests(memory: Memory) -> No
     assert memory.key_of(path_uuid("unknown")) is None
 
 
-def test_a_file_is_unsettled_until_the_scan_has_been_there(memory: Memory) -> None:
+def test_a_file_is_unsettled_until_the_scan_has_been_there(memory: WorkingSet) -> None:
     assert memory.file(PathKey("a.s")) == fact("a.s")
     memory.begin_scan()
     assert isinstance(memory.file(PathKey("a.s")), Unsettled)
@@ -152,7 +152,7 @@ def test_a_file_is_unsettled_until_the_scan_has_been_there(memory: Memory) -> No
 
 
 @pytest.mark.parametrize("where", ["hashing", "unstable"])
-def test_a_file_is_unsettled_while_it_is_read(memory: Memory, where: str) -> None:
+def test_a_file_is_unsettled_while_it_is_read(memory: WorkingSet, where: str) -> None:
     getattr(memory, where).update({PathKey("a.s"): fact("a.s")})
 
     assert isinstance(memory.file(PathKey("a.s")), Unsettled)
@@ -162,7 +162,7 @@ def pending(*facts: FileFact, folder: str = "") -> PendingFolder:
     return PendingFolder(folder, {1: (b"n", {item.rel: item for item in facts})}, {PathKey(item.rel): item for item in facts})
 
 
-def test_a_reported_folder_counts_before_its_rows_rest(memory: Memory) -> None:
+def test_a_reported_folder_counts_before_its_rows_rest(memory: WorkingSet) -> None:
     memory.put_folder(pending(fact("b.bin", sha("new")), fact("z.bin")))
 
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("new"))
@@ -171,7 +171,7 @@ def test_a_reported_folder_counts_before_its_rows_rest(memory: Memory) -> None:
     assert memory.matching("SUB/*.bin") == ["sub/c.bin"]
 
 
-def test_a_source_that_comes_back_has_the_bytes_of_the_reported_folder(memory: Memory) -> None:
+def test_a_source_that_comes_back_has_the_bytes_of_the_reported_folder(memory: WorkingSet) -> None:
     memory.put_folder(pending(fact("a.s", sha("new"))))
 
     (item,) = memory.load([PathKey("a.s")])
@@ -179,7 +179,7 @@ def test_a_source_that_comes_back_has_the_bytes_of_the_reported_folder(memory: M
     assert item.fact == fact("a.s", sha("new"))
 
 
-def test_a_folder_leaves_when_its_row_rests_and_all_its_files_are_handled(memory: Memory, archive: FakeArchive) -> None:
+def test_a_folder_leaves_when_its_row_rests_and_all_its_files_are_handled(memory: WorkingSet, archive: FakeArchive) -> None:
     folder = pending(fact("b.bin", sha("new")))
     memory.begin_scan()
     memory.put_folder(folder)
@@ -199,7 +199,7 @@ def test_a_folder_leaves_when_its_row_rests_and_all_its_files_are_handled(memory
     memory.acknowledge(4)
 
 
-def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: Memory) -> None:
+def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: WorkingSet) -> None:
     first = pending(fact("b.bin"))
     memory.put_folder(first)
     memory.folder_leaves_after(first, 3)
@@ -214,7 +214,7 @@ def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: Memory
     assert not memory.folders
 
 
-def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory: Memory) -> None:
+def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory: WorkingSet) -> None:
     memory.extra = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))

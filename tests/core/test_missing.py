@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.shared import missing
-from aptui.shared.missing import LINE_LIMIT, Names, Scan, joined, plain_path, specialist
+from aptui.shared.missing import LINE_LIMIT, MissingScanResult, Names, joined, plain_path, specialist
 
 UUID = "6BDE282B-49C9-57F7-B071-4B26579BCA9A"
 PLAIN = UUID.replace("-", "")
@@ -17,7 +17,7 @@ HOSTILE = 4 * PIECE
 
 def names_in(data: bytes | str, *, limit: int = LINE_LIMIT, piece: int = PIECE) -> Names:
     data = data.encode() if isinstance(data, str) else data
-    scan = Scan(EXTENSIONS, limit)
+    scan = MissingScanResult(EXTENSIONS, limit)
     for at in range(0, len(data), piece):
         scan.feed(data[at : at + piece])
     return scan.finish()

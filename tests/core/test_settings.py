@@ -10,7 +10,7 @@ from fakes import Setup, copier, scripter
 
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import BuilderKind, PathKey
-from aptui.core.settings import NOTHING, Adjustment, Settings, file_key, is_settings, merged
+from aptui.core.settings import NOTHING, FolderAdjustment, SettingsTree, file_key, is_settings, merged
 
 BOTH = ("linux", "server")
 SCRIPT = scripter(platforms=BOTH, params='{"format":"png","quality":80}', platform_params=(("server", '{"quality":50}'),))
@@ -24,22 +24,22 @@ def text(file: str, **sections: dict[str, object]) -> str:
     return json.dumps({"file": file, "builders": builders, "places": {"script": "2:3", "script\nparams\nquality": "3:7"}})
 
 
-def settings_of(**folders: dict[str, dict[str, object]]) -> Settings:
+def settings_of(**folders: dict[str, dict[str, object]]) -> SettingsTree:
     """Return settings: `top` stands for the topmost folder, `_` for a slash."""
     texts = {}
     for name, sections in folders.items():
         folder = "" if name == "top" else name.replace("_", "/")
         texts[folder] = text(file_key(folder), **sections)
-    return Settings(PROJECT, texts)
+    return SettingsTree(PROJECT, texts)
 
 
-def params(settings: Settings, key: str, platform: str = "linux") -> dict[str, object]:
+def params(settings: SettingsTree, key: str, platform: str = "linux") -> dict[str, object]:
     """Return the parameters of the script builder for one source."""
     common, own = merged(SCRIPT, settings.adjustment(PathKey(key), SCRIPT).order)
     return {**common, **own.get(platform, {})}
 
 
-def entries(settings: Settings, key: str, platform: str) -> Manifest:
+def entries(settings: SettingsTree, key: str, platform: str) -> Manifest:
     """Return what the manifest of a job has about settings."""
     return settings.adjustment(PathKey(key), SCRIPT).platform_entries[platform]
 
@@ -57,7 +57,7 @@ def test_a_folder_adjusts_what_lies_below_it_and_nothing_else() -> None:
 @pytest.mark.parametrize("section", [{"params": {"quality": 1}}, {"platforms": {"*": {"quality": 1}}}])
 def test_what_only_the_project_may_say_is_a_mistake_with_its_place(section: dict[str, object]) -> None:
     project = replace(PROJECT, builders=(COPY, replace(SCRIPT, trusted_params=("quality",))))
-    settings = Settings(project, {"a": text("a/.aptui.yaml", script=section)})
+    settings = SettingsTree(project, {"a": text("a/.aptui.yaml", script=section)})
 
     problem = settings.problem(PathKey("a/b/x.s"))
 
@@ -71,7 +71,7 @@ def test_what_only_the_project_may_say_is_a_mistake_with_its_place(section: dict
 )
 def test_a_folder_gives_no_options_to_a_command(value: object, is_refused: bool) -> None:
     project = replace(PROJECT, builders=(COPY, replace(SCRIPT, kind=BuilderKind.COMMAND)))
-    settings = Settings(project, {"a": text("a/.aptui.yaml", script={"params": {"quality": value}})})
+    settings = SettingsTree(project, {"a": text("a/.aptui.yaml", script={"params": {"quality": value}})})
 
     assert ("begins with '-'" in settings.problem(PathKey("a/x.s"))) is is_refused
 
@@ -157,7 +157,7 @@ def test_a_file_that_became_broken_or_mended_touches_every_builder() -> None:
     assert settings.put("a", broken) == {COPY.uuid, SCRIPT.uuid}
     assert settings.problem(PathKey("a/b/x.s")) == "a/.aptui.yaml:3:5: not valid YAML"
     assert settings.problem(PathKey("x.s")) == ""
-    assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == Adjustment()
+    assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == FolderAdjustment()
     assert settings.put("a", text("a/.aptui.yaml")) == {COPY.uuid, SCRIPT.uuid}
     assert settings.problem(PathKey("a/x.s")) == ""
 
@@ -191,7 +191,9 @@ def test_builders_and_platforms_that_rest_may_be_named() -> None:
         declared_platforms=("mac",),
     )
 
-    settings = Settings(project, {"a": text("a/.aptui.yaml", meshes={"params": {"a": 1}}, script={"platforms": {"mac": {"a": 1}}})})
+    settings = SettingsTree(
+        project, {"a": text("a/.aptui.yaml", meshes={"params": {"a": 1}}, script={"platforms": {"mac": {"a": 1}}})}
+    )
 
     assert settings.problem(PathKey("a/x.s")) == ""
     assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == NOTHING

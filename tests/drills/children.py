@@ -232,19 +232,19 @@ def fault_off(points: _Points) -> None:
 
 def _tell_before(action: Callable[[], None], told: int) -> None:
     """Run `action` and tell the parent when the first run of a job has been ordered."""
-    from aptui.engine.loop.commands import Deeds
+    from aptui.engine.loop.commands import CommandExecutor
 
-    perform = Deeds._perform
+    perform = CommandExecutor._perform
     state = {"is_told": False}
 
-    def watched(self: Deeds, command: object) -> None:
+    def watched(self: CommandExecutor, command: object) -> None:
         perform(self, command)
         if type(command).__name__ == "StartRuns" and not state["is_told"]:
             state["is_told"] = True
             action()
             os.write(told, b".")
 
-    Deeds._perform = watched
+    CommandExecutor._perform = watched
 
 
 @contextlib.contextmanager

@@ -90,10 +90,12 @@ def without_reaping() -> Iterator[None]:
 @contextlib.contextmanager
 def without_limits() -> Iterator[None]:
     """Break the contract: time-outs are a minute late."""
-    from aptui.engine.pool.processes import Crew
+    from aptui.engine.pool.processes import WorkerManager
 
-    due = Crew._due
-    with mock.patch.object(Crew, "_due", lambda self, slot: None if (at := due(self, slot)) is None or slot.messages else at):
+    due = WorkerManager._due
+    with mock.patch.object(
+        WorkerManager, "_due", lambda self, slot: None if (at := due(self, slot)) is None or slot.messages else at
+    ):
         yield
 
 

@@ -24,10 +24,10 @@ from unittest import mock
 from disk_project import Project
 
 from aptui.core.model import Builder, Platform
-from aptui.core.settings import Settings
+from aptui.core.settings import SettingsTree
 from aptui.core.shell.template import Template
 from aptui.engine.pool.pool import Pool
-from aptui.engine.pool.process import Start
+from aptui.engine.pool.process import WorkerStart
 from aptui.worker.command import CommandError, invocation
 
 from .kills import Report
@@ -398,7 +398,7 @@ def _pasted(self: Template) -> str:
     return text
 
 
-def _told_everything(self: Pool, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Start:
+def _told_everything(self: Pool, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
     """Tell workers that the whole disk is the project's."""
     start = _make_start(self, builders, platforms)
     return replace(start, setup=replace(start.setup, scan_folders=("/",)))
@@ -409,6 +409,6 @@ _make_start = Pool._make_start
 MUTANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "": nullcontext,
     "trusting-names": lambda: mock.patch.object(Pool, "_make_start", _told_everything),
-    "trusting-folders": lambda: mock.patch.object(Settings, "_check_trust"),
+    "trusting-folders": lambda: mock.patch.object(SettingsTree, "_check_trust"),
     "pasting": lambda: mock.patch.object(Template, "line", _pasted),
 }

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from aptui.core.messages import HealthChanged, JobChanged, Progress, Said
-from aptui.engine.live.changes import Watching
+from aptui.engine.live.changes import ChangeTracker
 from aptui.link import places, port
-from aptui.link.client import Client
+from aptui.link.client import EngineClient
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Health
 from tests.waiting import came
@@ -47,20 +47,20 @@ _ROOT = Path(__file__).parent.parent.parent
 
 def without_trees() -> None:
     """Break the contract: new folders are not walked."""
-    Watching._note_tree = lambda _self, _tree: None
+    ChangeTracker._note_tree = lambda _self, _tree: None
 
 
 def without_second_looks() -> None:
     """Break the contract: what was too fresh to be trusted is trusted."""
-    Watching._look_second = lambda self, _engine, _now: self._second_looks.clear()
+    ChangeTracker._look_second = lambda self, _engine, _now: self._second_looks.clear()
 
 
 def without_losses() -> None:
     """Break the contract: what may be lost is taken for heard."""
     from dataclasses import replace
 
-    take = Watching.take
-    Watching.take = lambda self, hint: take(self, replace(hint, is_lost=False))
+    take = ChangeTracker.take
+    ChangeTracker.take = lambda self, hint: take(self, replace(hint, is_lost=False))
 
 
 def without_leases() -> None:
@@ -72,26 +72,26 @@ def without_leases() -> None:
 
 def without_holds() -> None:
     """Break the contract: nobody can hold changes back."""
-    Watching._is_held = lambda _self, _now: False
+    ChangeTracker._is_held = lambda _self, _now: False
 
 
 def without_product_looks() -> None:
     """Break the contract: nobody looks after products that go."""
-    Watching._products_gone = lambda *_: None
+    ChangeTracker._products_gone = lambda *_: None
 
 
 def without_start_scan() -> None:
     """Break the contract: an engine that starts takes for granted that nothing happened before."""
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
 
-    begin = Live._begin
+    begin = EngineSupervisor._begin
 
-    def begin_without(self: Live, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:
+    def begin_without(self: EngineSupervisor, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:
         self._skips_start_scan = True
         begin(self, engine, is_first=is_first, retries=retries)
 
-    Live._begin = begin_without
+    EngineSupervisor._begin = begin_without
 
 
 def without_polling() -> None:
@@ -117,9 +117,9 @@ def without_memory() -> None:
 
 def without_recovery() -> None:
     """Break the contract: in trouble the engine waits for somebody to restart it."""
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
 
-    Live._try_again = lambda _self: None
+    EngineSupervisor._try_again = lambda _self: None
 
 
 def without_case() -> None:
@@ -218,11 +218,11 @@ class Serving:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def _connect(self) -> Client:
+    def _connect(self) -> EngineClient:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                client = Client.connect(self._socket)
+                client = EngineClient.connect(self._socket)
             except KnownError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise AssertionError(f"the engine does not come up: {self.output()}") from None

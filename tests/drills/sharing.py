@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-from aptui.config.model import Sharing
+from aptui.config.model import SharedCacheSettings
 from aptui.sharing import folder_store, leases, maintenance
 from aptui.sharing.service import Service
 from tests.sharing.room import all_here, facts, files_of, record
@@ -52,7 +52,7 @@ def _killed(folder: Path, report: Report, at: int, step: int, mutant: str) -> Re
 def _service(world: Path, name: str, *, keeps: bool = True) -> Service:
     (world / "share").mkdir(parents=True, exist_ok=True)
     store = str(world / name / "store") if keeps else ""
-    return Service(Sharing(mode="server", store=str(world / "share"), local_store=store, deadline_s=20.0))
+    return Service(SharedCacheSettings(mode="server", store=str(world / "share"), local_store=store, deadline_s=20.0))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aptui.engine.cache.cache import Cache
-from aptui.link.server import Server
+from aptui.link.server import LinkServer
 from aptui.o3de_programs.control import ControlChannel
 from aptui.store.db import schema
 
@@ -39,7 +39,7 @@ def place():
 @pytest.mark.parametrize(("mutant", "is_missed"), [("", False), ("open-files", True)])
 def test_nothing_of_an_engine_is_open_to_others(place, mutant, is_missed):
     with selectors.DefaultSelector() as selector:
-        server = Server(str(place.root.parent / "run" / "socket"), selector, None, version="1")
+        server = LinkServer(str(place.root.parent / "run" / "socket"), selector, None, version="1")
         server.listen()
         control = ControlChannel(selector, Quiet())
         over = threading.Event()

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aptui.core.messages import JobChanged
-from aptui.link.client import Client, NoEngine
+from aptui.link.client import EngineClient, NoEngine
 from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, VERBS, Hello, Ping, Rescan, Subscribe
-from aptui.link.server import Limits, Server
+from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import KnownError
 
 from .kills import Report, Say
@@ -36,12 +36,12 @@ HELLO = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL, "version": "
 # ---------------------------------------------------------------------------------------------------------------- mutants
 
 
-def unbounded_outbox() -> Limits:
+def unbounded_outbox() -> LinkLimits:
     """Break the contract: whatever waits for a client may wait."""
-    return Limits(waiting_bytes=1 << 60, waiting_lines=1 << 60)
+    return LinkLimits(waiting_bytes=1 << 60, waiting_lines=1 << 60)
 
 
-def waiting_writes() -> Limits:
+def waiting_writes() -> LinkLimits:
     """Break the contract: the engine waits until a client takes what it is sent."""
     send = Outbox.send
 
@@ -52,10 +52,10 @@ def waiting_writes() -> Limits:
             send(self, now)
 
     Outbox.send = send_and_wait
-    return Limits()
+    return LinkLimits()
 
 
-MUTANTS: dict[str, Callable[[], Limits]] = {
+MUTANTS: dict[str, Callable[[], LinkLimits]] = {
     "unbounded-outbox": unbounded_outbox,
     "waiting-writes": waiting_writes,
 }
@@ -68,7 +68,7 @@ class Desk:
     """Answers at once; a scan leads to `NEWS_PER_SCAN` pieces of news."""
 
     def __init__(self) -> None:
-        self.server: Server
+        self.server: LinkServer
         self.owed = 0
         self.seq = 0
 
@@ -97,10 +97,10 @@ class Desk:
             self.server.publish(notice, 1, self.seq)
 
 
-def _serve(path: str, limits: Limits) -> None:
+def _serve(path: str, limits: LinkLimits) -> None:
     desk = Desk()
     with selectors.DefaultSelector() as selector:
-        server = desk.server = Server(path, selector, desk, version="0", limits=limits)
+        server = desk.server = LinkServer(path, selector, desk, version="0", limits=limits)
         server.listen()
         while True:
             for key, mask in selector.select(0.0 if desk.owed else 1.0):
@@ -118,7 +118,7 @@ class Victim:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                _serve(path, MUTANTS[mutant]() if mutant else Limits())
+                _serve(path, MUTANTS[mutant]() if mutant else LinkLimits())
             finally:
                 os._exit(70)
         self._client = self._connect()
@@ -127,11 +127,11 @@ class Victim:
         self._open: list[socket.socket] = []
         self.worst_s = 0.0
 
-    def _connect(self) -> Client:
+    def _connect(self) -> EngineClient:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                return Client.connect(self._path, timeout_s=PATIENCE_S)
+                return EngineClient.connect(self._path, timeout_s=PATIENCE_S)
             except NoEngine:
                 if time.monotonic() > deadline:
                     raise

@@ -11,7 +11,7 @@ from aptui.config import load
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.engine.relocate.relocate import relocate
-from aptui.shared.relocation import Dependant, Item, Relocate, Report
+from aptui.shared.relocation import Dependant, Relocate, RelocationItem, RelocationReport
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
@@ -90,12 +90,12 @@ class RelocationRoom:
 
     # ---------------------------------------------------------------------------------------------------------------- asking
 
-    def ask(self, source: str, destination: str = "", **options: bool) -> Report:
+    def ask(self, source: str, destination: str = "", **options: bool) -> RelocationReport:
         """Ask, and do it if it is confirmed."""
         order = Relocate(source, destination, is_delete=not destination, **options)  # type: ignore[arg-type]  # they are all flags
         return relocate(order, load.load(self.root))
 
-    def do(self, source: str, destination: str = "", **options: bool) -> Report:
+    def do(self, source: str, destination: str = "", **options: bool) -> RelocationReport:
         """Do it."""
         return self.ask(source, destination, is_confirmed=True, **options)
 
@@ -114,22 +114,22 @@ def uuid_hex(number: int) -> str:
     return uuid_of(number).hex()
 
 
-def pairs(report: Report) -> list[tuple[str, str]]:
+def pairs(report: RelocationReport) -> list[tuple[str, str]]:
     """Return (old, new) of all files."""
     return [(item.old, item.new) for item in report.items]
 
 
-def item_of(report: Report, old: str) -> Item:
+def item_of(report: RelocationReport, old: str) -> RelocationItem:
     """Return one file of a report."""
     return next(item for item in report.items if item.old == old)
 
 
-def fates(report: Report) -> dict[str, str]:
+def fates(report: RelocationReport) -> dict[str, str]:
     """Return {dependant: what becomes of it}."""
     return {edge.path: edge.fate.value for item in report.items for edge in item.dependants}
 
 
-def edges(report: Report) -> Sequence[Dependant]:
+def edges(report: RelocationReport) -> Sequence[Dependant]:
     """Return all dependencies."""
     return [edge for item in report.items for edge in item.dependants]
 

@@ -7,7 +7,7 @@ import pytest
 from aptui.cli import main
 from aptui.config import load
 from aptui.engine.cache.adoption import adopt
-from aptui.engine.live.supervisor import Live
+from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.shared.errors import UserError
 from tests.disk_project import HOST, Project
 from tests.store import o3de_database
@@ -48,7 +48,7 @@ def test_a_live_engine_refuses_it_too(project):
     settings = load.load(project.root)
 
     with pytest.raises(UserError, match=r"written by O3DE's Asset Processor"):
-        Live(settings, lambda: settings).open()
+        EngineSupervisor(settings, lambda: settings).open()
 
     assert sorted(project.cache.rglob("*")) == before
 

@@ -9,14 +9,14 @@ from unittest import mock
 
 import pytest
 
-from aptui.config.cluster import Cluster as Place
+from aptui.config.cluster import ClusterSettings as Place
 from aptui.core.messages import LogRecord, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.engine.cluster import environment, messages, pool
 from aptui.engine.cluster import scheduler as cluster_scheduler
 from aptui.engine.cluster.environment import difference
-from aptui.engine.cluster.inputs import Carrier, Elsewhere, Outdated, can_travel, is_movable
-from aptui.engine.cluster.remote_worker import FIRST_NUMBER, Station
+from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTransfer, can_travel, is_movable
+from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteWorker
 from aptui.engine.pool.messages import ended
 from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import FolderStore
@@ -29,7 +29,7 @@ class FakeScheduler:
 
     def __init__(self, *arguments: object) -> None:
         self.post = arguments[4]
-        self.stations: dict[str, Station] = {}
+        self.stations: dict[str, RemoteWorker] = {}
         self.sent: list = []
         self.cancelled: list[int] = []
         self.restarted: list[str] = []
@@ -56,9 +56,9 @@ class Room:
         self.folder, self.now_s, self.results, self.said = folder, 0.0, [], []
         (folder / "assets").mkdir()
         self.selector = selectors.DefaultSelector()
-        told = pool.Cluster(
+        told = pool.ClusterClient(
             Place("dask", "tcp://127.0.0.1:1", **place),
-            messages.Depot(str(folder), "trusted"),
+            messages.BlobStoreAddress(str(folder), "trusted"),
             (str(folder / "assets"),),
             (),
             self.inputs,
@@ -71,13 +71,13 @@ class Room:
             )
         self.scheduler = self.pool._scheduler
 
-    def inputs(self, order: ProcessOrder) -> tuple[messages.Input, ...] | None:
-        return (messages.Input(0, order.rel, bytes(32), 1, 0),) if "bound" not in order.rel else None
+    def inputs(self, order: ProcessOrder) -> tuple[messages.TaskInput, ...] | None:
+        return (messages.TaskInput(0, order.rel, bytes(32), 1, 0),) if "bound" not in order.rel else None
 
     def station(self, address: str, slots: int = 1, **resources: float) -> None:
         builders = frozenset({"paint", "bake"})
         number = FIRST_NUMBER + 1 + len(self.scheduler.stations)
-        station = Station(address, slots, resources, host="box", builders=builders, number=number)
+        station = RemoteWorker(address, slots, resources, host="box", builders=builders, number=number)
         self.scheduler.stations = {**self.scheduler.stations, address: station}
 
     def order(self, key: int, builder: str = "paint", rel: str = "") -> ProcessOrder:
@@ -256,15 +256,15 @@ def test_share_limits_what_is_under_way(tmp_path):
 
 def test_long_answers_travel_through_the_store(tmp_path):
     store = FolderStore(str(tmp_path))
-    short = messages.Answer(RunResult(1, Outcome.SUCCEEDED))
-    long = messages.Answer(
+    short = messages.TaskAnswer(RunResult(1, Outcome.SUCCEEDED))
+    long = messages.TaskAnswer(
         RunResult(1, Outcome.SUCCEEDED, log=tuple(LogRecord(1, "w", f"line {number}", 0) for number in range(500)))
     )
 
     manifests = [messages.packed(answer, store) for answer in (short, long)]
 
     assert all(len(manifest) <= messages.MANIFEST_BYTES for manifest in manifests)
-    assert [messages.unpacked(manifest, messages.Answer, store) for manifest in manifests] == [short, long]
+    assert [messages.unpacked(manifest, messages.TaskAnswer, store) for manifest in manifests] == [short, long]
 
 
 @pytest.mark.real
@@ -284,7 +284,7 @@ def test_store_behind_a_token_is_opened_with_the_one_in_the_environment(monkeypa
     with HTTPServer(("127.0.0.1", 0), Guard) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        store = messages.open_store(messages.Depot(f"http://127.0.0.1:{server.server_port}", "trusted"))
+        store = messages.open_store(messages.BlobStoreAddress(f"http://127.0.0.1:{server.server_port}", "trusted"))
         found = store.has_blobs(["0" * 64])
         thread.join()
         store.close()
@@ -295,7 +295,7 @@ def test_store_behind_a_token_is_opened_with_the_one_in_the_environment(monkeypa
 @pytest.mark.parametrize("address", ["relative/folder", "ftp://host/x"])
 def test_address_that_is_no_store_is_refused(address):
     with pytest.raises(UserError):
-        messages.open_store(messages.Depot(address, "trusted"))
+        messages.open_store(messages.BlobStoreAddress(address, "trusted"))
 
 
 def test_kits_that_differ_are_told_apart():
@@ -334,7 +334,7 @@ def test_what_names_folders_or_programs_of_this_machine_stays(room):
 
 @pytest.fixture
 def carrier(tmp_path):
-    found = Carrier(messages.Depot(str(tmp_path), "trusted"), (str(tmp_path / "assets"),))
+    found = InputTransfer(messages.BlobStoreAddress(str(tmp_path), "trusted"), (str(tmp_path / "assets"),))
     yield found
     found.close()
 
@@ -347,7 +347,7 @@ def test_answer_that_missed_a_file_which_is_here_does_not_count(room, carrier):
     (room.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
 
-    with pytest.raises(Elsewhere, match=r"there\.inc"):
+    with pytest.raises(InputElsewhere, match=r"there\.inc"):
         carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads))
 
     assert carrier.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
@@ -356,7 +356,7 @@ def test_answer_that_missed_a_file_which_is_here_does_not_count(room, carrier):
 def test_failure_elsewhere_does_not_count_unless_it_is_the_time_limit(room, carrier):
     order = room.order(1)
 
-    with pytest.raises(Elsewhere):
+    with pytest.raises(InputElsewhere):
         carrier.take(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
 
     assert carrier.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
@@ -372,8 +372,8 @@ def test_answer_about_a_source_that_has_changed_is_stale(room, carrier):
 def test_source_that_changed_before_it_could_be_sent_is_outdated(room, carrier):
     order = room.order(1)
 
-    with pytest.raises(Outdated):
-        carrier.put([messages.Input(0, order.rel, bytes(32), 1, 0)])
+    with pytest.raises(InputOutdated):
+        carrier.put([messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
 
 
 def test_products_are_verified_on_their_way_home(room, carrier):
@@ -403,11 +403,11 @@ def test_products_are_as_executable_here_as_where_they_were_made(room, carrier):
 @pytest.fixture
 def scheduler(tmp_path):
     said: list[str] = []
-    setup = messages.Setup("1.0 (abc)", "3.11", (), ())
+    setup = messages.ClusterSetup("1.0 (abc)", "3.11", (), ())
     with mock.patch.object(cluster_scheduler.threading, "Thread"):
         place = Place("dask", "tcp://127.0.0.1:1")
         found = cluster_scheduler.Scheduler(
-            place, messages.Depot(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append
+            place, messages.BlobStoreAddress(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append
         )
     found._kits = {"paint": (("code", "a"),), "bake": (("code", "b"),)}
     yield found, said
@@ -416,7 +416,7 @@ def scheduler(tmp_path):
 
 def test_worker_with_other_code_of_a_builder_gets_no_jobs_of_it_and_that_is_told_once(scheduler):
     found, said = scheduler
-    report = messages.Report("1.0 (abc)", "3.11", "host", 7, (("paint", (("code", "a"),)), ("bake", (("code", "c"),))))
+    report = messages.WorkerReport("1.0 (abc)", "3.11", "host", 7, (("paint", (("code", "a"),)), ("bake", (("code", "c"),))))
 
     assert [list(found._fit(report)) for _ in range(2)] == [["paint"], ["paint"]]
     assert said == ["worker on 'host' gets no jobs of builder 'bake': code is c there and b here"]
@@ -427,5 +427,5 @@ def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, py
     found, said = scheduler
     kits = (("paint", (("code", "a"),)), ("bake", (("code", "b"),)))
 
-    assert list(found._fit(messages.Report(version, python, "host", 7, kits))) == []
+    assert list(found._fit(messages.WorkerReport(version, python, "host", 7, kits))) == []
     assert len(said) == 1

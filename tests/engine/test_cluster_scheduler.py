@@ -13,12 +13,12 @@ from waiting import until
 
 pytest.importorskip("distributed")
 
-from aptui.config.cluster import Cluster as Place
+from aptui.config.cluster import ClusterSettings as Place
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, Platform
 from aptui.engine.cluster import messages, scheduler
 from aptui.engine.cluster import task as cluster_task
-from aptui.engine.cluster.remote_worker import Errand
+from aptui.engine.cluster.remote_worker import RemoteTask
 from aptui.worker.files import stat_key
 
 pytestmark = pytest.mark.real
@@ -79,7 +79,7 @@ class FakeClient:
     def submit(self, function: object, data: bytes, *, key: str, **_more: object) -> FakeFuture:
         future = FakeFuture(key, data)
         if function is cluster_task.look:
-            report = messages.Report(scheduler.program_version(), scheduler.python_version(), "box", 7, (("paint", ()),))
+            report = messages.WorkerReport(scheduler.program_version(), scheduler.python_version(), "box", 7, (("paint", ()),))
             future.answer.set_result(messages.encode(report))
         else:
             self.sent.append(future)
@@ -113,7 +113,7 @@ class Room:
         setup = scheduler.setup_for([BUILDER], [Platform("linux")], ())
         self.scheduler = scheduler.Scheduler(
             Place("dask", "tcp://127.0.0.1:1"),
-            messages.Depot(str(folder / "store"), "trusted"),
+            messages.BlobStoreAddress(str(folder / "store"), "trusted"),
             setup,
             (str(folder / "assets"),),
             lambda errand, result, stays: self.posted.append((errand.order.run_key, result.outcome, stays)),
@@ -137,7 +137,7 @@ class Room:
             bytes(32), str(self.folder / "staging" / str(key)), 60.0, 0,
         )  # fmt: skip
         before = len(self.client.sent)
-        self.scheduler.send(Errand(order, BUILDER, (), (), 0, f"job-{key}"))
+        self.scheduler.send(RemoteTask(order, BUILDER, (), (), 0, f"job-{key}"))
         until(lambda: len(self.client.sent) > before, "a task that was sent", 10.0)
         return self.client.sent[-1]
 
@@ -145,7 +145,7 @@ class Room:
         if isinstance(answer, Exception):
             self.client.loop.call_soon_threadsafe(future.answer.set_exception, answer)
         else:
-            manifest = b"i" + messages.encode(messages.Answer(answer, address="tcp://a:1"))
+            manifest = b"i" + messages.encode(messages.TaskAnswer(answer, address="tcp://a:1"))
             self.client.loop.call_soon_threadsafe(future.answer.set_result, manifest)
 
     def wait_for_results(self, count: int = 1) -> None:
@@ -269,7 +269,7 @@ def test_worker_is_restarted_by_its_nanny_and_one_without_says_so(room):
 def test_answer_that_was_announced_is_not_fetched(room):
     future = room.send(1)
     task = messages.decode(future.data, messages.Task)
-    manifest = b"i" + messages.encode(messages.Answer(RunResult(1, Outcome.CANCELLED), address="tcp://b:1"))
+    manifest = b"i" + messages.encode(messages.TaskAnswer(RunResult(1, Outcome.CANCELLED), address="tcp://b:1"))
 
     room.client.loop.call_soon_threadsafe(room.client.heard_by[task.topic], (0.0, (task.name, manifest)))
     room.wait_for_results()

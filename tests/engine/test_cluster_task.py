@@ -49,19 +49,24 @@ class Room:
             7, "paint", "/far/assets", "a.png", bytes(16), "linux", "paint", "{}", "", 0, False, (1, 2, 3, 4), digest, "/far/staging/7", 60.0, 0
         )  # fmt: skip
         task = messages.Task(
-            order, (b"", 0), messages.Depot("", "trusted"), ("/far/assets",), (messages.Input(0, "a.png", digest, 1, 0),), "job-7"
+            order,
+            (b"", 0),
+            messages.BlobStoreAddress("", "trusted"),
+            ("/far/assets",),
+            (messages.TaskInput(0, "a.png", digest, 1, 0),),
+            "job-7",
         )
         self.data = messages.encode(task)
 
     def run(self) -> RunResult:
-        answer = messages.unpacked(cluster_task.run(self.data), messages.Answer, self.store)
+        answer = messages.unpacked(cluster_task.run(self.data), messages.TaskAnswer, self.store)
         assert answer.result is not None, answer.refusal
         return answer.result
 
 
 @pytest.fixture
 def room(tmp_path):
-    found, station = Room(tmp_path), cluster_task._Station()
+    found, station = Room(tmp_path), cluster_task._WorkerState()
     with (
         mock.patch.object(cluster_task, "_station", station),
         mock.patch.object(station, "store", return_value=found.store),

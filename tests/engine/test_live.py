@@ -14,7 +14,7 @@ from live_project import LiveProject
 
 from aptui.core.messages import JobChanged, Notice
 from aptui.engine.live import changes
-from aptui.engine.live.supervisor import Live
+from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
 from aptui.engine.scan import scanner
 from aptui.link import port
@@ -593,7 +593,7 @@ def test_a_project_that_is_away_is_not_made_anew(project: LiveProject, monkeypat
 
 def test_the_cache_is_held_by_one_engine(project: LiveProject) -> None:
     with project.running():
-        second = Live(project.load(), project.load)
+        second = EngineSupervisor(project.load(), project.load)
         with pytest.raises(BusyError, match=str(os.getpid())):
             second.open()
 

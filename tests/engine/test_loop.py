@@ -14,7 +14,7 @@ from aptui.config import load
 from aptui.core.messages import JobChanged, Notice, ProductsChanged
 from aptui.engine.cache import cache as cache_room
 from aptui.engine.loop.engine import Engine
-from aptui.engine.loop.hashing import Digests
+from aptui.engine.loop.hashing import HashQueue
 from aptui.shared.errors import BusyError, HostError, UserError
 
 pytestmark = pytest.mark.real
@@ -118,14 +118,14 @@ def test_a_source_that_cannot_be_read_fails_with_the_reason_keeps_its_product_an
 ) -> None:
     project.engine_run()
     project.write("assets/a.txt", "aa")
-    hashed = Digests.take
+    hashed = HashQueue.take
 
     def unreadable(self: Engine, result: object) -> None:
         object.__setattr__(result, "errors", ((0, "Permission denied"),))
         hashed(self, result)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Digests, "take", unreadable)
+        patch.setattr(HashQueue, "take", unreadable)
         project.engine_run()
         errors, texts = project.errors(), project.texts()
     project.engine_run()

@@ -148,7 +148,7 @@ def test_nothing_starts_while_changes_that_were_heard_together_are_looked_at(
         engine = live.engine
         assert engine is not None
         with monkeypatch.context() as patch:
-            patch.setattr(changes.Watching, "is_amid_changes", True)
+            patch.setattr(changes.ChangeTracker, "is_amid_changes", True)
             engine.ask("reprocess", keys=["a.txt"])
             project.until(lambda: len(engine.pipeline.ready))
             project.ask(port.Status())

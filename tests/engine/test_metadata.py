@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from aptui.core.identity import braced, path_uuids
-from aptui.core.model import FileFact, Identity, PathKey, RelPath
+from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
 from aptui.core.paths import to_text
 from aptui.engine.scan.metadata import Metadata, parse, render
 
@@ -23,7 +23,7 @@ def fact(rel: str) -> FileFact:
     return FileFact(1, RelPath(rel), 0, 0, 0, 0)
 
 
-def read(data: bytes, rel: str = "sub/a.txt") -> Identity:
+def read(data: bytes, rel: str = "sub/a.txt") -> SourceIdentity:
     return parse(data, fact(f"{rel}.meta"), fact(rel))[0]
 
 
@@ -236,7 +236,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_and_no_more(
 
 
 def test_names_that_json_cannot_hold_are_not_written() -> None:
-    assert render({}, Identity(path_uuids(RelPath("a"))[0]), RelPath("\udcff.txt")) is None
+    assert render({}, SourceIdentity(path_uuids(RelPath("a"))[0]), RelPath("\udcff.txt")) is None
 
 
 # ------------------------------------------------------------------------------------------------------------------ waiting

@@ -18,12 +18,12 @@ from live_project import LiveProject, Request
 from aptui.core.messages import MissingScan
 from aptui.engine.missing.readers import Readers
 from aptui.engine.missing.rules import read_rules
-from aptui.engine.missing.scanner import Place, Search, Tally
+from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally
 from aptui.link import port
 from aptui.shared.missing import LINE_LIMIT
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
-from aptui.store.queries.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, Found, chosen, results
+from aptui.store.queries.missing import NO_UUID, NOTHING, PARTIAL, UNREADABLE, FoundName, chosen, results
 from aptui.store.queries.reader import open_reader
 from tests.store.conftest import edge_row, job_row, source_row, uuid_of
 
@@ -45,8 +45,8 @@ class Room:
     count: int = 0
 
     @property
-    def place(self) -> Place:
-        return Place(self.root / "assetdb.sqlite", self.root / "cache", (str(self.root / "assets"),))
+    def place(self) -> NamePlace:
+        return NamePlace(self.root / "assetdb.sqlite", self.root / "cache", (str(self.root / "assets"),))
 
     def add(
         self, name: str, data: bytes | str = "", *, platforms: tuple[str, ...] = ("linux",), product: str = "", sub_ids: int = 1
@@ -78,7 +78,7 @@ class Room:
     def scan(self, *patterns: str, limit: int = LINE_LIMIT) -> Tally:
         with closing(open_reader(self.place.database)) as reader:
             wanted = chosen(reader, patterns)
-        return Search(self.place, limit).products(wanted, lambda rows: self.writer.run(rows, durable=False))
+        return MissingSearch(self.place, limit).products(wanted, lambda rows: self.writer.run(rows, durable=False))
 
     def missing(self, product: str = "") -> list[tuple[str, str]]:
         """Return (text, what it means) of what was found."""
@@ -87,7 +87,7 @@ class Room:
     def says(self, product: str = "") -> list[str]:
         return [row.text for row in self._results(product) if row.uuid == NO_UUID]
 
-    def _results(self, product: str) -> list[Found]:
+    def _results(self, product: str) -> list[FoundName]:
         with closing(open_reader(self.place.database)) as reader:
             return results(reader, [each.product_id for each in chosen(reader, [product] if product else [])])
 
@@ -358,7 +358,7 @@ def test_text_files_that_are_no_products_are_searched_for_what_nobody_declared(r
     elsewhere = room.root / "readme.md"
     elsewhere.write_text("look at used.png")
 
-    found, tally = Search(room.place).files([str(source), str(elsewhere), str(room.root / "gone")])
+    found, tally = MissingSearch(room.place).files([str(source), str(elsewhere), str(room.root / "gone")])
 
     assert {os.path.basename(file.path): [hit.text for hit in file.hits] or file.says for file in found} == {
         "a.txt": ["shown.png"], "readme.md": ["used.png"], "gone": UNREADABLE
@@ -375,7 +375,7 @@ def test_other_files_are_ignored_by_their_own_tags(room: Room) -> None:
     room.add("b.txt")
     (room.root / "assets" / "a.log").write_text("b.txt")
 
-    found, tally = Search(room.place).files([str(room.root / "assets" / "a.log")])
+    found, tally = MissingSearch(room.place).files([str(room.root / "assets" / "a.log")])
 
     assert (found, tally.ignored) == ([], 1)
 
@@ -466,6 +466,6 @@ def test_a_search_that_hangs_on_a_file_can_be_given_up(room: Room) -> None:
     with closing(open_reader(room.place.database)) as reader:
         wanted = chosen(reader)
 
-    tally = Search(room.place, is_given_up=lambda: True).products(wanted, lambda _rows: None)
+    tally = MissingSearch(room.place, is_given_up=lambda: True).products(wanted, lambda _rows: None)
 
     assert (tally.is_given_up, tally.failed) == (True, 1)

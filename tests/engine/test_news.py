@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.core.messages import Notice, Progress, Said
-from aptui.engine.loop.events import News
+from aptui.engine.loop.events import NoticePublisher
 
 
 def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bool = False) -> Progress:
@@ -12,7 +12,7 @@ def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bo
 
 def told(*steps: tuple[float, Progress]) -> list[Progress]:
     heard: list[Notice] = []
-    news = News([heard.append])
+    news = NoticePublisher([heard.append])
     for now, step in steps:
         news.tell_progress(step, now)
     return [notice for notice in heard if isinstance(notice, Progress)]
@@ -51,7 +51,7 @@ def test_an_idle_engine_that_stays_idle_says_nothing() -> None:
 
 def test_a_sentence_is_said_once() -> None:
     heard: list[Notice] = []
-    news = News([heard.append])
+    news = NoticePublisher([heard.append])
     news.say_once("a link leads nowhere")
     news.say_once("a link leads nowhere")
 

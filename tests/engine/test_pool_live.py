@@ -19,7 +19,7 @@ from waiting import until
 
 from aptui.core.messages import HashOrder, Outcome
 from aptui.engine.pool import slots
-from aptui.engine.pool.memory_budget import Memory
+from aptui.engine.pool.memory_budget import MemoryBudget
 from aptui.engine.pool.pool import Settings
 from aptui.engine.pool.process import mark_prefix
 from aptui.worker import processes
@@ -53,8 +53,8 @@ class Clock:
         return time.monotonic() + self.added_s
 
 
-def budget(megabytes: int, **learned: int) -> Memory:
-    return Memory(megabytes * MIB, time.monotonic, {name: count * MIB for name, count in learned.items()})
+def budget(megabytes: int, **learned: int) -> MemoryBudget:
+    return MemoryBudget(megabytes * MIB, time.monotonic, {name: count * MIB for name, count in learned.items()})
 
 
 def begin(pool: Harness, *rels: str, builder: str = "gated", **more) -> list:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from aptui.engine.pool.memory_budget import FADE, GUESS_BYTES, SAMPLE_S, Memory, available_bytes, family_bytes, resident_bytes
+from aptui.engine.pool.memory_budget import FADE, GUESS_BYTES, SAMPLE_S, MemoryBudget, available_bytes, family_bytes, resident_bytes
 
 MIB = 1 << 20
 
@@ -21,8 +21,8 @@ class Machine:
         self.looks += 1
         return self.left
 
-    def memory(self, budget: int = 0, **learned: int) -> Memory:
-        return Memory(budget, lambda: self.now_s, learned, self.available, lambda pid: self.taken.get(pid, 0))
+    def memory(self, budget: int = 0, **learned: int) -> MemoryBudget:
+        return MemoryBudget(budget, lambda: self.now_s, learned, self.available, lambda pid: self.taken.get(pid, 0))
 
 
 def test_the_highest_peak_counts_and_fades():

@@ -8,8 +8,8 @@ import pytest
 from pool_harness import PLATFORMS
 
 from aptui.core.messages import AnalyseOrder, CopyOrder, HashOrder, ProcessOrder
-from aptui.engine.pool.messages import Message, describe, identity_of, messages_of
-from aptui.engine.pool.slots import PATIENT_PASSES, PATIENT_S, Waiting
+from aptui.engine.pool.messages import PoolMessage, describe, identity_of, messages_of
+from aptui.engine.pool.slots import PATIENT_PASSES, PATIENT_S, WaitingOrders
 from aptui.worker import wire
 
 
@@ -18,8 +18,8 @@ def order(key: int, *, is_critical: bool = False, rel: str = "a.txt") -> Process
     return ProcessOrder(key, "b", "/r", rel, b"", linux, "k", "{}", "", 0, is_critical, (0, 0, 0, 0), b"", "/s", 1.0, 0)
 
 
-def message(key: int, **more) -> Message:
-    return Message(wire.Kind.PROCESS, [order(key, **more)])
+def message(key: int, **more) -> PoolMessage:
+    return PoolMessage(wire.FrameKind.PROCESS, [order(key, **more)])
 
 
 def keys(messages) -> list[list[int]]:
@@ -42,7 +42,7 @@ def test_orders_that_must_run_alone_travel_each_by_itself():
 
 
 def test_critical_messages_wait_before_others():
-    waiting = Waiting()
+    waiting = WaitingOrders()
     for one in (message(1), message(2, is_critical=True), message(3), message(4, is_critical=True)):
         waiting.add(one)
     waiting.put_back(message(5))
@@ -53,8 +53,8 @@ def test_critical_messages_wait_before_others():
 
 
 def test_only_jobs_pass_those_that_are_held():
-    waiting, held, free = Waiting(), message(1), message(2)
-    copies = Message(wire.Kind.COPY, [CopyOrder(3, "a", "b")])
+    waiting, held, free = WaitingOrders(), message(1), message(2)
+    copies = PoolMessage(wire.FrameKind.COPY, [CopyOrder(3, "a", "b")])
     for one in (held, free, copies):
         waiting.add(one)
     waiting.hold(held, 0.0)
@@ -69,7 +69,7 @@ def test_only_jobs_pass_those_that_are_held():
 
 @pytest.mark.parametrize(("passes", "later_s", "is_enough"), [(0, 0.0, False), (PATIENT_PASSES, 0.0, True), (0, PATIENT_S, True)])
 def test_who_is_held_waits_only_so_long_for_others(passes, later_s, is_enough):
-    waiting, held = Waiting(), message(1)
+    waiting, held = WaitingOrders(), message(1)
     waiting.add(held)
     waiting.hold(held, 5.0)
     held.passed = passes
@@ -82,8 +82,8 @@ def test_what_a_worker_is_at_reads_well():
 
     assert describe(messages_of([analysis])[0]) == "images: t/a.png (analysis)"
     assert describe(message(1)) == "b: a.txt (linux, k)"
-    assert describe(Message(wire.Kind.HASH, [], HashOrder(1, ("a",)))) == "reading 1 file"
-    assert describe(Message(wire.Kind.COPY, [CopyOrder(1, "a", "b")] * 2)) == "copying 2 files"
+    assert describe(PoolMessage(wire.FrameKind.HASH, [], HashOrder(1, ("a",)))) == "reading 1 file"
+    assert describe(PoolMessage(wire.FrameKind.COPY, [CopyOrder(1, "a", "b")] * 2)) == "copying 2 files"
 
 
 SHORT, LONG = [order(1), order(2)], [order(3)]
@@ -93,15 +93,19 @@ OTHERS = [replace(one, builder="other") for one in SHORT]
 @pytest.mark.parametrize(
     ("behind", "first", "may"),
     [
-        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.PROCESS, SHORT), True),
-        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.PROCESS, OTHERS), False),
-        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.PROCESS, LONG), False),
-        (Message(wire.Kind.PROCESS, LONG), Message(wire.Kind.PROCESS, SHORT), False),
-        (Message(wire.Kind.PROCESS, SHORT, is_alone=True), Message(wire.Kind.PROCESS, SHORT), False),
-        (Message(wire.Kind.PROCESS, SHORT), Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), False),
-        (Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), Message(wire.Kind.PROCESS, SHORT), True),
-        (Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), Message(wire.Kind.PROCESS, LONG), False),
-        (Message(wire.Kind.HASH, [], HashOrder(5, ("a",))), Message(wire.Kind.COPY, [CopyOrder(4, "a", "b")]), True),
+        (PoolMessage(wire.FrameKind.PROCESS, SHORT), PoolMessage(wire.FrameKind.PROCESS, SHORT), True),
+        (PoolMessage(wire.FrameKind.PROCESS, SHORT), PoolMessage(wire.FrameKind.PROCESS, OTHERS), False),
+        (PoolMessage(wire.FrameKind.PROCESS, SHORT), PoolMessage(wire.FrameKind.PROCESS, LONG), False),
+        (PoolMessage(wire.FrameKind.PROCESS, LONG), PoolMessage(wire.FrameKind.PROCESS, SHORT), False),
+        (PoolMessage(wire.FrameKind.PROCESS, SHORT, is_alone=True), PoolMessage(wire.FrameKind.PROCESS, SHORT), False),
+        (PoolMessage(wire.FrameKind.PROCESS, SHORT), PoolMessage(wire.FrameKind.COPY, [CopyOrder(4, "a", "b")]), False),
+        (PoolMessage(wire.FrameKind.COPY, [CopyOrder(4, "a", "b")]), PoolMessage(wire.FrameKind.PROCESS, SHORT), True),
+        (PoolMessage(wire.FrameKind.COPY, [CopyOrder(4, "a", "b")]), PoolMessage(wire.FrameKind.PROCESS, LONG), False),
+        (
+            PoolMessage(wire.FrameKind.HASH, [], HashOrder(5, ("a",))),
+            PoolMessage(wire.FrameKind.COPY, [CopyOrder(4, "a", "b")]),
+            True,
+        ),
     ],
 )
 def test_short_messages_wait_behind_short_ones_and_jobs_only_behind_those_of_their_builder(behind, first, may):

@@ -8,7 +8,7 @@ import pytest
 
 from aptui.core.model import ScanFolder
 from aptui.core.paths import is_below
-from aptui.engine.relocate.paths import Found, RelocationError, find, from_switches, read_destination
+from aptui.engine.relocate.paths import FoundSource, RelocationError, find, from_switches, read_destination
 
 DEV, FOLDER, FLAT = (
     ScanFolder(1, "dev", "/p/dev"),
@@ -220,7 +220,7 @@ def test_files_go_there(source: str, destination: str, expected: str) -> None:
     ],
 )
 def test_each_star_takes_as_much_as_it_can(name: str, pattern: str, destination: str, expected: str) -> None:
-    assert read_destination(Found(DEV, pattern, (name,)), destination, TREE).of(name) == expected
+    assert read_destination(FoundSource(DEV, pattern, (name,)), destination, TREE).of(name) == expected
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_destination_is_refused(source: str, destination: str, said: str) -> N
 
 
 def test_a_wildcard_before_the_last_does_not_swallow_a_slash() -> None:
-    target = read_destination(Found(FOLDER, "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", TREE)
+    target = read_destination(FoundSource(FOLDER, "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", TREE)
 
     with pytest.raises(RelocationError) as caught:
         target.of("a/b/c/d/otherfile.tif")

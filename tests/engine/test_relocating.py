@@ -14,8 +14,8 @@ from live_project import LiveProject, Request
 from aptui.core.messages import HealthChanged
 from aptui.engine.relocate import files
 from aptui.link import codec
-from aptui.link.codec import Answered
-from aptui.shared.relocation import Deed, Relocate, Report
+from aptui.link.codec import AnswerLine
+from aptui.shared.relocation import Relocate, RelocationAction, RelocationReport
 from aptui.store.queries.reader import open_reader
 
 pytestmark = pytest.mark.real
@@ -41,12 +41,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LivePro
         yield project
 
 
-def relocate(project: LiveProject, order: Relocate) -> Report:
+def relocate(project: LiveProject, order: Relocate) -> RelocationReport:
     request = project.ask(order)
     assert request.answered is not None, request.refused
     message = codec.decode_message(codec.encode_answer(1, request.answered).rstrip(b"\n"))
-    assert isinstance(message, Answered)
-    return msgspec.convert(message.answer, Report)
+    assert isinstance(message, AnswerLine)
+    return msgspec.convert(message.answer, RelocationReport)
 
 
 def begun(project: LiveProject, order: Relocate) -> Request:
@@ -160,7 +160,7 @@ def test_a_failure_half_way_is_told_and_the_engine_goes_on_with_what_is_there(
     project.until_idle()
 
     assert {item.old: item.deed for item in report.items if not item.is_metadata} == {
-        "art/a.png": Deed.DONE, "art/c.txt": Deed.FAILED, "art/deep/b.png": Deed.LEFT,
+        "art/a.png": RelocationAction.DONE, "art/c.txt": RelocationAction.FAILED, "art/deep/b.png": RelocationAction.LEFT,
     }  # fmt: skip
     assert sorted(project.texts()) == ["art/c.txt", "art/deep/b.png", "other.txt", "pictures/a.png"]
     project.check_rest()

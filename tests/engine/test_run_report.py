@@ -13,8 +13,8 @@ from disk_project import HOST, Project
 from live_project import LiveProject
 
 from aptui.engine.loop import code
-from aptui.engine.loop.opening import Opening
-from aptui.engine.pool.process import Member
+from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.pool.process import WorkerProcess
 from aptui.link import port
 
 CONFIG = """
@@ -63,14 +63,14 @@ def coded(project: Project) -> Project:
 def before_workers(*changes):
     """Do one change before each of the first workers is started, when its builders have been described."""
     left = list(changes)
-    start = Member.__init__
+    start = WorkerProcess.__init__
 
     def started(self, *arguments, **more):
         if left:
             left.pop(0)()
         start(self, *arguments, **more)
 
-    return mock.patch.object(Member, "__init__", started)
+    return mock.patch.object(WorkerProcess, "__init__", started)
 
 
 def put_tool(project: Project, word: str) -> None:
@@ -197,7 +197,7 @@ def test_a_tool_that_changes_before_it_is_started_makes_nothing_under_its_old_di
 
 def test_an_opening_describes_builders_once(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
-    with mock.patch.object(Opening, "take", autospec=True, side_effect=Opening.take) as taken:
+    with mock.patch.object(PreparedSession, "take", autospec=True, side_effect=PreparedSession.take) as taken:
         project.engine_run()
 
     assert taken.call_count == 1

@@ -14,9 +14,9 @@ from aptui.core.messages import Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, BuilderKind, CommandRule
 from aptui.worker import run as worker_run
 from aptui.worker import workspace
-from aptui.worker.products import Folders
-from aptui.worker.run import Sharing
-from aptui.worker.workspace import KeptFolders
+from aptui.worker.products import StagingFolders
+from aptui.worker.run import BatchSharing
+from aptui.worker.workspace import ReusableWorkspace
 
 pytestmark = pytest.mark.real
 
@@ -26,9 +26,9 @@ class Shared:
 
     def __init__(self, room: Room) -> None:
         self.room = room
-        self.folders = KeptFolders()
+        self.folders = ReusableWorkspace()
         self.told: list[bool] = []
-        self._sharing = Sharing(self.folders, lambda *, takes_long=False: self.told.append(takes_long), dict(os.environ))
+        self._sharing = BatchSharing(self.folders, lambda *, takes_long=False: self.told.append(takes_long), dict(os.environ))
 
     def run(self, command: str, order: ProcessOrder | None = None) -> RunResult:
         builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, ("x", "y")))
@@ -152,7 +152,7 @@ def test_a_worker_that_ends_removes_its_folders(shared: Shared) -> None:
 
 
 def test_folders_that_somebody_else_removed_are_made_again(shared: Shared) -> None:
-    folders = Folders(str(shared.room.staging / OURS))
+    folders = StagingFolders(str(shared.room.staging / OURS))
     shared.folders.prepare(folders)
     shutil.rmtree(folders.staging)
     shared.folders.release()

@@ -10,7 +10,7 @@ from run_room import Room, made, write
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import LinkKind, ProductLink
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
-from aptui.worker.wire import Kind, decode, encode
+from aptui.worker.wire import FrameKind, decode, encode
 
 ROCK = UUID(int=7)
 PRODUCT = PathDependencyKind.PRODUCT_FILE
@@ -43,7 +43,7 @@ def test_dependencies_travel_to_the_engine_with_their_flags(room):
         legacy_sub_ids=(5, 4, 3, 5),
     )
 
-    (product,) = decode(Kind.RAN, encode(Kind.RAN, result)[5:]).products
+    (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]).products
     assert product.links == (
         ProductLink(LinkKind.ASSET, "", 0, ROCK.bytes, 9),
         ProductLink(LinkKind.ASSET, "", 0x12, ROCK.bytes, 10),

@@ -27,7 +27,7 @@ from aptui.sdk import (
     SourceDependency,
     SourceDependencyKind,
 )
-from aptui.worker.wire import Kind, decode, encode
+from aptui.worker.wire import FrameKind, decode, encode
 
 pytestmark = pytest.mark.real
 
@@ -155,7 +155,7 @@ def test_an_analysis_that_fails_says_why_in_one_line(room, create_jobs, outcome,
     assert result.outcome == outcome
     assert error in result.error
     assert (result.plans, result.edges) == ((), ())
-    assert decode(Kind.ANALYSED, encode(Kind.ANALYSED, result)[5:]) == result
+    assert decode(FrameKind.ANALYSED, encode(FrameKind.ANALYSED, result)[5:]) == result
 
 
 def test_an_additional_fingerprint_needs_an_analysis_fingerprint(room):
@@ -186,7 +186,7 @@ def test_names_that_are_no_text_reach_the_engine(room):
     )
 
     assert result.outcome == Outcome.SUCCEEDED
-    assert decode(Kind.ANALYSED, encode(Kind.ANALYSED, result)[5:]) == result
+    assert decode(FrameKind.ANALYSED, encode(FrameKind.ANALYSED, result)[5:]) == result
 
 
 # ---------------------------------------------------------------------------------------------------------------- processing
@@ -406,7 +406,7 @@ def test_an_exception_with_text_that_is_no_unicode_travels(room):
     result = room.process(raising(ValueError("lone \ud800")))
 
     assert result.error == r"ValueError: lone \ud800"
-    assert decode(Kind.RAN, encode(Kind.RAN, result)[5:]) == result
+    assert decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]) == result
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_full_scan_reads_what_a_dead_child_did_not(project: Project, monkeypat
         with verification.Verification(self.database) as opened:
             yield opened
 
-    monkeypatch.setattr("aptui.engine.loop.opening.Opening._verification", opens)
+    monkeypatch.setattr("aptui.engine.loop.opening.PreparedSession._verification", opens)
 
     assert project.engine_run(is_full_scan=True).runs == {"f5/deep/a.txt:all": 1}
 

@@ -11,13 +11,13 @@ import pytest
 from watch_room import QUICK, Room, put, watching
 
 from aptui.engine.watch import limits as watch_limits
-from aptui.engine.watch.limits import Limits, inotify_descriptors
+from aptui.engine.watch.limits import WatchLimits, inotify_descriptors
 from aptui.engine.watch.watcher import Root, Settings, Watcher
 from aptui.shared.health import WatchMode
 
 pytestmark = pytest.mark.real
 
-PLENTY = Limits(16384, 100_000, 128)
+PLENTY = WatchLimits(16384, 100_000, 128)
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_link_to_very_many_folders_outside_makes_the_root_polled(top, monkeypa
 
 
 def test_a_burst_as_long_as_a_quarter_of_the_queue_is_a_loss(top):
-    with watching(native(top), settings=replace(QUICK, limits=lambda: Limits(16, 1000, 128))) as room:
+    with watching(native(top), settings=replace(QUICK, limits=lambda: WatchLimits(16, 1000, 128))) as room:
         for number in range(40):
             put(top + b"/%d" % number)
 
@@ -393,7 +393,7 @@ def test_new_roots_replace_the_old_ones_and_those_that_stay_keep_their_watch(top
 def test_a_root_with_more_folders_than_watches_is_polled_and_says_what_is_needed(top):
     for number in range(20):
         os.mkdir(top + b"/%d" % number)
-    with watching(native(top), settings=replace(QUICK, limits=lambda: Limits(16384, 10, 128))) as room:
+    with watching(native(top), settings=replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128))) as room:
         detail = room.until_mode(WatchMode.LIMITED).detail
         put(top + b"/3/a")
 
@@ -403,7 +403,7 @@ def test_a_root_with_more_folders_than_watches_is_polled_and_says_what_is_needed
 
 
 def test_a_limit_that_is_reached_while_running_is_noticed(top):
-    settings = replace(QUICK, limits=lambda: Limits(16384, 10, 128), second_look_s=0.05, limits_check_every_s=0.05)
+    settings = replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128), second_look_s=0.05, limits_check_every_s=0.05)
     with watching(native(top), settings=settings) as room:
         for number in range(20):
             os.mkdir(top + b"/%d" % number)
@@ -425,7 +425,7 @@ def test_watches_that_are_missing_are_set_anew(top):
 
 
 def test_a_root_is_watched_again_when_the_limit_is_raised(top):
-    limits = [Limits(16384, 0, 128)]
+    limits = [WatchLimits(16384, 0, 128)]
     with watching(native(top), settings=replace(QUICK, limits=lambda: limits[0])) as room:
         room.until_mode(WatchMode.LIMITED)
         limits[0] = PLENTY

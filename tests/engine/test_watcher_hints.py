@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from watch_room import put
 
-from aptui.engine.watch.notifications import Hint, Root, RootHints, Settings
+from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, RootNotifications, WatchTimings
 
 ADDED, MODIFIED, DELETED = 1, 2, 3
 
@@ -31,8 +31,8 @@ def told():
 
 @pytest.fixture
 def hints(tmp_path, clock, told):
-    root = Root(os.fsencode(tmp_path), "a")
-    return RootHints(root, Settings(clock=clock), told.append)
+    root = NotifiedRoot(os.fsencode(tmp_path), "a")
+    return RootNotifications(root, WatchTimings(clock=clock), told.append)
 
 
 def pass_time(clock, hints, seconds, step=0.05):
@@ -96,7 +96,7 @@ def test_a_new_folder_is_told_again_once_when_all_is_quiet(clock, hints, told, t
     hints.changed([(ADDED, os.fsdecode(new))])
     pass_time(clock, hints, 60)
 
-    assert told == [Hint("a", frozenset(), frozenset({new}))] * 2
+    assert told == [ChangeNotification("a", frozenset(), frozenset({new}))] * 2
     assert not hints.has_young()
 
 
@@ -132,23 +132,23 @@ def test_hints_name_nothing_twice(hints, told, tmp_path):
     put(top + b"/t2/file")
     hints.changed([(ADDED, os.fsdecode(top + rel)) for rel in (b"/t", b"/t/deep", b"/t/deep/er", b"/t/deep/er/file", b"/t2/file")])
 
-    assert told == [Hint("a", frozenset({top + b"/t2/file"}), frozenset({top + b"/t"}))]
+    assert told == [ChangeNotification("a", frozenset({top + b"/t2/file"}), frozenset({top + b"/t"}))]
 
 
 def test_a_deletion_counts_only_if_nothing_is_there(clock, told, tmp_path):
     top = os.fsencode(tmp_path)
-    root = Root(top, "a", wants="deletions", skips=(top + b"/.staging",))
-    hints = RootHints(root, Settings(clock=clock), told.append)
+    root = NotifiedRoot(top, "a", wants="deletions", skips=(top + b"/.staging",))
+    hints = RootNotifications(root, WatchTimings(clock=clock), told.append)
     put(top + b"/there")
     os.symlink(b"nowhere", top + b"/link")
     names = ["there", "link", "gone", ".staging/gone"]
     hints.changed([(DELETED, os.path.join(tmp_path, name)) for name in names] + [(ADDED, os.path.join(tmp_path, "new"))])
 
-    assert told == [Hint("a", frozenset({top + b"/gone"}))]
+    assert told == [ChangeNotification("a", frozenset({top + b"/gone"}))]
 
 
 def test_renames_of_products_cost_no_look_at_the_disk(clock, told, tmp_path, monkeypatch):
-    hints = RootHints(Root(os.fsencode(tmp_path), "a", wants="deletions"), Settings(clock=clock), told.append)
+    hints = RootNotifications(NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), told.append)
     monkeypatch.setattr(os.path, "lexists", lambda path: pytest.fail("looked"))
     monkeypatch.setattr(os, "lstat", lambda path: pytest.fail("looked"))
     hints.changed([(ADDED, f"{tmp_path}/{number}") for number in range(100)])
@@ -159,8 +159,8 @@ def test_renames_of_products_cost_no_look_at_the_disk(clock, told, tmp_path, mon
 def test_a_root_that_is_a_link_is_told_by_its_own_name(clock, told, tmp_path):
     put(os.fsencode(tmp_path) + b"/real/a")
     os.symlink(tmp_path / "real", tmp_path / "link")
-    root = Root(os.fsencode(tmp_path / "link"), "a")
-    hints = RootHints(root, replace(Settings(), clock=clock), told.append)
+    root = NotifiedRoot(os.fsencode(tmp_path / "link"), "a")
+    hints = RootNotifications(root, replace(WatchTimings(), clock=clock), told.append)
     hints.changed([(MODIFIED, str(tmp_path / "link" / "a"))])
 
-    assert told == [Hint("a", frozenset({root.path + b"/a"}))]
+    assert told == [ChangeNotification("a", frozenset({root.path + b"/a"}))]

@@ -31,7 +31,7 @@ from aptui.core.model import (
     SourceEdge,
 )
 from aptui.worker import wire
-from aptui.worker.wire import FrameReader, Kind, Note, Setup, WireError, decode, encode
+from aptui.worker.wire import FrameKind, FrameReader, WireError, WorkerNote, WorkerSetup, decode, encode
 
 LOG = (LogRecord(2, "tool", "mind the gap – caf\U0010ffe9 \x00", 1_700_000_000_000, (("file", "a.h"), ("line", "3"))),)
 PRODUCT = StagedProduct("/s/1/products/a.out", "d/a.out", (1 << 32) - 1, bytes(range(16)), 1, bytes(32), (1 << 64) - 1, 1 << 40)
@@ -61,25 +61,25 @@ RUN = RunResult(
     7, Outcome.FAILED, "no", (PRODUCT,), bytes(32), (("/x/a.h", "ab"), ("/x/b.h", "")), LOG, 1, 2, 3, 4, "cat a", ("c.txt",)
 )
 RECORDS = {
-    Kind.SETUP: Setup((BUILDER,), (Platform("linux", ("tools",)),), "nonce", 3, 1 << 33, 5),
-    Kind.ANALYSE: [AnalyseOrder(7, "tool", "/r", "a.txt", bytes(16), ("linux", "common"), 2.5)],
-    Kind.PROCESS: [PROCESS, PROCESS],
-    Kind.COPY: [CopyOrder(7, "/r/a", "/s/a", bytes(32))],
-    Kind.HASH: HashOrder(5, ("/r/a", "/r/caf\U0010ffe9")),
-    Kind.READY: Note(),
-    Kind.ANALYSED: AnalyseResult(7, Outcome.SUCCEEDED, "", (PLAN,), (SourceEdge(EdgeKind.UUID, "00" * 16),), LOG, 12),
-    Kind.RAN: RUN,
-    Kind.COPIED: [RUN],
-    Kind.HASHED: HashResult(5, ((bytes(32), (1 << 64) - 1, 3, 4, 5, 6), None), ((0, "denied"),)),
-    Kind.RETIRE: Note("500 runs"),
+    FrameKind.SETUP: WorkerSetup((BUILDER,), (Platform("linux", ("tools",)),), "nonce", 3, 1 << 33, 5),
+    FrameKind.ANALYSE: [AnalyseOrder(7, "tool", "/r", "a.txt", bytes(16), ("linux", "common"), 2.5)],
+    FrameKind.PROCESS: [PROCESS, PROCESS],
+    FrameKind.COPY: [CopyOrder(7, "/r/a", "/s/a", bytes(32))],
+    FrameKind.HASH: HashOrder(5, ("/r/a", "/r/caf\U0010ffe9")),
+    FrameKind.READY: WorkerNote(),
+    FrameKind.ANALYSED: AnalyseResult(7, Outcome.SUCCEEDED, "", (PLAN,), (SourceEdge(EdgeKind.UUID, "00" * 16),), LOG, 12),
+    FrameKind.RAN: RUN,
+    FrameKind.COPIED: [RUN],
+    FrameKind.HASHED: HashResult(5, ((bytes(32), (1 << 64) - 1, 3, 4, 5, 6), None), ((0, "denied"),)),
+    FrameKind.RETIRE: WorkerNote("500 runs"),
 }
 
 
 def test_there_is_a_record_here_for_every_kind():
-    assert set(RECORDS) == set(Kind)
+    assert set(RECORDS) == set(FrameKind)
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", FrameKind)
 def test_every_record_comes_out_as_it_went_in(kind):
     frame = encode(kind, RECORDS[kind])
 
@@ -110,13 +110,13 @@ def test_a_record_over_the_limit_is_not_sent(monkeypatch):
     monkeypatch.setattr(wire, "FRAME_LIMIT_BYTES", 100)
 
     with pytest.raises(WireError, match="longer than the limit of 100"):
-        encode(Kind.RETIRE, Note("x" * 100))
+        encode(FrameKind.RETIRE, WorkerNote("x" * 100))
 
 
-@pytest.mark.parametrize("record", [Note("lone \ud800 surrogate"), RunResult(1, 0, peak_rss_bytes=1 << 70)])
+@pytest.mark.parametrize("record", [WorkerNote("lone \ud800 surrogate"), RunResult(1, 0, peak_rss_bytes=1 << 70)])
 def test_a_record_that_no_frame_can_hold_is_not_sent(record):
     with pytest.raises(WireError):
-        encode(Kind.RETIRE, record)
+        encode(FrameKind.RETIRE, record)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_a_head_that_nobody_sends_is_refused_before_its_payload_comes(head, what
 
 
 def test_the_frames_before_a_damaged_one_are_still_heard():
-    frames = FrameReader().feed(encode(Kind.READY, Note()) + b"\x00\x00\x00\x00\x00")
+    frames = FrameReader().feed(encode(FrameKind.READY, WorkerNote()) + b"\x00\x00\x00\x00\x00")
 
     kind, _payload = next(frames)
 
-    assert kind is Kind.READY
+    assert kind is FrameKind.READY
     with pytest.raises(WireError):
         next(frames)
 
@@ -157,7 +157,7 @@ def test_the_frames_before_a_damaged_one_are_still_heard():
     ],
     ids=["empty", "never-used-byte", "cut", "longer", "deep", "another-type"],
 )
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", FrameKind)
 def test_a_damaged_payload_is_refused(kind, damage):
     payload = encode(kind, RECORDS[kind])[wire.HEADER_BYTES :]
 
@@ -166,14 +166,14 @@ def test_a_damaged_payload_is_refused(kind, damage):
 
 
 def test_text_that_is_no_utf8_is_refused():
-    payload = encode(Kind.RETIRE, Note("caffee"))[wire.HEADER_BYTES :].replace(b"ff", b"\xff\xfe")
+    payload = encode(FrameKind.RETIRE, WorkerNote("caffee"))[wire.HEADER_BYTES :].replace(b"ff", b"\xff\xfe")
 
     with pytest.raises(WireError):
-        decode(Kind.RETIRE, payload)
+        decode(FrameKind.RETIRE, payload)
 
 
 def test_a_record_of_another_kind_is_refused():
-    payload = encode(Kind.RAN, RUN)[wire.HEADER_BYTES :]
+    payload = encode(FrameKind.RAN, RUN)[wire.HEADER_BYTES :]
 
     with pytest.raises(WireError):
-        decode(Kind.HASHED, payload)
+        decode(FrameKind.HASHED, payload)

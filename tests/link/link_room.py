@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aptui.core import messages
 from aptui.link.port import PROTOCOL, Connections, Disconnect, Hello, Ping, Rescan, Settle, Shutdown, Status, Subscribe
-from aptui.link.server import Limits, Server
+from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import UserError
 
 PATIENCE_S = 10.0
@@ -36,7 +36,7 @@ class Desk:
     """Answers what tests ask; `Settle` is answered when the test does it, `Rescan` is refused."""
 
     def __init__(self) -> None:
-        self.server: Server
+        self.server: LinkServer
         self.taken = []
         self.gone = []
 
@@ -72,7 +72,7 @@ class Room:
         self.desk = Desk()
         self.selector = selectors.DefaultSelector()
         options.setdefault("clock", self.clock)
-        self.server = self.desk.server = Server(self.path, self.selector, self.desk, version="1.2.3", limits=limits, **options)
+        self.server = self.desk.server = LinkServer(self.path, self.selector, self.desk, version="1.2.3", limits=limits, **options)
         self.server.listen()
         self._open = []
 
@@ -217,13 +217,13 @@ def short_folder():
 
 
 @contextlib.contextmanager
-def opened(limits: Limits | None = None, **options):
+def opened(limits: LinkLimits | None = None, **options):
     with short_folder() as folder, contextlib.closing(Room(folder, limits, **options)) as room:
         yield room
 
 
 @contextlib.contextmanager
-def running(limits: Limits | None = None):
+def running(limits: LinkLimits | None = None):
     with opened(limits, clock=time.monotonic) as room:
         room.clock = type("Real", (), {"now": property(lambda _self: time.monotonic())})()
         with contextlib.closing(Engine(room)) as engine:

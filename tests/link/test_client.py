@@ -12,10 +12,10 @@ from link_room import NOTICES, Engine, example, running, short_folder
 
 from aptui.core.messages import Said
 from aptui.link import codec
-from aptui.link.client import Client, EngineGone, NoAnswer, NoEngine, Refused
-from aptui.link.codec import News
+from aptui.link.client import EngineClient, EngineGone, NoAnswer, NoEngine, RequestRefused
+from aptui.link.codec import NoticeLine
 from aptui.link.port import Connections, Disconnect, Hold, Ping, Rescan, Settle, Status, Subscribe
-from aptui.link.server import Limits
+from aptui.link.server import LinkLimits
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
 pytestmark = pytest.mark.real
@@ -27,8 +27,8 @@ def engine():
         yield engine
 
 
-def connect(engine: Engine, **options) -> Client:
-    return Client.connect(engine.room.path, **options)
+def connect(engine: Engine, **options) -> EngineClient:
+    return EngineClient.connect(engine.room.path, **options)
 
 
 def test_hellos_are_exchanged(engine: Engine) -> None:
@@ -48,9 +48,9 @@ def test_nobody_at_home_is_said_with_an_error_of_its_own() -> None:
 
         for path in (dead, str(folder / "absent"), str(folder / "absent" / "socket")):
             with pytest.raises(NoEngine):
-                Client.connect(path)
+                EngineClient.connect(path)
         with pytest.raises(HostError, match="cannot be reached"):
-            Client.connect(str(folder / ("x" * 120)))
+            EngineClient.connect(str(folder / ("x" * 120)))
 
 
 def test_another_users_socket_is_not_spoken_to(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_two_clients_are_answered_each_its_own(engine: Engine) -> None:
 
 def test_a_refusal_is_an_error_of_its_family(engine: Engine) -> None:
     with connect(engine) as client:
-        with pytest.raises(Refused, match="no scan now; later") as caught:
+        with pytest.raises(RequestRefused, match="no scan now; later") as caught:
             client.ask(Rescan())
 
         assert isinstance(caught.value, UserError)
@@ -81,13 +81,13 @@ def test_a_refusal_is_an_error_of_its_family(engine: Engine) -> None:
             engine.do(lambda code=code, request=request: request.refuse("no", "because", code))
             client.ask(Ping())
             assert isinstance(heard[0], family)
-            assert isinstance(heard[0], Refused)
+            assert isinstance(heard[0], RequestRefused)
             assert heard[0].exit_code == family.exit_code
             engine.room.desk.taken.clear()
 
 
 def test_one_client_too_many_hears_why() -> None:
-    with running(Limits(connections=1)) as engine, connect(engine), pytest.raises(BusyError, match="1 connections already"):
+    with running(LinkLimits(connections=1)) as engine, connect(engine), pytest.raises(BusyError, match="1 connections already"):
         connect(engine)
 
 
@@ -108,7 +108,7 @@ def test_an_engine_that_does_not_say_hello_is_not_waited_for() -> None:
         listener.listen()
 
         with pytest.raises(NoAnswer):
-            Client.connect(str(folder / "s"), timeout_s=0.01)
+            EngineClient.connect(str(folder / "s"), timeout_s=0.01)
 
 
 def test_an_engine_that_says_hello_like_nobody_is_not_trusted(engine: Engine) -> None:
@@ -126,15 +126,15 @@ def test_an_engine_that_takes_nothing_any_more_is_given_up(monkeypatch: pytest.M
         listener.listen(0)
 
         with pytest.raises(NoAnswer):
-            Client.connect(str(folder / "s"), timeout_s=0.01)
+            EngineClient.connect(str(folder / "s"), timeout_s=0.01)
         with pytest.raises(EngineGone, match="lets nobody in"):
-            Client.connect(str(folder / "s"), timeout_s=0.01)
+            EngineClient.connect(str(folder / "s"), timeout_s=0.01)
         channel, _ = listener.accept()
         channel.close()
         with socket.socket(socket.AF_UNIX) as ours:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 10_000))
             ours.connect(str(folder / "s"))
-            client = Client(ours)
+            client = EngineClient(ours)
             heard = []
             client.post(Hold("x" * 1_000_000), heard.append)
             with pytest.raises(EngineGone, match="takes nothing any more"):
@@ -182,7 +182,7 @@ def test_every_notice_arrives_as_it_was_published(engine: Engine) -> None:
         client.ask(Subscribe())
         engine.do(lambda: [engine.room.server.publish(notice, 7, seq) for seq, notice in enumerate(notices)])
 
-        assert [client.next_news(10) for _ in notices] == [News(7, seq, notice) for seq, notice in enumerate(notices)]
+        assert [client.next_news(10) for _ in notices] == [NoticeLine(7, seq, notice) for seq, notice in enumerate(notices)]
 
 
 def test_the_end_comes_after_the_news_that_came_before_it(engine: Engine) -> None:
@@ -215,7 +215,7 @@ def test_asking_to_be_disconnected_ends_in_being_disconnected(engine: Engine) ->
 
 def test_a_request_that_is_too_long_is_refused_with_the_limit(engine: Engine) -> None:
     with connect(engine) as client:
-        with pytest.raises(Refused, match="longer than 1048576 bytes"):
+        with pytest.raises(RequestRefused, match="longer than 1048576 bytes"):
             client.ask(Hold("x" * (1 << 20)), 10)
 
         with pytest.raises(EngineGone, match="longer than 1048576 bytes"):

@@ -11,7 +11,7 @@ from link_room import NOTICES, example
 from aptui.core import messages
 from aptui.core.messages import Said
 from aptui.link import codec
-from aptui.link.codec import Answered, LineBuffer, News, Nonsense, Refusal, TooLong
+from aptui.link.codec import AnswerLine, LineBuffer, LineTooLong, MalformedLine, NoticeLine, RefusalLine
 from aptui.link.port import PROTOCOL, VERBS, Cancel, Hello, Ping, Reprocess
 
 
@@ -48,7 +48,7 @@ def test_every_notice_comes_out_as_it_went_in(record: type) -> None:
 
     assert line.count(b"\n") == 1
     assert list(json.loads(line))[:3] == ["notice", "epoch", "seq"]
-    assert codec.decode_message(line[:-1]) == News(7, 123, notice)
+    assert codec.decode_message(line[:-1]) == NoticeLine(7, 123, notice)
 
 
 def test_answers_and_refusals_come_out_as_they_went_in() -> None:
@@ -57,16 +57,16 @@ def test_answers_and_refusals_come_out_as_they_went_in() -> None:
     answer = codec.decode_message(codec.encode_answer(3, {"progress": progress, "none": None}))
     refusal = codec.decode_message(codec.encode_refusal(4, "no", "later", 4))
 
-    assert isinstance(answer, Answered)
+    assert isinstance(answer, AnswerLine)
     assert answer.number == 3
     assert answer.answer["progress"]["files_scanned"] == progress.files_scanned
-    assert refusal == Refusal(4, "no", "later", 4)
+    assert refusal == RefusalLine(4, "no", "later", 4)
 
 
 def test_half_a_surrogate_pair_does_not_keep_news_from_leaving() -> None:
     said = codec.decode_message(codec.encode_notice(Said(1, 1, "a\udc80b"), 1, 1))
 
-    assert isinstance(said, News)
+    assert isinstance(said, NoticeLine)
     assert said.notice == Said(1, 1, "a?b")
 
 
@@ -86,7 +86,7 @@ def test_what_only_a_newer_engine_says_is_nothing(line: bytes) -> None:
 def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
     line = b'{"notice":"Said","epoch":1,"seq":2,"cause":3,"level":1,"text":"x","colour":"red"}'
 
-    assert codec.decode_message(line) == News(1, 2, Said(3, 1, "x"))
+    assert codec.decode_message(line) == NoticeLine(1, 2, Said(3, 1, "x"))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
     ],
 )
 def test_nonsense_is_refused_and_named(line: bytes, number: int, what: str, hint: str) -> None:
-    with pytest.raises(Nonsense) as caught:
+    with pytest.raises(MalformedLine) as caught:
         codec.decode_request(line)
 
     assert caught.value.number == number
@@ -162,7 +162,7 @@ def test_a_verb_with_fields_and_one_without_have_the_same_frame() -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_request_or_nonsense(line: bytes) -> None:
     for decode in (codec.decode_request, codec.decode_message):
-        with contextlib.suppress(Nonsense):
+        with contextlib.suppress(MalformedLine):
             decode(line)
 
 
@@ -191,7 +191,7 @@ def test_a_line_over_the_limit_is_never_kept(lines: list[bytes], step: int) -> N
         for begin in range(0, len(stream), step):
             heard += buffer.feed(stream[begin : begin + step])
         is_refused = False
-    except TooLong:
+    except LineTooLong:
         is_refused = True
 
     assert is_refused == any(len(line) > 10 for line in lines)

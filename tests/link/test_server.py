@@ -14,7 +14,7 @@ from link_room import NOTICES, Bare, Room, example, opened
 from aptui.core.messages import ConnectionsChanged, HealthChanged, JobChanged, Progress, Said
 from aptui.link.places import Credentials
 from aptui.link.port import PROTOCOL, Rescan, Settle, Status
-from aptui.link.server import Limits, Server
+from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import BusyError, HostError
 from aptui.shared.health import Health
 
@@ -166,7 +166,7 @@ def test_another_user_is_turned_away() -> None:
 
 
 def test_one_client_too_many_is_told_so() -> None:
-    with opened(Limits(connections=2)) as room:
+    with opened(LinkLimits(connections=2)) as room:
         guests = [room.guest(), room.guest()]
         third = room.bare()
 
@@ -288,7 +288,7 @@ def test_a_client_that_disconnects_itself_still_gets_what_it_was_owed(room: Room
 
 
 def test_a_dead_engines_socket_is_replaced_and_a_living_ones_is_not(room: Room) -> None:
-    rival = Server(room.path, room.selector, room.desk, version="1")
+    rival = LinkServer(room.path, room.selector, room.desk, version="1")
     with pytest.raises(BusyError, match="somebody answers"):
         rival.listen()
     assert room.guest()
@@ -343,7 +343,7 @@ def test_no_descriptors_left_lets_nobody_in_for_a_moment(room: Room) -> None:
 
 
 def test_messages_that_begin_and_never_end_are_bounded_for_all_together() -> None:
-    with opened(Limits(begun_bytes=100_000)) as room:
+    with opened(LinkLimits(begun_bytes=100_000)) as room:
         guests = [room.guest() for _ in range(3)]
         for guest in guests[:2]:
             guest.send(b"x" * 40_000)
@@ -401,7 +401,7 @@ def test_who_asks_for_much_at_once_is_answered_as_fast_as_it_reads(room: Room) -
 
 
 def test_who_reads_again_is_listened_to_again_whatever_found_that_out() -> None:
-    with opened(Limits(waiting_bytes=100_000)) as room:
+    with opened(LinkLimits(waiting_bytes=100_000)) as room:
         guest = ask_for_much(room)
         while guest.read():
             pass
@@ -501,7 +501,7 @@ def test_a_line_that_is_half_sent_is_never_replaced(room: Room) -> None:
 
 def test_a_gateway_may_be_behind_farther_than_others() -> None:
     text = "x" * 500_000
-    with opened(Limits(waiting_bytes=1_000_000)) as room:
+    with opened(LinkLimits(waiting_bytes=1_000_000)) as room:
         for kind in ("test", "gateway"):
             guest = room.guest(kind=kind)
             guest.say(id=2, verb="subscribe")

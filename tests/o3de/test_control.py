@@ -12,7 +12,7 @@ import pytest
 from waiting import until
 
 from aptui.link import places
-from aptui.o3de_programs.control import COMMANDS, HOST, ClosedDoor, ControlChannel, commands_in, listener
+from aptui.o3de_programs.control import COMMANDS, HOST, ControlChannel, ListenerClosed, commands_in, listener
 from aptui.shared.errors import HostError
 
 PATIENCE_S = 20.0
@@ -265,7 +265,7 @@ def test_whoever_left_is_not_answered(room: Room) -> None:
 def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
     told: list[str] = []
     with selectors.DefaultSelector() as selector:
-        door = ClosedDoor(selector, 0, lambda: told.append("once"))
+        door = ListenerClosed(selector, 0, lambda: told.append("once"))
         try:
             for _ in range(2):
                 with socket.create_connection((HOST, door.port), timeout=PATIENCE_S) as client:
@@ -286,7 +286,7 @@ def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
 def test_a_port_that_is_taken_is_passed_over() -> None:
     with selectors.DefaultSelector() as selector, listener(0) as taken:
         port = taken.getsockname()[1]
-        door = ClosedDoor(selector, port)
+        door = ListenerClosed(selector, port)
         try:
             assert door.port > port
         finally:
@@ -295,4 +295,4 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
 
 def test_no_port_at_all_is_an_error_for_people() -> None:
     with selectors.DefaultSelector() as selector, pytest.raises(HostError, match="no port from 65536 upwards is free"):
-        ClosedDoor(selector, 65536)
+        ListenerClosed(selector, 65536)

@@ -15,7 +15,7 @@ from small_engine import SmallEngine
 import aptui
 from aptui.cli import main
 from aptui.config import dirs, explain, formats, load
-from aptui.config.explain import Said
+from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
 from aptui.o3de.project import project_format
 from aptui.o3de.project.project import Options
@@ -257,7 +257,7 @@ def test_a_key_of_yaml_is_explained_layer_by_layer(engine: SmallEngine, tmp_path
     said = explain.explain(tmp_path, "workers", ["workers=5"])
 
     assert [each.text for each in said] == ["0", "3", "5"]
-    assert said[1:] == [Said(f"{tmp_path}/aptui.yaml:1:10", "3"), Said("--set workers:1:1", "5")]
+    assert said[1:] == [ConfigMessage(f"{tmp_path}/aptui.yaml:1:10", "3"), ConfigMessage("--set workers:1:1", "5")]
     with pytest.raises(UserError, match="nothing is said about 'wokers'; did you mean 'workers'"):
         explain.explain(tmp_path, "wokers")
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from aptui.core.messages import LogLevel
-from aptui.o3de_programs.log_file import BATCH, LIVE, LogFile
+from aptui.o3de_programs.log_file import BATCH, LIVE, ProgramLog
 from aptui.store.logs import joblog
 
 
 def test_each_run_begins_with_three_records_that_say_so(tmp_path: Path) -> None:
     for _ in range(2):
-        log = LogFile(tmp_path, BATCH, 1_000)
+        log = ProgramLog(tmp_path, BATCH, 1_000)
         log.append(LogLevel.INFO, "AssetProcessor", "Listening Port: 7", 1_001)
         log.close()
 
@@ -22,7 +22,7 @@ def test_each_run_begins_with_three_records_that_say_so(tmp_path: Path) -> None:
 
 
 def test_severities_are_those_of_the_reference(tmp_path: Path) -> None:
-    log = LogFile(tmp_path, LIVE, 0)
+    log = ProgramLog(tmp_path, LIVE, 0)
     for level in (LogLevel.DEBUG, LogLevel.INFO, LogLevel.WARNING, LogLevel.ERROR):
         log.append(level, "w", "said", 1)
     log.close()
@@ -38,7 +38,7 @@ def test_severities_are_those_of_the_reference(tmp_path: Path) -> None:
 
 def test_a_full_log_is_rolled_and_five_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 300)
-    log = LogFile(tmp_path, BATCH, 0)
+    log = ProgramLog(tmp_path, BATCH, 0)
     for number in range(40):
         log.append(LogLevel.INFO, "AssetProcessor", "x" * 100, 1_000_000 + number * 1000)
     log.close()
@@ -51,7 +51,7 @@ def test_a_full_log_is_rolled_and_five_stay(tmp_path: Path, monkeypatch: pytest.
 def test_a_folder_that_cannot_be_written_costs_the_log_alone(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file")
 
-    log = LogFile(tmp_path / "log", BATCH, 0)
+    log = ProgramLog(tmp_path / "log", BATCH, 0)
     log.append(LogLevel.INFO, "w", "said", 1)
     log.close()
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from small_engine import SmallEngine
 
-from aptui.o3de.project.project import Gem, Options, Places, is_project, locate
+from aptui.o3de.project.project import Gem, Options, ProjectRoots, is_project, locate
 from aptui.o3de.registry.files import os_name
-from aptui.o3de.registry.input_recorder import Sight
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.shared.errors import UserError
 
 
-def find(engine: SmallEngine, project: Path | None = None, options: Options | None = None) -> Places:
-    return locate(str(project or engine.project), options or Options(), Sight())
+def find(engine: SmallEngine, project: Path | None = None, options: Options | None = None) -> ProjectRoots:
+    return locate(str(project or engine.project), options or Options(), InputRecorder())
 
 
 def lone(engine: SmallEngine, text: str = '{"project_name": "Lone"}') -> Path:

@@ -3,13 +3,22 @@
 import pytest
 
 from aptui.o3de_programs.relocation_report import DELIMITER, closing_lines, opening_lines, refusal_lines, report_lines
-from aptui.shared.relocation import Deed, Dependant, Item, Relocate, Report, Skipped, Update, counted
+from aptui.shared.relocation import (
+    Dependant,
+    Relocate,
+    RelocationAction,
+    RelocationItem,
+    RelocationReport,
+    Skipped,
+    Update,
+    counted,
+)
 
 GUID, NEW_GUID = "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}", "{A2482826-053D-5634-A27B-084B1326AAE5}"
 MOVE = Relocate("a.txt", "b.txt")
 SOURCE = Dependant("c.txt", "/p/c.txt", GUID, "source", 1, by_uuid=True)
 PRODUCT = Dependant("c.txt", "/p/c.txt", GUID, "product", 0, by_uuid=False, product="linux/c.txt", needs="linux/a.txt")
-ITEM = Item("a.txt", "/p/a.txt", "P", "b.txt", "/p/b.txt", "P", source_id=7, uuid=GUID, new_uuid=NEW_GUID)
+ITEM = RelocationItem("a.txt", "/p/a.txt", "P", "b.txt", "/p/b.txt", "P", source_id=7, uuid=GUID, new_uuid=NEW_GUID)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +55,8 @@ def test_a_report_begins_with_what_is_asked_for(order: Relocate, lines: list[str
 
 
 def test_files_stand_with_their_old_and_new_names() -> None:
-    metadata = Item("a.txt.meta", "/p/a.txt.meta", "P", "b.txt.meta", is_metadata=True)
-    report = Report(MOVE, (ITEM, metadata), skipped=(Skipped("x.md", "no source"),))
+    metadata = RelocationItem("a.txt.meta", "/p/a.txt.meta", "P", "b.txt.meta", is_metadata=True)
+    report = RelocationReport(MOVE, (ITEM, metadata), skipped=(Skipped("x.md", "no source"),))
 
     assert list(report_lines(report)) == [
         "File `x.md` was found/matched but is not a source asset.  Skipping.",
@@ -58,7 +67,7 @@ def test_files_stand_with_their_old_and_new_names() -> None:
 
 
 def test_a_deleted_file_has_no_new_name() -> None:
-    report = Report(Relocate("a.txt", is_delete=True), (ITEM,))
+    report = RelocationReport(Relocate("a.txt", is_delete=True), (ITEM,))
 
     assert list(report_lines(report)) == ["FILE REPORT:", f"SOURCEID: 7, CURRENT PATH: a.txt, CURRENT GUID: {GUID}"]
 
@@ -68,9 +77,9 @@ def test_a_deleted_file_has_no_new_name() -> None:
     [(False, " and will break:"), (True, ", we will attempt to fix the references but they may still break:")],
 )
 def test_dependants_stand_below_their_file(is_mended: bool, words: str) -> None:
-    item = Item("a.txt", "/p/a.txt", "P", dependants=(SOURCE, PRODUCT))
+    item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE, PRODUCT))
 
-    lines = list(report_lines(Report(Relocate("a.txt", "b.txt", updates_references=is_mended), (item,))))[2:]
+    lines = list(report_lines(RelocationReport(Relocate("a.txt", "b.txt", updates_references=is_mended), (item,))))[2:]
 
     assert [line.startswith("\t") and line.endswith(words) for line in lines] == [True, False, True, False]
     assert lines[1] == "\t\tUUID: c.txt, TYPE: 1, AssetId-based"
@@ -78,14 +87,14 @@ def test_dependants_stand_below_their_file(is_mended: bool, words: str) -> None:
 
 
 def test_what_was_updated_and_what_failed_is_said() -> None:
-    items = (Item("a.txt", "/p/a.txt", "P", deed=Deed.FAILED, problem="File is read-only."),)
+    items = (RelocationItem("a.txt", "/p/a.txt", "P", deed=RelocationAction.FAILED, problem="File is read-only."),)
     updates = (
-        Update("c.txt", "/p/c.txt", deed=Deed.DONE),
-        Update("d.txt", "/p/d.txt", deed=Deed.FAILED, possible=(("a", "b"),)),
+        Update("c.txt", "/p/c.txt", deed=RelocationAction.DONE),
+        Update("d.txt", "/p/d.txt", deed=RelocationAction.FAILED, possible=(("a", "b"),)),
         Update("e.txt", "/p/e.txt"),
     )
 
-    assert list(report_lines(Report(MOVE, items, updates)))[2:] == [
+    assert list(report_lines(RelocationReport(MOVE, items, updates)))[2:] == [
         "Updated /p/c.txt - SUCCESS",
         "Updated /p/d.txt - FAIL",
         "UPDATE FAILURE REPORT:",
@@ -98,13 +107,13 @@ def test_what_was_updated_and_what_failed_is_said() -> None:
 
 def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
     items = (
-        Item("a", "/p/a", "P", deed=Deed.DONE),
-        Item("b", "/p/b", "P", deed=Deed.FAILED),
-        Item("c", "/p/c", "P", deed=Deed.LEFT),
+        RelocationItem("a", "/p/a", "P", deed=RelocationAction.DONE),
+        RelocationItem("b", "/p/b", "P", deed=RelocationAction.FAILED),
+        RelocationItem("c", "/p/c", "P", deed=RelocationAction.LEFT),
     )
-    updates = (Update("d", "/p/d", deed=Deed.DONE), Update("e", "/p/e", deed=Deed.FAILED))
-    moved = counted(Report(MOVE, items, updates, is_performed=True))
-    deleted = counted(Report(Relocate("a", is_delete=True), items, is_performed=True))
+    updates = (Update("d", "/p/d", deed=RelocationAction.DONE), Update("e", "/p/e", deed=RelocationAction.FAILED))
+    moved = counted(RelocationReport(MOVE, items, updates, is_performed=True))
+    deleted = counted(RelocationReport(Relocate("a", is_delete=True), items, is_performed=True))
 
     assert closing_lines(moved) == [
         "MOVE COMPLETE",
@@ -117,7 +126,7 @@ def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
         DELIMITER,
     ]
     assert closing_lines(deleted) == ["DELETE COMPLETE", "TOTAL FILES: 3", "SUCCESS COUNT: 1", "FAILURE COUNT: 2", DELIMITER]
-    assert closing_lines(Report(MOVE, items)) == [DELIMITER]
+    assert closing_lines(RelocationReport(MOVE, items)) == [DELIMITER]
 
 
 @pytest.mark.parametrize(
@@ -137,19 +146,21 @@ def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
     ],
 )
 def test_what_would_break_something_is_refused(is_delete: bool, lines: list[str]) -> None:
-    item = Item("a.txt", "/p/a.txt", "P", dependants=(SOURCE,))
+    item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE,))
 
-    report = Report(Relocate("a.txt", is_delete=is_delete, is_confirmed=True), (item,), refusals=("something depends on it",))
+    report = RelocationReport(
+        Relocate("a.txt", is_delete=is_delete, is_confirmed=True), (item,), refusals=("something depends on it",)
+    )
 
     assert refusal_lines(report) == lines
 
 
 def test_other_refusals_are_told_as_they_are() -> None:
-    locked = Item("a.txt", "/p/a.txt", "P", problem="the file is read-only")
-    report = Report(MOVE, (locked,), refusals=("'a.txt': the file is read-only", "something else"))
+    locked = RelocationItem("a.txt", "/p/a.txt", "P", problem="the file is read-only")
+    report = RelocationReport(MOVE, (locked,), refusals=("'a.txt': the file is read-only", "something else"))
 
     assert refusal_lines(report) == [
         "SourceFileRelocator: Error: operation failed for file /p/a.txt.  Note: File is read-only.",
         "something else",
     ]
-    assert refusal_lines(Report(MOVE, (ITEM,))) == []
+    assert refusal_lines(RelocationReport(MOVE, (ITEM,))) == []

@@ -15,7 +15,7 @@ from aptui.config.model import Config
 from aptui.core.model import Builder, BuilderKind, Companion, Platform, RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import Planner
-from aptui.o3de.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings, facts_of
+from aptui.o3de.facts import JobOverride, O3deSharedCache, O3deSharedPattern, ProjectFacts, StatsForm, UserSettings, facts_of
 from aptui.o3de.project.project import Options
 from aptui.o3de.project.rules import python_regex
 from aptui.shared.errors import UserError
@@ -36,7 +36,7 @@ def folders(config: Config) -> list[tuple[str, int]]:
     return [(folder.name, folder.order) for folder in config.project.scan_folders]
 
 
-def facts(config: Config) -> Facts:
+def facts(config: Config) -> ProjectFacts:
     found = facts_of(config)
     assert found is not None
     return found
@@ -463,10 +463,10 @@ def test_what_has_no_key_of_our_own_is_kept_as_facts(engine: SmallEngine) -> Non
     config = engine.load()
     found = facts(config)
 
-    assert found.shared_cache == SharedCache(
+    assert found.shared_cache == O3deSharedCache(
         "client",
         "/mnt/shared",
-        (SharedPattern("Image Builder", "glob", "*.png", is_checked=False), SharedPattern("Scenes", "pattern", ".*fbx")),
+        (O3deSharedPattern("Image Builder", "glob", "*.png", is_checked=False), O3deSharedPattern("Scenes", "pattern", ".*fbx")),
     )
     assert found.stats == StatsForm(is_human=False, is_machine=True, cumulative=2)
     assert found.user == UserSettings(zero_analysis=True, skips_start_scan=True, debug_output=True, is_verbose=True)
@@ -503,7 +503,7 @@ def test_the_older_switch_of_the_shared_cache_is_understood(engine: SmallEngine)
     server = {"enableCacheServer": True, "cacheServerAddress": "/mnt"}
     engine.write("Game/Registry/s.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
-    assert facts(engine.load()).shared_cache == SharedCache("server", "/mnt")
+    assert facts(engine.load()).shared_cache == O3deSharedCache("server", "/mnt")
 
 
 def test_places_can_be_said(engine: SmallEngine) -> None:

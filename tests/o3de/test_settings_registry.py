@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from aptui.o3de.registry.files import MAX_FILES, files_of, os_name
-from aptui.o3de.registry.input_recorder import Sight, look_again
+from aptui.o3de.registry.input_recorder import InputRecorder, look_again
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.options import BATCH_TAGS, TAGS
-from aptui.o3de.registry.registry import Registry, Saying, listed, truth, typed
+from aptui.o3de.registry.registry import Registry, RegistryMessage, listed, truth, typed
 from aptui.shared.errors import UserError
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
@@ -27,7 +27,7 @@ def write(folder: Path, files: dict[str, Any]) -> Path:
 
 
 def order(folder: Path, *tags: str) -> list[str]:
-    return [Path(file.path).relative_to(folder).as_posix() for file in files_of(str(folder), tags, Sight())[0]]
+    return [Path(file.path).relative_to(folder).as_posix() for file in files_of(str(folder), tags, InputRecorder())[0]]
 
 
 # files of a folder
@@ -290,10 +290,10 @@ def test_a_key_is_explained_by_all_that_was_said_about_it(tmp_path: Path) -> Non
     registry.set("/A/x=3")
 
     assert registry.explain("/A/x") == [
-        Saying(f"{tmp_path}/a.setreg:2:13", "1"),
-        Saying(f"{tmp_path}/b.setreg:1:13", "2"),
-        Saying(f"{tmp_path}/c.setreg", None),
-        Saying("--regset /A/x", "3"),
+        RegistryMessage(f"{tmp_path}/a.setreg:2:13", "1"),
+        RegistryMessage(f"{tmp_path}/b.setreg:1:13", "2"),
+        RegistryMessage(f"{tmp_path}/c.setreg", None),
+        RegistryMessage("--regset /A/x", "3"),
     ]
     assert [each.text for each in registry.explain("/A")] == ['{"x": 1}', '{"x": 2, "y": 1}', '{"y": 1}', '{"y": 1, "x": 3}']
     assert registry.explain("/A")[0].where == f"{tmp_path}/a.setreg:2:2"
@@ -328,7 +328,7 @@ def test_a_list_is_a_list_or_a_text_with_commas() -> None:
 
 def test_looking_again_tells_every_change_of_what_was_looked_at(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": {}, "sub/b": ""})
-    sight = Sight()
+    sight = InputRecorder()
     sight.read(str(tmp_path / "a.setreg"))
     sight.read(str(tmp_path / "none"))
     sight.names(str(tmp_path / "sub"))
@@ -348,4 +348,4 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.setreg")
 
     with pytest.raises(UserError, match="not a regular file"):
-        Sight().read(str(tmp_path / "a.setreg"))
+        InputRecorder().read(str(tmp_path / "a.setreg"))

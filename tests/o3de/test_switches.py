@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from aptui.o3de_programs.switches import SWITCHES, Takes, help_lines, parse
+from aptui.o3de_programs.switches import SWITCHES, SwitchArity, help_lines, parse
 from aptui.shared.errors import UserError
 
-WITH_VALUE = [switch.name for switch in SWITCHES if switch.takes in (Takes.TEXT, Takes.LIST)]
-ALONE = [switch.name for switch in SWITCHES if switch.takes is Takes.NOTHING]
+WITH_VALUE = [switch.name for switch in SWITCHES if switch.takes in (SwitchArity.TEXT, SwitchArity.LIST)]
+ALONE = [switch.name for switch in SWITCHES if switch.takes is SwitchArity.NOTHING]
 OF_THE_REFERENCE = [
     "help",
     "h",

@@ -19,8 +19,8 @@ from waiting import until
 from aptui import __version__
 from aptui.client import Client
 from aptui.link import places, port
-from aptui.link.client import Client as EngineClient
-from aptui.link.server import Server
+from aptui.link.client import EngineClient
+from aptui.link.server import LinkServer
 from aptui.serve.access import tokens
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.requests import WaitReady
@@ -119,7 +119,7 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
         for name, text in (files or {}).items():
             project.write(f"assets/{name}", text)
         with project.running() as live:
-            live.server = Server(places.socket_path(project.cache), live.selector, project.desk, version=__version__)
+            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.desk, version=__version__)
             live.server.listen()
             thread = threading.Thread(target=live.run)
             thread.start()

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from aptui.serve.http import confinement
-from aptui.serve.http.confinement import Opener, Root, open_by_kernel, open_by_parts
+from aptui.serve.http.confinement import ConfinedRoot, Opener, open_by_kernel, open_by_parts
 
 OPENERS = {"kernel": open_by_kernel, "parts": open_by_parts}
 
@@ -134,7 +134,7 @@ def test_a_kernel_without_openat2_is_noticed(cache: int, monkeypatch: pytest.Mon
 def test_a_folder_that_was_made_anew_is_opened_anew(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/a").write_bytes(b"old")
-    root = Root(bytes(tmp_path / "cache"))
+    root = ConfinedRoot(bytes(tmp_path / "cache"))
     try:
         os.close(root.open_file(b"a")[0])
         (tmp_path / "cache").rename(tmp_path / "aside")

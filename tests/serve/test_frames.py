@@ -12,10 +12,10 @@ import pytest
 from aiohttp import WSMsgType
 
 from aptui.core.messages import JobChanged
-from aptui.link.codec import News
+from aptui.link.codec import NoticeLine
 from aptui.serve.protocol import codec, notices, requests
 from aptui.serve.ws import news
-from aptui.serve.ws.frames import Message
+from aptui.serve.ws.frames import FrameMessage
 
 from .live_served import SETTINGS, Garden, garden, hear
 
@@ -41,7 +41,7 @@ def garden_of_one(there: Garden) -> Iterator[Garden]:
 
 @pytest.mark.parametrize(("size", "head"), [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10)])
 def test_a_frame_says_how_long_it_is(size: int, head: int) -> None:
-    frame = Message(b"x" * size).frame(is_deflated=False)
+    frame = FrameMessage(b"x" * size).frame(is_deflated=False)
 
     assert (frame[0], len(frame)) == (0x81, head + size)
     assert size == (frame[1] if head == 2 else int.from_bytes(frame[2:head], "big"))
@@ -49,14 +49,14 @@ def test_a_frame_says_how_long_it_is(size: int, head: int) -> None:
 
 
 def test_what_is_deflated_stands_on_its_own_and_what_is_short_or_binary_is_not() -> None:
-    long = Message(b"again and " * 1_000)
+    long = FrameMessage(b"again and " * 1_000)
     frame = long.frame(is_deflated=True)
 
     assert frame[0] == 0xC1
     assert zlib.decompressobj(-15).decompress(frame[2:] + b"\0\0\xff\xff") == long.data
     assert long.frame(is_deflated=True) is frame
-    assert Message(b"short").frame(is_deflated=True)[0] == 0x81
-    assert Message(long.data, WSMsgType.BINARY).frame(is_deflated=True)[0] == 0x82
+    assert FrameMessage(b"short").frame(is_deflated=True)[0] == 0x81
+    assert FrameMessage(long.data, WSMsgType.BINARY).frame(is_deflated=True)[0] == 0x82
 
 
 @pytest.mark.parametrize("window", [0, 9, 15])
@@ -95,7 +95,9 @@ def burst(there: Garden) -> list[JobChanged]:
         JobChanged(1, 1_000 + number, "a.txt", 1, "linux", "texts", "texts", "completed", "", "", 0, 0, 1, "", 7)
         for number in range(BURST)
     ]
-    there.served.loop.call_soon_threadsafe(room.teller.hear, [News(room.engine.epoch, room.engine.seq, each) for each in done])
+    there.served.loop.call_soon_threadsafe(
+        room.teller.hear, [NoticeLine(room.engine.epoch, room.engine.seq, each) for each in done]
+    )
     return done
 
 

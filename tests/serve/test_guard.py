@@ -21,7 +21,7 @@ from waiting import until
 
 from aptui.client import Client, Disconnected, Refused
 from aptui.config import load
-from aptui.config.serve import Serve
+from aptui.config.serve import GatewaySettings
 from aptui.serve import gateway
 from aptui.serve.access import tokens
 from aptui.serve.access.guard import Rate
@@ -147,11 +147,11 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     certificate.write_text(CERTIFICATE)
     key.write_text(KEY)
-    safe = Serve(address="0.0.0.0", port=0, tls_cert=str(certificate), tls_key=str(key))
+    safe = GatewaySettings(address="0.0.0.0", port=0, tls_cert=str(certificate), tls_key=str(key))
 
     for address in ("0.0.0.0", "::", "192.168.1.5", "some.host", "10.0.0.1"):
         with pytest.raises(UserError, match="tls_cert"):
-            gateway.refuse_unsafe(Serve(address=address), file)
+            gateway.refuse_unsafe(GatewaySettings(address=address), file)
     with pytest.raises(UserError, match="aptui token add"):
         gateway.refuse_unsafe(safe, file)
     with pytest.raises(UserError, match="tls_key' is missing"):
@@ -159,7 +159,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
     tokens.add(file, "phone", [Scope.READ])
     gateway.refuse_unsafe(safe, file)
     for address in ("127.0.0.1", "::1", "localhost", "127.8.9.1"):
-        gateway.refuse_unsafe(Serve(address=address), file)
+        gateway.refuse_unsafe(GatewaySettings(address=address), file)
 
 
 def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_path: Path) -> None:
@@ -290,13 +290,13 @@ def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BusyError, match=f"port {port} of 127.0.0.1 is taken"):
-            gateway.listen(Serve(port=port))
+            gateway.listen(GatewaySettings(port=port))
     with pytest.raises(UserError, match="nobody can listen"):
-        gateway.listen(Serve(address="203.0.113.7", port=0))
+        gateway.listen(GatewaySettings(address="203.0.113.7", port=0))
     with pytest.raises(UserError, match="are no certificate and its key"):
-        gateway.tls_context(Serve(tls_cert=bad, tls_key=bad))
+        gateway.tls_context(GatewaySettings(tls_cert=bad, tls_key=bad))
     with pytest.raises(UserError, match="cannot be read"):
-        gateway.tls_context(Serve(tls_cert="/no/such", tls_key="/no/such"))
+        gateway.tls_context(GatewaySettings(tls_cert="/no/such", tls_key="/no/such"))
 
 
 # ---------------------------------------------------------------------------------------------------------- SEC-10: limits
@@ -447,7 +447,7 @@ def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monke
 
 def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:
     """SEC-10: 64 connections by default, configurable."""
-    assert Serve().clients_limit == 64
+    assert GatewaySettings().clients_limit == 64
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
     with served(project, tmp_path / "tokens.json") as there:
         kept = []
@@ -483,7 +483,7 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
     settings = load.load(Project(tmp_path / "p", PLAIN).root)
     old = os.umask(0)
     try:
-        gateway.announce(settings, gateway.Place("http://127.0.0.1:1", "127.0.0.1", 1, "secret"))
+        gateway.announce(settings, gateway.ListenAddress("http://127.0.0.1:1", "127.0.0.1", 1, "secret"))
     finally:
         os.umask(old)
 
@@ -499,10 +499,10 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
 
 def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) -> None:
     """SEC-11: one line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
-    from aptui.serve.access.guard import Audit, Identity
+    from aptui.serve.access.guard import Audit, ClientIdentity
 
     log = tmp_path / "logs" / "gateway-audit.log"
-    identity = Identity("phone", frozenset({Scope.CONTROL}), "10.0.0.9")
+    identity = ClientIdentity("phone", frozenset({Scope.CONTROL}), "10.0.0.9")
 
     Audit(log).write(identity, "reprocess", "done", arguments={"sources": ("a\nb",)})
     Audit(tmp_path / "logs" / "gateway-audit.log" / "no").write(identity, "reprocess", "done")
@@ -516,11 +516,11 @@ def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) 
 
 def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-11: refusals are counted, what was said is cut, and the log is rolled."""
-    from aptui.serve.access.guard import Audit, Identity
+    from aptui.serve.access.guard import Audit, ClientIdentity
 
     now, log = [0.0], tmp_path / "audit.log"
     audit = Audit(log, lambda: now[0])
-    identity = Identity("phone", frozenset({Scope.READ}), "10.0.0.9")
+    identity = ClientIdentity("phone", frozenset({Scope.READ}), "10.0.0.9")
     for _ in range(1_214):
         audit.write(identity, "reprocess", "refused: not allowed", arguments={"sources": ["x" * 1_000_000]})
     assert log.stat().st_size < 20_000

@@ -19,20 +19,20 @@ from waiting import until_async as until
 
 from aptui.client import Disconnected
 from aptui.config import load
-from aptui.config.serve import Serve
+from aptui.config.serve import GatewaySettings
 from aptui.core.messages import PeerOrdered
 from aptui.link import codec, peer_file, places, port
-from aptui.link.client import Client as EngineClient
-from aptui.link.codec import News
+from aptui.link.client import EngineClient
+from aptui.link.codec import NoticeLine
 from aptui.serve.access.admission import Admission, local_addresses
 from aptui.serve.peers import outbound, peers
 from aptui.serve.peers.device import Device
 from aptui.serve.peers.peers import Peers
-from aptui.serve.ws.sessions import Sessions
+from aptui.serve.ws.sessions import WireSessions
 from aptui.shared.addresses import canonical, entry_for, is_host_name, split
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.peer_rules import applied
-from aptui.shared.peers import Deed, Dial, PeerOrder, PeerSettings, PeerState
+from aptui.shared.peers import Dial, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.peers import Dial as ConfiguredDial
 
 from .live_served import CERTIFICATE, KEY, garden
@@ -186,28 +186,28 @@ PHONE = Dial("phone", "192.168.1.20", 22229)
 
 
 def test_orders_change_what_they_say():
-    settings = applied(PeerSettings(), PeerOrder(Deed.ADD, dial=PHONE))
-    settings = applied(settings, PeerOrder(Deed.DISABLE, "phone"))
+    settings = applied(PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
+    settings = applied(settings, PeerOrder(PeerAction.DISABLE, "phone"))
     assert settings.connections == (replace(PHONE, is_auto=False),)
-    settings = applied(settings, PeerOrder(Deed.EDIT, "phone", Dial("tablet", "Tablet.local", 99)))
+    settings = applied(settings, PeerOrder(PeerAction.EDIT, "phone", Dial("tablet", "Tablet.local", 99)))
     assert settings.connections == (Dial("tablet", "Tablet.local", 99),)
-    settings = applied(settings, PeerOrder(Deed.REJECT, entry=FAR))
-    settings = applied(settings, PeerOrder(Deed.ALLOW, entry=FAR))
+    settings = applied(settings, PeerOrder(PeerAction.REJECT, entry=FAR))
+    settings = applied(settings, PeerOrder(PeerAction.ALLOW, entry=FAR))
     assert (settings.allowed, settings.rejected) == ((FAR,), ())
-    settings = applied(settings, PeerOrder(Deed.FORGET, entry=FAR))
-    settings = applied(settings, PeerOrder(Deed.LIST_OFF))
+    settings = applied(settings, PeerOrder(PeerAction.FORGET, entry=FAR))
+    settings = applied(settings, PeerOrder(PeerAction.LIST_OFF))
     assert settings == PeerSettings((Dial("tablet", "Tablet.local", 99),), has_allow_list=False)
-    assert applied(settings, PeerOrder(Deed.REMOVE, "tablet")).connections == ()
+    assert applied(settings, PeerOrder(PeerAction.REMOVE, "tablet")).connections == ()
 
 
 @pytest.mark.parametrize(
     "order",
     [
-        PeerOrder(Deed.ADD), PeerOrder(Deed.ADD, dial=PHONE), PeerOrder(Deed.ADD, dial=Dial("", "10.0.0.1")),
-        PeerOrder(Deed.ADD, dial=Dial("x", "no/address")), PeerOrder(Deed.ADD, dial=Dial("x", "10.0.0.1", 0)),
-        PeerOrder(Deed.ADD, dial=Dial("x", "10.0.0.1", 65536)), PeerOrder(Deed.ADD, dial=Dial("a\x1bb", "10.0.0.1")),
-        PeerOrder(Deed.EDIT, "absent", PHONE), PeerOrder(Deed.REMOVE, "absent"), PeerOrder(Deed.ENABLE, "absent"),
-        PeerOrder(Deed.ALLOW, entry="?"), PeerOrder(Deed.REJECT, entry="127.0.0.1"), PeerOrder(Deed.REJECT, entry="localhost"),
+        PeerOrder(PeerAction.ADD), PeerOrder(PeerAction.ADD, dial=PHONE), PeerOrder(PeerAction.ADD, dial=Dial("", "10.0.0.1")),
+        PeerOrder(PeerAction.ADD, dial=Dial("x", "no/address")), PeerOrder(PeerAction.ADD, dial=Dial("x", "10.0.0.1", 0)),
+        PeerOrder(PeerAction.ADD, dial=Dial("x", "10.0.0.1", 65536)), PeerOrder(PeerAction.ADD, dial=Dial("a\x1bb", "10.0.0.1")),
+        PeerOrder(PeerAction.EDIT, "absent", PHONE), PeerOrder(PeerAction.REMOVE, "absent"), PeerOrder(PeerAction.ENABLE, "absent"),
+        PeerOrder(PeerAction.ALLOW, entry="?"), PeerOrder(PeerAction.REJECT, entry="127.0.0.1"), PeerOrder(PeerAction.REJECT, entry="localhost"),
     ],
 )  # fmt: skip
 def test_orders_that_cannot_be_are_refused(order):
@@ -217,14 +217,14 @@ def test_orders_that_cannot_be_are_refused(order):
 
 def test_what_people_said_is_kept_and_wins_over_the_configuration(tmp_path):
     file = tmp_path / ".aptui" / "connections.json"
-    configured = peer_file.configured(Serve(allowed=("10.0.0.1/8",), connections=(ConfiguredDial("pc", "10.0.0.2", 7),)))
-    assert peer_file.read(file) == peer_file.Kept(None)
+    configured = peer_file.configured(GatewaySettings(allowed=("10.0.0.1/8",), connections=(ConfiguredDial("pc", "10.0.0.2", 7),)))
+    assert peer_file.read(file) == peer_file.PeerLists(None)
 
-    settings = peer_file.change(file, configured, PeerOrder(Deed.ADD, dial=PHONE))
+    settings = peer_file.change(file, configured, PeerOrder(PeerAction.ADD, dial=PHONE))
     assert [each.id for each in settings.connections] == ["pc", "phone"]
     assert settings.allowed == ("10.0.0.0/8",)
     assert peer_file.read(file).settings == settings
-    assert peer_file.change(file, PeerSettings(), PeerOrder(Deed.LIST_OFF)) == replace(settings, has_allow_list=False)
+    assert peer_file.change(file, PeerSettings(), PeerOrder(PeerAction.LIST_OFF)) == replace(settings, has_allow_list=False)
     assert os.stat(file).st_mode & 0o777 == 0o600
 
 
@@ -243,19 +243,19 @@ def test_a_damaged_file_is_put_aside_and_told(tmp_path, data):
     assert kept.settings is None
     assert "damaged" in kept.trouble
     assert (tmp_path / "connections.json.damaged").read_bytes() == data
-    assert peer_file.read(file) == peer_file.Kept(None)
+    assert peer_file.read(file) == peer_file.PeerLists(None)
 
 
 def test_a_change_that_cannot_be_leaves_the_file_as_it_was(tmp_path):
     file = tmp_path / "connections.json"
-    peer_file.change(file, PeerSettings(), PeerOrder(Deed.ADD, dial=PHONE))
+    peer_file.change(file, PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     before = file.read_bytes()
 
     with pytest.raises(UserError):
-        peer_file.change(file, PeerSettings(), PeerOrder(Deed.ADD, dial=PHONE))
+        peer_file.change(file, PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     assert file.read_bytes() == before
     with pytest.raises(HostError):
-        peer_file.change(tmp_path / "connections.json" / "below", PeerSettings(), PeerOrder(Deed.LIST_OFF))
+        peer_file.change(tmp_path / "connections.json" / "below", PeerSettings(), PeerOrder(PeerAction.LIST_OFF))
 
 
 # --------------------------------------------------------------------------------------------------------- a whole gateway
@@ -275,13 +275,13 @@ class EngineTold:
 
 
 @asynccontextmanager
-async def gateway(tmp_path, serve: Serve = Serve()):
+async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
     project = SimpleNamespace(platforms=(SimpleNamespace(id="linux"),))
     config = SimpleNamespace(serve=serve, cache_dir=tmp_path, name="Garden", project=project)
     tokens = SimpleNamespace(holds=lambda *_: False)
     room = SimpleNamespace(
         config=config,
-        sessions=Sessions(4),
+        sessions=WireSessions(4),
         engine=EngineTold(),
         guard=SimpleNamespace(admissions=[], tokens=tokens),
         port=7,
@@ -319,7 +319,7 @@ def state(there: Peers, name: str):
 def test_a_device_is_dialled_dialled_again_and_hears_like_any_client(tmp_path):
     async def play():
         async with gateway(tmp_path) as there, device(platforms=("linux",)) as (phone, number):
-            await there.order(PeerOrder(Deed.ADD, dial=Dial("phone", "127.0.0.1", number)))
+            await there.order(PeerOrder(PeerAction.ADD, dial=Dial("phone", "127.0.0.1", number)))
             client = await phone.dialled.get()
             assert (client.welcome.project, set(client.welcome.scopes)) == ("Garden", {"read", "escalate"})
             await until(lambda: state(there, "phone").number)
@@ -327,16 +327,16 @@ def test_a_device_is_dialled_dialled_again_and_hears_like_any_client(tmp_path):
             assert (peer.state, peer.platforms, peer.is_dialled) == (PeerState.CONNECTED, ("linux",), True)
             assert peer.sent_bytes > 0
 
-            await there.order(PeerOrder(Deed.DISCONNECT, number=peer.number))
+            await there.order(PeerOrder(PeerAction.DISCONNECT, number=peer.number))
             again = await phone.dialled.get()
             assert again.welcome.connection != peer.number
 
-            await there.order(PeerOrder(Deed.DISABLE, "phone"))
+            await there.order(PeerOrder(PeerAction.DISABLE, "phone"))
             await again.ended()
             assert state(there, "phone").state is PeerState.DISCONNECTED
-            await there.order(PeerOrder(Deed.ENABLE, "phone"))
+            await there.order(PeerOrder(PeerAction.ENABLE, "phone"))
             await phone.dialled.get()
-            await there.order(PeerOrder(Deed.REMOVE, "phone"))
+            await there.order(PeerOrder(PeerAction.REMOVE, "phone"))
             assert there.report().peers == ()
 
     asyncio.run(play())
@@ -346,7 +346,7 @@ def test_a_device_that_is_not_there_is_dialled_until_it_is(tmp_path):
     async def play():
         async with device() as (_, number):
             pass  # the port is free now
-        async with gateway(tmp_path, Serve(connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
+        async with gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             await until(lambda: state(there, "phone").trouble == "connection refused")
             assert state(there, "phone").state is PeerState.CONNECTING
             phone = Device(client="phone")
@@ -382,7 +382,7 @@ def test_what_is_no_device_is_said_to_be_none(tmp_path, words, trouble):
     async def play():
         server = await answering(words)
         number = server.sockets[0].getsockname()[1]
-        async with server, gateway(tmp_path, Serve(connections=(ConfiguredDial("x", "127.0.0.1", number),))) as there:
+        async with server, gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("x", "127.0.0.1", number),))) as there:
             await until(lambda: state(there, "x").trouble)
             assert trouble in state(there, "x").trouble
 
@@ -391,11 +391,11 @@ def test_what_is_no_device_is_said_to_be_none(tmp_path, words, trouble):
 
 def test_a_rejected_address_is_not_dialled(tmp_path):
     async def play():
-        serve = Serve(connections=(ConfiguredDial("x", FAR, 9),), rejected=("198.51.100.0/24",))
+        serve = GatewaySettings(connections=(ConfiguredDial("x", FAR, 9),), rejected=("198.51.100.0/24",))
         async with gateway(tmp_path, serve) as there:
             await until(lambda: "is rejected by '198.51.100.0/24'" in state(there, "x").trouble)
-            await there.order(PeerOrder(Deed.ADD, dial=Dial("y", "Tablet.local")))
-            await there.order(PeerOrder(Deed.REJECT, entry="tablet.local"))
+            await there.order(PeerOrder(PeerAction.ADD, dial=Dial("y", "Tablet.local")))
+            await there.order(PeerOrder(PeerAction.REJECT, entry="tablet.local"))
             await until(lambda: state(there, "y").trouble == "Tablet.local is rejected")
 
     asyncio.run(play())
@@ -420,7 +420,7 @@ def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp
     context, file = certified
     digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).digest()
     pins = (f"sha256:{'0' * 64}", digest.hex(":").upper() if "colons" in known else digest.hex())
-    serve = Serve(dial_ca=file) if known == "ca" else Serve(dial_fingerprints=pins)
+    serve = GatewaySettings(dial_ca=file) if known == "ca" else GatewaySettings(dial_fingerprints=pins)
 
     async def play():
         phone = Device(client="phone")
@@ -437,9 +437,9 @@ def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp
 @pytest.mark.parametrize(
     ("serve", "has_tls", "trouble"),
     [
-        (Serve(), True, "its certificate is not believed"),
-        (Serve(dial_fingerprints=("0" * 64,)), True, "is none of 'serve.dial_fingerprints': it is sha256:"),
-        (Serve(), False, "without TLS only this machine's own address is dialled"),
+        (GatewaySettings(), True, "its certificate is not believed"),
+        (GatewaySettings(dial_fingerprints=("0" * 64,)), True, "is none of 'serve.dial_fingerprints': it is sha256:"),
+        (GatewaySettings(), False, "without TLS only this machine's own address is dialled"),
     ],
 )
 def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
@@ -461,7 +461,7 @@ def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certifie
     [("127.0.0.1", "ws"), ("::1", "ws"), ("localhost", "ws"), ("192.168.1.20", "wss"), ("fd00::7", "wss"), ("tablet.local", "wss")],
 )
 def test_only_loopback_addresses_are_dialled_without_tls(address, scheme):
-    dialler = outbound.Dialler(Dial("x", address), None, True, None, lambda _address: "", lambda: None)
+    dialler = outbound.OutboundConnections(Dial("x", address), None, True, None, lambda _address: "", lambda: None)
 
     assert dialler.url.startswith(f"{scheme}://")
 
@@ -469,10 +469,10 @@ def test_only_loopback_addresses_are_dialled_without_tls(address, scheme):
 def test_what_devices_are_to_be_known_by_must_be_certificates(tmp_path):
     (tmp_path / "no.pem").write_text("none")
     for serve, why in (
-        (Serve(dial_ca="/no/such"), "cannot be read"),
-        (Serve(dial_ca=str(tmp_path / "no.pem")), "holds no certificate"),
-        (Serve(dial_fingerprints=("abc",)), "no SHA-256"),
-        (Serve(dial_fingerprints=("ab" * 20,)), "no SHA-256"),
+        (GatewaySettings(dial_ca="/no/such"), "cannot be read"),
+        (GatewaySettings(dial_ca=str(tmp_path / "no.pem")), "holds no certificate"),
+        (GatewaySettings(dial_fingerprints=("abc",)), "no SHA-256"),
+        (GatewaySettings(dial_fingerprints=("ab" * 20,)), "no SHA-256"),
     ):
         with pytest.raises(UserError, match=why):
             outbound.trust(serve)
@@ -497,7 +497,7 @@ def test_many_clients_make_no_endless_report(tmp_path):
 
 def test_who_is_connected_is_dropped_when_he_is_rejected(tmp_path):
     async def play():
-        async with gateway(tmp_path, Serve(allowed=("/0",))) as there:
+        async with gateway(tmp_path, GatewaySettings(allowed=("/0",))) as there:
             session = SimpleNamespace(identity=SimpleNamespace(address=FAR), hello=None, ends=[])
 
             async def close(code, why):
@@ -505,9 +505,9 @@ def test_who_is_connected_is_dropped_when_he_is_rejected(tmp_path):
 
             session.close = close
             there.room.sessions.all[1] = session
-            await there.order(PeerOrder(Deed.LIST_OFF))
+            await there.order(PeerOrder(PeerAction.LIST_OFF))
             assert session.ends == []
-            await there.order(PeerOrder(Deed.REJECT, entry="198.51.100.0/24"))
+            await there.order(PeerOrder(PeerAction.REJECT, entry="198.51.100.0/24"))
             await until(lambda: session.ends)
             assert session.ends[0][0] == 1008
 
@@ -528,11 +528,11 @@ def test_the_engine_hears_everything_once_and_orders_come_from_it(tmp_path):
             await asyncio.sleep(4 * peers._LOOK_S)
             assert len(engine.reports) == count, "nothing changed, so nothing is told"
 
-            there.hear([News(1, 1, PeerOrdered(1, PeerOrder(Deed.ALLOW, entry=FAR)))])
+            there.hear([NoticeLine(1, 1, PeerOrdered(1, PeerOrder(PeerAction.ALLOW, entry=FAR)))])
             await until(lambda: engine.reports[-1].settings.allowed == (FAR,))
             assert engine.reports[-1].turned_away == ()
             assert there.refuses(FAR) == ""
-            there.hear([News(1, 2, PeerOrdered(2, PeerOrder(Deed.REMOVE, "absent")))])
+            there.hear([NoticeLine(1, 2, PeerOrdered(2, PeerOrder(PeerAction.REMOVE, "absent")))])
             await until(lambda: "absent" in engine.reports[-1].trouble)
 
             for come in engine.also_came:
@@ -546,7 +546,7 @@ def test_the_engine_hears_everything_once_and_orders_come_from_it(tmp_path):
 def test_what_the_screen_writes_into_the_file_is_taken_over(tmp_path):
     async def play():
         async with gateway(tmp_path) as there:
-            peer_file.change(tmp_path / peer_file.PLACE, PeerSettings(), PeerOrder(Deed.ALLOW, entry=FAR))
+            peer_file.change(tmp_path / peer_file.PLACE, PeerSettings(), PeerOrder(PeerAction.ALLOW, entry=FAR))
             await until(lambda: there.refuses(FAR) == "")
             (tmp_path / peer_file.PLACE).write_text("{")
             await until(lambda: "damaged" in there.report().trouble)
@@ -562,7 +562,7 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_changes(tmp_path, mon
     async def play():
         async with gateway(tmp_path) as there:
             monkeypatch.setattr(peer_file, "change", full)
-            await there.order(PeerOrder(Deed.ALLOW, entry=FAR))
+            await there.order(PeerOrder(PeerAction.ALLOW, entry=FAR))
             assert there.report().trouble == "no space left"
             assert there.report().settings.allowed == ()
 
@@ -571,11 +571,11 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_changes(tmp_path, mon
 
 def test_a_configured_list_with_a_mistake_is_refused():
     with pytest.raises(KnownError):
-        peer_file.configured(Serve(allowed=("300.0.0.1",)))
+        peer_file.configured(GatewaySettings(allowed=("300.0.0.1",)))
 
 
 def test_the_file_says_what_people_expect(tmp_path):
-    peer_file.change(tmp_path / "x.json", PeerSettings(), PeerOrder(Deed.ADD, dial=PHONE))
+    peer_file.change(tmp_path / "x.json", PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
 
     assert json.loads((tmp_path / "x.json").read_text()) == {
         "allow_list": True, "allowed": [], "rejected": [],
@@ -597,9 +597,9 @@ def test_orders_go_through_the_engine_and_reports_come_back(tmp_path):
 
         viewer = there.client(client="viewer")
         live_until(lambda: [each["id"] for each in report().get("peers", [])] == ["viewer"], "the client is told of")
-        order(Deed.ALLOW, entry="10.0.0.0/8")
+        order(PeerAction.ALLOW, entry="10.0.0.0/8")
         live_until(lambda: report()["settings"]["allowed"] == ["10.0.0.0/8"], "the order was done")
-        order(Deed.DISCONNECT, number=viewer.welcome.connection)
+        order(PeerAction.DISCONNECT, number=viewer.welcome.connection)
         live_until(lambda: report()["peers"] == [], "the client was dropped")
         with pytest.raises(Disconnected, match=r"\(code 1008\): disconnected by a person"):
             for _ in range(1000):
@@ -608,7 +608,7 @@ def test_orders_go_through_the_engine_and_reports_come_back(tmp_path):
         there.served.room.engine.close()
         live_until(lambda: report() == {}, "no gateway is there any more")
         with pytest.raises(KnownError, match="no gateway runs"):
-            order(Deed.LIST_OFF)
+            order(PeerAction.LIST_OFF)
 
 
 def test_who_may_not_come_in_is_told_so_before_a_word_of_his_is_read(tmp_path):

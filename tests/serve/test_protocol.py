@@ -13,7 +13,7 @@ from aptui.config import dirs, load
 from aptui.serve import gateway
 from aptui.serve.protocol import codec, http_document, notices, requests
 from aptui.serve.protocol.asyncapi import FILE, document
-from aptui.serve.protocol.codec import NOTICES, REQUESTS, Mistake
+from aptui.serve.protocol.codec import NOTICES, REQUESTS, RequestMistake
 from aptui.serve.protocol.model import Asset, Match
 
 from .served import served
@@ -89,7 +89,7 @@ def test_fields_and_notifications_of_a_newer_gateway_are_passed_over() -> None:
     ],
 )
 def test_nonsense_is_a_mistake_that_carries_the_id_where_one_can_be_read(frame: str, number: int, what: str) -> None:
-    with pytest.raises(Mistake) as mistake:
+    with pytest.raises(RequestMistake) as mistake:
         codec.decode_request(frame)
 
     assert mistake.value.number == number

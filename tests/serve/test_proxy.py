@@ -18,17 +18,17 @@ from disk_project import Project
 
 from aptui.client import Client
 from aptui.serve.access import guard
-from aptui.serve.access.guard import Identity
+from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.context import ROOM
 from aptui.serve.peers import proxy
-from aptui.serve.peers.proxy import PROXY, Limits, targets
+from aptui.serve.peers.proxy import PROXY, ProxyLimits, targets
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import UserError
 
 from .served import served
 
-READER = Identity("device", frozenset({Scope.READ}), "127.0.0.1")
-LIMITS = Limits(connect_s=2.0, quiet_s=0.3, request_bytes=10_000, response_bytes=200_000, at_once=2, in_all=3)
+READER = ClientIdentity("device", frozenset({Scope.READ}), "127.0.0.1")
+LIMITS = ProxyLimits(connect_s=2.0, quiet_s=0.3, request_bytes=10_000, response_bytes=200_000, at_once=2, in_all=3)
 
 
 class Service:
@@ -82,7 +82,7 @@ async def raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
 
 
 @asynccontextmanager
-async def room(limits: Limits = LIMITS, is_connected: bool = True):
+async def room(limits: ProxyLimits = LIMITS, is_connected: bool = True):
     service = Service()
     upstream = web.Application(client_max_size=0)
     upstream.router.add_route("*", "/{rest:.*}", service.handle)

@@ -18,9 +18,9 @@ from waiting import until
 
 from aptui.client import Client, Disconnected, Refused
 from aptui.link import places, port
-from aptui.link.client import Client as EngineClient
+from aptui.link.client import EngineClient
 from aptui.serve.access import tokens as token_files
-from aptui.serve.access.guard import Identity
+from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.protocol import codec, notices, requests
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.model import Asset
@@ -367,9 +367,9 @@ def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garde
     async def scene() -> tuple[int, list[str]]:
         deaf = Deaf()
         room = SimpleNamespace(engine=SimpleNamespace(epoch=1, seq=9))
-        session = sessions.Session(room, deaf, Identity("x", frozenset(Scope), ""), 1)
+        session = sessions.WireSession(room, deaf, ClientIdentity("x", frozenset(Scope), ""), 1)
         session.hello = requests.Hello(1, "deaf")
-        every = sessions.Sessions(1)
+        every = sessions.WireSessions(1)
         every.all[1] = session
         writer = asyncio.create_task(session._write())
         most = 0

@@ -19,7 +19,7 @@ from processes import has_ended
 
 from aptui.serve.web import terminal
 from aptui.serve.web import web as serve_web
-from aptui.serve.web.web import Stage, Tickets
+from aptui.serve.web.web import TerminalPage, Tickets
 
 pytestmark = pytest.mark.real
 
@@ -52,7 +52,7 @@ class Caller:
 @asynccontextmanager
 async def opened(tmp_path: Path, command: list[str] = ECHO) -> AsyncIterator[Caller]:
     before = children()
-    stage = Stage(command, tmp_path / "audit.log")
+    stage = TerminalPage(command, tmp_path / "audit.log")
     address = await stage.open()
     try:
         async with ClientSession() as http:
@@ -321,4 +321,4 @@ def test_without_textual_serve_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "textual_serve.server", None)
 
     with pytest.raises(Exception, match=r"pip install 'aptui\[web\]'"):
-        asyncio.run(Stage(["true"], tmp_path / "audit.log").open())
+        asyncio.run(TerminalPage(["true"], tmp_path / "audit.log").open())

@@ -18,7 +18,7 @@ from tests.sharing import room
 @contextlib.contextmanager
 def serving(root, **options):
     """Our own server in a thread; yields its address."""
-    from aptui.sharing.server import Serving, serve
+    from aptui.sharing.server import CacheServer, serve
 
     root.mkdir(parents=True, exist_ok=True)
     started, stop, addresses = threading.Event(), threading.Event(), []
@@ -28,7 +28,7 @@ def serving(root, **options):
         started.set()
 
     thread = threading.Thread(
-        target=serve, args=(Serving(str(root), port=0, **options),), kwargs={"started": tell, "stop": stop.is_set}
+        target=serve, args=(CacheServer(str(root), port=0, **options),), kwargs={"started": tell, "stop": stop.is_set}
     )
     thread.start()
     try:

@@ -5,7 +5,7 @@ What it keeps is told apart from what it answers: `kept` is what others would fi
 
 import threading
 
-from aptui.sharing.store import Full, StoreError
+from aptui.sharing.store import StoreError, StoreFull
 from aptui.sharing.streams import read_verified, write_verified
 
 SPOILED = ("cut", "flipped", "another", "page", "empty")
@@ -78,7 +78,7 @@ class LyingStore:
         fault = self._fault(kind)
         match fault:
             case "full":
-                raise Full("no room is left", where=self.address)
+                raise StoreFull("no room is left", where=self.address)
             case "lost":
                 return
             case "half" | "half and silent":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from waiting import until
 
-from aptui.config.model import Sharing
+from aptui.config.model import SharedCacheSettings
 from aptui.core.messages import LogLevel, LogRecord, StagedProduct
 from aptui.core.model import LinkKind, ProductLink
 from aptui.sharing.keys import JobFacts, base_key
@@ -74,7 +74,7 @@ def all_here(_discovered):
 
 def sharing(tmp_path, store="", mode="server", **changes):
     fields = {"mode": mode if store else "inactive", "store": str(store), "local_store": str(tmp_path / "local"), "deadline_s": 2.0}
-    return Sharing(**fields | changes)
+    return SharedCacheSettings(**fields | changes)
 
 
 def key_file(tmp_path, text=TEAM, name="key"):

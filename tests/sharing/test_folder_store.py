@@ -10,7 +10,7 @@ from waiting import until
 
 from aptui.shared.errors import UserError
 from aptui.sharing.folder_store import ABANDONED_AFTER_S, FolderStore, prefix_of, sweep
-from aptui.sharing.store import Full, Mismatch, Refused, StoreError
+from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from tests.sharing.room import digest_of, files_of
 
 KEY = "ab" * 32
@@ -68,7 +68,13 @@ def test_a_blob_is_never_written_through_a_link_that_lies_in_the_way(share, tmp_
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(errno.ENOSPC, Full), (errno.EDQUOT, Full), (errno.EACCES, Refused), (errno.EROFS, Refused), (errno.EIO, StoreError)],
+    [
+        (errno.ENOSPC, StoreFull),
+        (errno.EDQUOT, StoreFull),
+        (errno.EACCES, StoreRefused),
+        (errno.EROFS, StoreRefused),
+        (errno.EIO, StoreError),
+    ],
 )
 def test_what_the_system_says_becomes_what_a_store_says(share, tmp_path, monkeypatch, code, kind):
     """SEC-14: a full store keeps nothing of what did not fit."""

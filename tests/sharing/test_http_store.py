@@ -14,7 +14,7 @@ from aptui.sharing.http_store import HttpStore
 from aptui.sharing.keys import base_key
 from aptui.sharing.record import opened, sealed
 from aptui.sharing.seal import MAX_RECORD_BYTES, Seal
-from aptui.sharing.store import Full, Mismatch, Refused, StoreError
+from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from tests.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, has, record
 
 pytestmark = pytest.mark.real
@@ -99,7 +99,7 @@ def test_who_cannot_be_verified_is_not_spoken_to(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"), [("full", Full), ("forbidden", Refused), ("unavailable", StoreError), ("half_taken", StoreError)]
+    ("fault", "error"), [("full", StoreFull), ("forbidden", StoreRefused), ("unavailable", StoreError), ("half_taken", StoreError)]
 )
 def test_an_upload_that_fails_says_why(server, store, tmp_path, fault, error):
     data = os.urandom(3 << 20)

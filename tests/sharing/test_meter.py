@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.sharing.stopwatch import Meter
+from aptui.sharing.stopwatch import Stopwatch
 
 
 class Clock:
@@ -12,7 +12,7 @@ class Clock:
 
 def test_what_several_did_at_once_adds_up_to_the_time_that_went_by():
     clock = Clock()
-    meter = Meter(clock)
+    meter = Stopwatch(clock)
     first = meter.now()
     with meter.at_work():
         clock.now_s += 4
@@ -28,7 +28,7 @@ def test_what_several_did_at_once_adds_up_to_the_time_that_went_by():
 
 def test_where_nobody_is_counted_it_is_a_clock():
     clock = Clock()
-    meter = Meter(clock)
+    meter = Stopwatch(clock)
     began = meter.now()
     clock.now_s += 3
 

@@ -2,12 +2,12 @@ import threading
 
 import pytest
 
-from aptui.sharing.deadlines import Askers, TooSlow
+from aptui.sharing.deadlines import DeadlineExecutor, TooSlow
 
 
 @pytest.fixture
 def askers():
-    askers = Askers("test", 2)
+    askers = DeadlineExecutor("test", 2)
     yield askers
     askers.close()
 

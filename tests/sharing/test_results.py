@@ -3,7 +3,7 @@ import pytest
 from aptui.sharing import results
 from aptui.sharing.keys import base_key, variant_key
 from aptui.sharing.record import Variants, decoded, sealed
-from aptui.sharing.results import Result
+from aptui.sharing.results import SharedResult
 from aptui.sharing.seal import Seal
 from aptui.sharing.store import Mismatch
 from tests.sharing.room import TEAM, all_here, facts, record
@@ -27,7 +27,7 @@ class Records(dict):
 
 
 def publish(store, one, seal=SEAL):
-    return results.publish(store, seal.opened, seal, Result(one, sealed(one, seal), one.base))
+    return results.publish(store, seal.opened, seal, SharedResult(one, sealed(one, seal), one.base))
 
 
 def read(store, present=all_here, seal=SEAL):

@@ -19,8 +19,8 @@ from aptui.sharing.keys import base_key
 from aptui.sharing.local import LocalStore
 from aptui.sharing.record import sealed
 from aptui.sharing.seal import Seal
-from aptui.sharing.server import Serving, application, serve
-from aptui.sharing.store import Refused
+from aptui.sharing.server import CacheServer, application, serve
+from aptui.sharing.store import StoreRefused
 from tests.sharing.conftest import serving
 from tests.sharing.room import digest_of, facts, files_of, has, record
 
@@ -73,7 +73,7 @@ def test_nobody_writes_who_was_not_let(tmp_path):
     """SEC-13: a store that is offered is read-only unless somebody says otherwise."""
     with serving(tmp_path / "store") as address:
         store = HttpStore(address)
-        with pytest.raises(Refused):
+        with pytest.raises(StoreRefused):
             store.put_record(KEY, RECORD)
         store.close()
 
@@ -91,7 +91,7 @@ def test_a_token_writes_to_its_own_namespace_and_to_no_other(tmp_path):
                 if place == namespace:
                     assert store.put_record(KEY, RECORD)
                 else:
-                    with pytest.raises(Refused):
+                    with pytest.raises(StoreRefused):
                         store.put_record(KEY, RECORD, if_absent=False)
                 store.close()
 
@@ -188,13 +188,13 @@ def test_a_page_in_a_browser_gets_nothing(open_server):
 def test_what_others_reach_needs_tokens_and_tls(tmp_path, options):
     """SEC-7, SEC-13."""
     with pytest.raises(UserError):
-        application(Serving(str(tmp_path), "0.0.0.0", **options))
-    assert application(Serving(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True))
+        application(CacheServer(str(tmp_path), "0.0.0.0", **options))
+    assert application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True))
 
 
 def test_a_port_that_is_taken_is_said_to_be(tmp_path, open_server):
     with pytest.raises(HostError, match="cannot be had"):
-        serve(Serving(str(tmp_path / "store"), port=urlsplit(open_server).port))
+        serve(CacheServer(str(tmp_path / "store"), port=urlsplit(open_server).port))
 
 
 def test_what_is_served_is_used_and_stays_when_others_go(tmp_path, open_server):

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from aptui.config.model import Sharing
+from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
 from aptui.sharing import namespaces
 from aptui.sharing.keys import base_key
@@ -51,7 +51,9 @@ class Machine:
         """Whether the team's store has done it no wrong since it last forgot about that."""
         self.finds = 0
         keeps = str(folder / "store") if name in KEEPERS else ""
-        sharing = Sharing(mode="client" if name == READER else "server", store="/share", local_store=keeps, deadline_s=20.0)
+        sharing = SharedCacheSettings(
+            mode="client" if name == READER else "server", store="/share", local_store=keeps, deadline_s=20.0
+        )
         self.service = Service(sharing, self.said.append, clock=lambda: time.monotonic() + self.shift)
 
 

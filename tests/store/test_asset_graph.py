@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aptui.core.paths import path_uuid
 from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, is_product, is_source
 from aptui.store.graph.asset_list import AssetList, closure, orphans
-from aptui.store.queries.asset_facts import FileFact, ProductFact, SourceFact
+from aptui.store.queries.asset_facts import AssetFile, ProductFact, SourceFact
 from aptui.store.queries.reader import open_reader
 from tests.store.graph_rows import FOUND, JOB, UUID, WILDCARD, Rows
 
@@ -181,7 +181,7 @@ def test_a_file_that_is_no_source_is_a_node(rows: Rows) -> None:
         needing = graph.needing([graph.file("shared/base.hlsl")])
         facts = graph.facts([edge.needed])
 
-    assert facts == {edge.needed: FileFact("shared/base.hlsl")}
+    assert facts == {edge.needed: AssetFile("shared/base.hlsl")}
     assert not is_source(edge.needed)
     assert not is_product(edge.needed)
     assert {(-found.needs, found.link) for found in needing} == {(1, Link.SOURCE), (2, Link.WILDCARD)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aptui.engine.cache import catalog
 from aptui.engine.cache.catalog import Catalogs, path_of
 from aptui.store.graph import dependencies
-from aptui.store.graph.dependencies import Dependency, UnmetPath
+from aptui.store.graph.dependencies import AssetDependency, UnmetPath
 
 from .conftest import Store, uuid_of
 from .test_product_links import PRODUCT, SOURCE, Project, asset, product_file, source_file, source_row
@@ -38,12 +38,12 @@ def test_a_product_tells_what_it_needs_and_who_needs_it(project: Project) -> Non
     reader = project.store.reader()
 
     assert dependencies.outgoing(reader, level) == [
-        Dependency(0, "", uuid_of(77), 3, 2, 1),
-        Dependency(mat, "linux/rock.mat", uuid_of(2), 6, 1, 0),
-        Dependency(mesh, "linux/rock.mesh", uuid_of(2), 5, 1, 0),
+        AssetDependency(0, "", uuid_of(77), 3, 2, 1),
+        AssetDependency(mat, "linux/rock.mat", uuid_of(2), 6, 1, 0),
+        AssetDependency(mesh, "linux/rock.mesh", uuid_of(2), 5, 1, 0),
     ]
-    assert dependencies.incoming(reader, mat) == [Dependency(level, "linux/level.out", uuid_of(2), 6, 1, 0)]
-    assert dependencies.incoming(reader, level) == [Dependency(mesh, "linux/rock.mesh", uuid_of(1), 0, 0, 0)]
+    assert dependencies.incoming(reader, mat) == [AssetDependency(level, "linux/level.out", uuid_of(2), 6, 1, 0)]
+    assert dependencies.incoming(reader, level) == [AssetDependency(mesh, "linux/rock.mesh", uuid_of(1), 0, 0, 0)]
     assert dependencies.outgoing(reader, number["server/rock.mesh"]) == []
 
 

@@ -23,12 +23,12 @@ from aptui.store.jobs.filter import (
     After,
     Filter,
     FilterError,
-    Match,
     Slower,
+    TextMatch,
     parse,
     with_statuses,
 )
-from aptui.store.jobs.texts import Pool, Texts
+from aptui.store.jobs.texts import TextPool, Texts
 
 NOW = datetime(2026, 11, 20, 12, 30)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -141,7 +141,7 @@ def test_slower_takes_durations(value: str, duration_ms: float) -> None:
 def test_terms_know_where_their_pattern_stands() -> None:
     terms = parse('a !key:"b c" failed').terms
 
-    assert [(term.field, term.raw, term.column, term.is_negated) for term in terms if isinstance(term, Match)] == [
+    assert [(term.field, term.raw, term.column, term.is_negated) for term in terms if isinstance(term, TextMatch)] == [
         ("source", "a", 1, False), ("key", "b c", 9, True), ("status", "failed", 14, False),
     ]  # fmt: skip
 
@@ -297,7 +297,7 @@ def test_many_texts_rank_as_few_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pool_knows_each_text_once() -> None:
-    pool = Pool()
+    pool = TextPool()
 
     assert [pool[text] for text in ("a", "b", "a")] == [0, 1, 0]
     assert pool.texts[1] == "b"

@@ -12,7 +12,7 @@ import pytest
 
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
-from aptui.store.db.foreign import Writer, writer_of
+from aptui.store.db.foreign import ForeignWriter, writer_of
 from aptui.store.jobs.job_table import FAILED, read_job_table
 from aptui.store.logs import logs
 from aptui.store.queries import assets, metrics
@@ -118,8 +118,8 @@ def test_it_is_known_whose_a_database_is(tmp_path: Path, store: Store) -> None:
     }
 
     assert found == {
-        "missing": Writer.NOBODY, "empty": Writer.NOBODY, "ours": Writer.APTUI, "theirs": Writer.O3DE, "theirs in the log": Writer.O3DE,
-        "other": Writer.SOMEBODY,
+        "missing": ForeignWriter.NOBODY, "empty": ForeignWriter.NOBODY, "ours": ForeignWriter.APTUI, "theirs": ForeignWriter.O3DE, "theirs in the log": ForeignWriter.O3DE,
+        "other": ForeignWriter.SOMEBODY,
     }  # fmt: skip
 
 

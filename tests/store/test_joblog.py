@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aptui.core.messages import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
-from aptui.store.logs.joblog import EngineLog, LogLine, analysis_log_name, log_name, parse, parse_text, write
+from aptui.store.logs.joblog import EngineLog, JobLogLine, analysis_log_name, log_name, parse, parse_text, write
 
 from .conftest import BUILDER
 
@@ -30,8 +30,8 @@ def record(text: str, level: int = LogLevel.INFO, window: str = "Builder", **con
     return LogRecord(level, window, text, 5, tuple(context.items()))
 
 
-def line(text: str, level: int = LogLevel.INFO, window: str = "Builder", time_ms: int = 5, **context: str) -> LogLine:
-    return LogLine(level, window, text, time_ms, tuple(context.items()))
+def line(text: str, level: int = LogLevel.INFO, window: str = "Builder", time_ms: int = 5, **context: str) -> JobLogLine:
+    return JobLogLine(level, window, text, time_ms, tuple(context.items()))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "JobLogs" / "deep" / "a.log"
 
 
-def written(path: Path, *records: LogRecord) -> list[LogLine]:
+def written(path: Path, *records: LogRecord) -> list[JobLogLine]:
     """Write a log and return its lines without the counts."""
     assert write(path, records, 0, 0)
     *lines, counts = parse(path)
@@ -53,7 +53,7 @@ def test_what_has_no_time_is_of_now(path: Path) -> None:
     assert abs(found.time_ms - path.stat().st_mtime_ns // 1_000_000) < 60_000
 
 
-def parsed(message: str, severity: int = 1, window: str = "Builder") -> list[LogLine]:
+def parsed(message: str, severity: int = 1, window: str = "Builder") -> list[JobLogLine]:
     return parse_text(f"~~5~~{severity}~~1f~~{window}~~{message}\n", NOW)
 
 
@@ -67,14 +67,14 @@ def parsed(message: str, severity: int = 1, window: str = "Builder") -> list[Log
 def test_warnings_and_errors_come_back_whatever_they_say(time_ms: int, level: LogLevel, window: str, text: str) -> None:
     lines = "\n".join(joblog._record_lines(LogRecord(level, window, text, time_ms)))
 
-    assert parse_text(f"{lines}\n", NOW) == [LogLine(level, window, text.rstrip(), time_ms)]
+    assert parse_text(f"{lines}\n", NOW) == [JobLogLine(level, window, text.rstrip(), time_ms)]
 
 
 @given(st.sampled_from([LogLevel.DEBUG, LogLevel.INFO]), WINDOWS, PLAIN)
 def test_plain_messages_come_back(level: LogLevel, window: str, text: str) -> None:
     lines = "\n".join(joblog._record_lines(LogRecord(level, window, text, 5)))
 
-    assert parse_text(f"{lines}\n", NOW) == [LogLine(level, window, text.rstrip(), 5)]
+    assert parse_text(f"{lines}\n", NOW) == [JobLogLine(level, window, text.rstrip(), 5)]
 
 
 @given(st.text(CHARACTERS, max_size=120))

@@ -31,7 +31,7 @@ def test_runs_are_stepped_through_from_the_last(store: Store, tmp_path: Path) ->
     reader = store.reader()
 
     before, first = logs.run_log(reader, tmp_path, 1, 1), logs.run_log(reader, tmp_path, 1, 2)
-    assert before == logs.RunLog(2, 20, 1, note="this run logged nothing")
+    assert before == logs.StoredRunLog(2, 20, 1, note="this run logged nothing")
     assert first is not None
     assert first.lines[0].text == "first try"
     assert logs.run_log(reader, tmp_path, 1, 3) is None

@@ -12,9 +12,9 @@ from aptui.store.queries import assets
 from aptui.store.queries.missing import (
     NO_UUID,
     NOTHING,
-    Declared,
-    Hit,
-    Known,
+    DeclaredReference,
+    KnownName,
+    MissingHit,
     chosen,
     declared,
     declared_by_sources,
@@ -70,7 +70,7 @@ def test_products_are_chosen_by_their_ids_beside_patterns(reader: Reader) -> Non
 
 
 def test_names_mean_sources_products_and_products_below_a_first_folder(reader: Reader) -> None:
-    known = Known(reader)
+    known = KnownName(reader)
     known.learn(
         [uuid_of(1), uuid_of(9)],
         ["textures/rock.png", "nothing.png"],
@@ -92,14 +92,14 @@ def test_names_mean_sources_products_and_products_below_a_first_folder(reader: R
 
 def test_a_former_uuid_means_the_source_that_had_it(filled: Store) -> None:
     filled.put(put_legacy=[(uuid_of(77), 1, 5)])
-    known = Known(filled.reader())
+    known = KnownName(filled.reader())
     known.learn([uuid_of(77)], [], {})
 
     assert {target.uuid for target in known.of_uuid(uuid_of(77))} == {uuid_of(1)}
 
 
 def test_what_is_declared_by_path_may_be_a_wildcard_and_exclusions_are_none() -> None:
-    own = Declared()
+    own = DeclaredReference()
     for path in ("Textures/A.dds", "levels/*.bin", ":secret/*", ":secret.bin"):
         own.note(b"", 0, path)
     own.note(uuid_of(1), 3, "")
@@ -114,7 +114,7 @@ def test_what_is_declared_by_path_may_be_a_wildcard_and_exclusions_are_none() ->
 def test_rows_of_a_scan_rest_until_the_product_goes(filled: Store) -> None:
     one = chosen(filled.reader(), ["linux/levels/one_a.bin"])[0]
     names = Names({(uuid_of(1), 0): "a"}, {uuid_of(2): "b"}, {"x.png": "X.png"}, is_partial=True)
-    rows = result_rows(one, [Hit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "partly", STAMP)
+    rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "partly", STAMP)
     filled.put(put_missing=rows, put_missing_scan=[(one.product_id, one.digest, "terms", packed(names), one.name)])
     reader = filled.reader()
 
@@ -145,7 +145,7 @@ def test_rows_for_a_product_that_went_or_became_another_are_not_kept(filled: Sto
 
 def test_details_of_a_product_tell_what_is_missing_on_its_own_platform_and_how_the_scan_ended(filled: Store) -> None:
     one = chosen(filled.reader(), ["server/*"])[0]
-    filled.put(put_missing=result_rows(one, [Hit("r", uuid_of(1), 0, "")], "partly", STAMP))
+    filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "partly", STAMP))
 
     details = assets.product_details(filled.reader(), one.product_id)
 
@@ -156,7 +156,7 @@ def test_details_of_a_product_tell_what_is_missing_on_its_own_platform_and_how_t
 
 def test_columns_are_where_those_look_who_read_them_by_position(filled: Store) -> None:
     one = chosen(filled.reader(), ["server/*"])[0]
-    filled.put(put_missing=result_rows(one, [Hit("r", uuid_of(1), 0, "")], "", STAMP))
+    filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "", STAMP))
 
     row = filled.rows("SELECT * FROM MissingProductDependencies")[0]
 
@@ -174,6 +174,6 @@ def test_declared_dependencies_are_asked_for_many_products_at_once(filled: Store
     found = declared(filled.reader(), [4, 5])
     of_source = declared_by_sources(filled.reader(), ["levels/one_a.lvl"])["levels/one_a.lvl"]
 
-    assert found == {4: Declared({(uuid_of(1), 1)}, {uuid_of(1)}, {"sounds/bang.wav"}), 5: Declared()}
+    assert found == {4: DeclaredReference({(uuid_of(1), 1)}, {uuid_of(1)}, {"sounds/bang.wav"}), 5: DeclaredReference()}
     assert of_source.has_path("textures/rock.png")  # a source dependency
     assert of_source.has_path("sounds/bang.wav")

@@ -17,8 +17,8 @@ from pathlib import Path
 from aptui.config import load
 from aptui.core.messages import Notice
 from aptui.demo import project
-from aptui.engine.live.supervisor import Live
-from aptui.engine.requests.handler import Desk
+from aptui.engine.live.supervisor import EngineSupervisor
+from aptui.engine.requests.handler import RequestHandler
 from aptui.link import codec
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -30,8 +30,8 @@ def record(folder: Path) -> None:
     """Process the demo project, save some of its sources again, and keep what came of it."""
     project.write_project(folder)
     notices: list[bytes] = []
-    live = Live(load.load(folder), lambda: load.load(folder))
-    Desk(live)
+    live = EngineSupervisor(load.load(folder), lambda: load.load(folder))
+    RequestHandler(live)
 
     def hear(notice: Notice) -> None:
         notices.append(codec.encode_notice(notice, live.engine.epoch if live.engine else 0, notice.cause))
@@ -50,7 +50,7 @@ def record(folder: Path) -> None:
     _keep(folder, notices)
 
 
-def _until_idle(live: Live) -> None:
+def _until_idle(live: EngineSupervisor) -> None:
     calm = 0
     live.turns.append(lambda now: now + 0.02)
     while calm < 30:

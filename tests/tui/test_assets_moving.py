@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from aptui.shared.errors import UserError
-from aptui.shared.relocation import Deed, Dependant, Item, Relocate, Report, Update, counted
+from aptui.shared.relocation import Dependant, Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import NoSession
 from aptui.tui.screens.assets.moving import RelocationPreview, _wrap, destination_of
@@ -47,18 +47,18 @@ class Mover(FakeSession):
             answer.set_result(asdict(self.report(verb)))
         return answer
 
-    def report(self, order: Relocate) -> Report:
+    def report(self, order: Relocate) -> RelocationReport:
         dependant = Dependant("mesh/rock.fbx", "/p/mesh/rock.fbx", "{M}", "source", 1, by_uuid=False)
-        item = Item(ROCK, f"/p/{ROCK}", "project", order.destination, "/p/new", "project", source_id=1, uuid="{A}", new_uuid="{B}",
+        item = RelocationItem(ROCK, f"/p/{ROCK}", "project", order.destination, "/p/new", "project", source_id=1, uuid="{A}", new_uuid="{B}",
                     dependants=(dependant,))  # fmt: skip
         is_refused = not (order.updates_references or order.allows_broken)
         refusals = ("one file depends on what would be moved, and would break",) if is_refused else ()
         if not order.is_confirmed or refusals:
-            return counted(Report(order, (item,), refusals=refusals))
-        deed = Deed.FAILED if self.fails else Deed.DONE
+            return counted(RelocationReport(order, (item,), refusals=refusals))
+        deed = RelocationAction.FAILED if self.fails else RelocationAction.DONE
         done = replace(item, deed=deed, problem="no space" if self.fails else "")
         updates = (Update("mesh/rock.fbx", "/p/mesh/rock.fbx", 2, deed=deed),) if order.updates_references else ()
-        return counted(Report(order, (done,), updates, is_performed=True))
+        return counted(RelocationReport(order, (done,), updates, is_performed=True))
 
 
 def previews(app) -> list[RelocationPreview]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.config.model import Config, Tool
+from aptui.config.model import Config, ToolSettings
 from aptui.core.messages import HealthChanged, JobChanged
 from aptui.core.model import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
 from aptui.shared.errors import UserError
@@ -59,7 +59,7 @@ UPPER = Builder(
 
 def config_of(folder: Path, *builders: Builder) -> Config:
     project = Project((Platform("linux"), Platform("pc")), "linux", (), builders)
-    tool = Tool("upper", "tr", "/usr/bin/tr", (1, 2), "ffee", "aptui.yaml:9:3")
+    tool = ToolSettings("upper", "tr", "/usr/bin/tr", (1, 2), "ffee", "aptui.yaml:9:3")
     places = {"Image": "/game/aptui.yaml:4:11", "upper": "/game/aptui.yaml:9:3"}
     return Config(folder, "game", folder / "cache", folder / "logs", folder / "temp", project, places=places, tools=(tool,))
 

@@ -13,7 +13,7 @@ from aptui.core.messages import ConnectionsChanged, HealthChanged, Progress, Sai
 from aptui.link import peer_file
 from aptui.link.port import Connections, Disconnect, OrderPeers, RestartWorker, Status
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
-from aptui.shared.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState, TurnedAway
+from aptui.shared.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.connections import pane as connections_pane
@@ -430,7 +430,7 @@ def test_a_connection_is_added_when_what_was_typed_can_be(tmp_path):
         await pilot.press("backspace", "backspace", *"70", "tab", "backspace", "backspace", "backspace", *"maybe", "enter")
         await until(pilot, lambda: "auto: expected yes or no" in text(app))
         await pilot.press(*["backspace"] * 5, *"no", "enter")
-        await until(pilot, lambda: session.told == [order(Deed.ADD, dial=Dial("phone2", "1.2.3.4", 70, is_auto=False))])
+        await until(pilot, lambda: session.told == [order(PeerAction.ADD, dial=Dial("phone2", "1.2.3.4", 70, is_auto=False))])
         await until(pilot, lambda: "connection 'phone2' is added" in text(app))
 
     visit_gateway(tmp_path, add)
@@ -439,17 +439,17 @@ def test_a_connection_is_added_when_what_was_typed_can_be(tmp_path):
 def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
     async def change(app, pilot, session, page):
         await pilot.press("e", "tab", "tab", *["backspace"] * 5, *"81", "enter")
-        await until(pilot, lambda: session.told == [order(Deed.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
+        await until(pilot, lambda: session.told == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
         await pilot.press("o", "d")
-        assert session.told[1:] == [order(Deed.DISABLE, "phone")]
+        assert session.told[1:] == [order(PeerAction.DISABLE, "phone")]
         await pilot.press("j", "o", "enter", "escape", "D")
         await until(pilot, lambda: "remove the connection 'tablet'?" in lines(app)[-1])
         await pilot.press("y")
-        assert session.told[2:] == [order(Deed.ENABLE, "tablet"), order(Deed.REMOVE, "tablet")]
+        assert session.told[2:] == [order(PeerAction.ENABLE, "tablet"), order(PeerAction.REMOVE, "tablet")]
         await pilot.press("j", "e", "o", "D", "d")
         await until(pilot, lambda: "disconnect viewer?" in lines(app)[-1])
         await pilot.press("y")
-        assert session.told[4:] == [order(Deed.DISCONNECT, number=7)]
+        assert session.told[4:] == [order(PeerAction.DISCONNECT, number=7)]
         await pilot.press("y")
         assert app.copied[0].split("\t")[1:3] == ["viewer", "10.0.0.5"]
         await until(pilot, lambda: page.focused == "peers")
@@ -462,14 +462,14 @@ def test_entries_are_added_moved_and_taken_off(tmp_path):
         await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
         await until(pilot, lambda: "is no range of addresses" in text(app))
         await pilot.press("backspace", "backspace", *"8, tv.local", "enter")
-        assert session.told == [order(Deed.ALLOW, entry="10.0.0.0/8"), order(Deed.ALLOW, entry="tv.local")]
+        assert session.told == [order(PeerAction.ALLOW, entry="10.0.0.0/8"), order(PeerAction.ALLOW, entry="tv.local")]
         await pilot.press("j", "m")
-        assert session.told[2:] == [order(Deed.REJECT, entry="10.0.0.0/8")]
+        assert session.told[2:] == [order(PeerAction.REJECT, entry="10.0.0.0/8")]
         await pilot.press("tab", "j", "m")
         await until(pilot, lambda: page.focused == "rejected")
-        assert session.told[3:] == [order(Deed.ALLOW, entry=FAR)]
+        assert session.told[3:] == [order(PeerAction.ALLOW, entry=FAR)]
         await pilot.press("k", "D", "y")
-        assert session.told[4:] == [order(Deed.FORGET, entry="10.9.0.1")]
+        assert session.told[4:] == [order(PeerAction.FORGET, entry="10.9.0.1")]
         await pilot.press("a", *"127.0.0.1", "enter")
         await until(pilot, lambda: "this machine may always come in" in text(app))
         await pilot.press("escape")
@@ -484,12 +484,12 @@ def test_the_allowed_list_goes_off_only_after_a_question(tmp_path):
         await pilot.press("enter")
         assert session.told == []
         await pilot.press("L", "y")
-        assert session.told == [order(Deed.LIST_OFF)]
+        assert session.told == [order(PeerAction.LIST_OFF)]
         session.gateway = replace(REPORT, settings=replace(SETTINGS, has_allow_list=False))
         session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
         await until(pilot, lambda: "off: everybody" in text(app))
         await pilot.press("L")
-        assert session.told == [order(Deed.LIST_OFF), order(Deed.LIST_ON)]
+        assert session.told == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
 
     visit_gateway(tmp_path, switch)
 
@@ -542,7 +542,7 @@ def test_a_screen_that_only_reads_changes_no_lists(tmp_path):
 
     async def press(app, pilot, session, page):
         await pilot.press("a", "e", "o", "D", "L", "tab", "m")
-        page.list_entry(Deed.ALLOW, "tv.local")
+        page.list_entry(PeerAction.ALLOW, "tv.local")
         await until(pilot, lambda: "the screen only reads" in text(app))
         assert session.asked == []
 

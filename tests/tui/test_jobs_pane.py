@@ -650,7 +650,7 @@ def test_other_screens_reveal_a_job_that_the_filter_hides(tmp_path):
 
 
 def test_a_report_fences_what_has_fences_and_says_nothing_raw():
-    line = joblog.LogLine(LogLevel.ERROR, "x", "```\x1b[31m", NOW_MS, (("k", "v"),))
+    line = joblog.JobLogLine(LogLevel.ERROR, "x", "```\x1b[31m", NOW_MS, (("k", "v"),))
     report = texts.bug_report(JobDetails(INFO, records=(line,)))
 
     assert "````\n" in report
@@ -659,7 +659,7 @@ def test_a_report_fences_what_has_fences_and_says_nothing_raw():
 
 
 def test_a_term_looks_for_the_very_text():
-    columns = LogColumns([joblog.LogLine(1, "w", words, NOW_MS) for words in ('a.b "c" (x)', 'aXb "c" (x)')])
+    columns = LogColumns([joblog.JobLogLine(1, "w", words, NOW_MS) for words in ('a.b "c" (x)', 'aXb "c" (x)')])
 
     assert search(texts.term("error", 'a.b "c" (x)', is_whole=True), columns).hits == [0]
     assert search("!a.b", columns).hits == []

@@ -101,9 +101,9 @@ def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
 def test_it_attaches_as_soon_as_there_is_an_engine_again(link_room):
     with link_room.running() as engine:
         paths = ["/nowhere/engine.sock", engine.room.server.path]
-        from aptui.link.client import Client
+        from aptui.link.client import EngineClient
 
-        session, _ = opened("", connect=lambda _path: Client.connect(paths.pop(0) if len(paths) > 1 else paths[0], "tui"))
+        session, _ = opened("", connect=lambda _path: EngineClient.connect(paths.pop(0) if len(paths) > 1 else paths[0], "tui"))
         until(lambda: session.state is SessionState.ATTACHED)
         session.close()
 

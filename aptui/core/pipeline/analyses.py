@@ -20,14 +20,14 @@ from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
-from aptui.core.pipeline.undeclared_reads import Judge
+from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.run_report import Ties
 
 
 class Analyses:
     """Takes the results of analyses."""
 
-    def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, reads: Judge) -> None:
+    def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, reads: UndeclaredReadCheck) -> None:
         self._jobs = jobs
         self._failures = failures
         self._plans = plans

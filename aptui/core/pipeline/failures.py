@@ -72,7 +72,7 @@ class Failures:
         if not job.planned:
             return ""
         known = history.moment(job.inputs, job.products)
-        return history.step(known, history.Moment(job.planned_inputs, known.products))
+        return history.step(known, history.RunStep(job.planned_inputs, known.products))
 
     def _cause_of(self, job: Job) -> str:
         """Return the name of a dependency that failed, "" when none did (architecture: labelled with the dependency that failed)."""

@@ -16,7 +16,7 @@ from aptui.core.identity import (
     shadow_uuid,
 )
 from aptui.core.messages import LogLevel, Said, SourcesChanged
-from aptui.core.model import FileFact, Identity, Job, PathKey, ProductFlag, Source, SourceUuid
+from aptui.core.model import FileFact, Job, PathKey, ProductFlag, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import parent
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.state.chains import intermediates
@@ -67,7 +67,7 @@ class Identities:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
         return source
 
-    def identity_said(self, source: Source) -> Identity | None:
+    def identity_said(self, source: Source) -> SourceIdentity | None:
         """Return what the `.meta` file of `source` says, as its folder was last seen."""
         pending = self._memory.folders.get(parent(source.key))
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity

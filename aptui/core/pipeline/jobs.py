@@ -18,14 +18,14 @@ from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planner import Planner
 from aptui.core.priority import ReadyQueue
 from aptui.core.run_report import NOTHING_USED, Ties
-from aptui.core.settings import Settings
+from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import Chains
 from aptui.core.state.commits import Commit, Commits
 from aptui.core.state.conflicts import Conflicts
 from aptui.core.state.graph import Graph, is_named
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.witness import Witness
-from aptui.core.state.working_set import Memory, brings_sources
+from aptui.core.state.working_set import WorkingSet, brings_sources
 
 UNKNOWN = 0
 """Planned fingerprint of a job that was cancelled before anybody knew what it would be made of: it rests until its source changes."""
@@ -43,10 +43,10 @@ class Jobs:
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName) -> None:
         self.project = project
-        self.memory = Memory(archive, {folder.id: rank for rank, folder in enumerate(project.scan_folders)})
+        self.memory = WorkingSet(archive, {folder.id: rank for rank, folder in enumerate(project.scan_folders)})
         self.memory.has_identities |= bool(project.metadata_types)  # shadows are not who their path says they are
         self.ledger = Ledger(*archive.next_ids())
-        self.settings = Settings(project, archive.settings())
+        self.settings = SettingsTree(project, archive.settings())
         self.graph = Graph(project, self.memory, self.settings)
         self.planner = Planner(project, self.settings)
         self.chains = Chains(project, self.memory, self.ledger)

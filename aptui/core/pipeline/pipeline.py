@@ -54,12 +54,12 @@ from aptui.core.pipeline.requests import Requests
 from aptui.core.pipeline.runs import Runs
 from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.starts import Starts
-from aptui.core.pipeline.undeclared_reads import Judge
+from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.priority import ReadyQueue
-from aptui.core.settings import Settings
+from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit
 from aptui.core.state.ledger import Ledger
-from aptui.core.state.working_set import Memory
+from aptui.core.state.working_set import WorkingSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Pipeline:
     def __init__(self, project: Project, archive: Archive, log_name: LogName, staging: str) -> None:
         self.project = project
         self.jobs = Jobs(project, archive, log_name)
-        self.reads = Judge(project, self.jobs.graph, self.jobs.memory)
+        self.reads = UndeclaredReadCheck(project, self.jobs.graph, self.jobs.memory)
         failures = Failures(self.jobs)
         identities = Identities(self.jobs)
         self.plans = Plans(self.jobs, failures, identities)
@@ -228,7 +228,7 @@ class Pipeline:
         return next((job for job in self.ready if job.id == job_id), None) if job_id else self.ready.peek()
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> WorkingSet:
         """What moves."""
         return self.jobs.memory
 
@@ -238,7 +238,7 @@ class Pipeline:
         return self.jobs.ledger
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> SettingsTree:
         """The settings of folders."""
         return self.jobs.settings
 

@@ -35,7 +35,7 @@ from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.spread import Spread
-from aptui.core.pipeline.undeclared_reads import Judge
+from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.run_report import is_of_other_code
 from aptui.core.state.commits import Commit, name_of
 from aptui.core.state.outside import outside_file
@@ -46,7 +46,9 @@ _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.ST
 class Runs:
     """Takes the results of runs and of commits."""
 
-    def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, analyses: Analyses, reads: Judge) -> None:
+    def __init__(
+        self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, analyses: Analyses, reads: UndeclaredReadCheck
+    ) -> None:
         self._jobs = jobs
         self._failures = failures
         self._plans = plans

@@ -24,7 +24,7 @@ from aptui.core.paths import key_of, parent
 from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings
 from aptui.core.state.graph import Graph
-from aptui.core.state.working_set import Memory
+from aptui.core.state.working_set import WorkingSet
 
 _MOST_SAID = 20
 Log = tuple[LogRecord, ...]
@@ -41,10 +41,10 @@ def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads)
     )
 
 
-class Judge:
+class UndeclaredReadCheck:
     """Says what of a call's reads nobody declared."""
 
-    def __init__(self, project: Project, graph: Graph, memory: Memory) -> None:
+    def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._project, self._graph, self._memory = project, graph, memory
 
     def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:

@@ -25,7 +25,7 @@ from aptui.core.model import (
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.state.ledger import Ledger
-from aptui.core.state.working_set import Memory
+from aptui.core.state.working_set import WorkingSet
 
 CHAINS_END = PathKey("\x00chains")
 """The key of waiting until no chain can grow any more."""
@@ -35,7 +35,7 @@ _PREFIX = f"{COMMON_PLATFORM}/"
 class Chains:
     """Answers questions about producers and stages, and has the intermediate folder looked at."""
 
-    def __init__(self, project: Project, memory: Memory, ledger: Ledger) -> None:
+    def __init__(self, project: Project, memory: WorkingSet, ledger: Ledger) -> None:
         self._memory = memory
         self._ledger = ledger
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)

@@ -22,7 +22,7 @@ Finished = tuple[Job, RunResult]
 
 
 @dataclass(slots=True)
-class Change:
+class CommitChange:
     """What a commit changed for others: (name, digest hex or "" when removed), and whether anything did."""
 
     products: tuple[tuple[str, str], ...]
@@ -52,13 +52,13 @@ class Commit:
     now_ms: int
 
     @property
-    def change(self) -> Change:
+    def change(self) -> CommitChange:
         """What it changes for others."""
         before = {product.name: product.digest for product in self.had}
         after = {product.name: product.digest for product in self.products}
         changed = [(name, digest.hex()) for name, digest in after.items() if before.get(name) != digest]
         changed += [(name, "") for name in before if name not in after]
-        return Change(tuple(changed), bool(changed) or self.had_fingerprint != self.fingerprint)
+        return CommitChange(tuple(changed), bool(changed) or self.had_fingerprint != self.fingerprint)
 
     @property
     def strange(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from aptui.core.model import SETTLED, Job, JobState, PathKey, Product, Source
 from aptui.core.planner import Planner
 from aptui.core.state.chains import Chains
 from aptui.core.state.ledger import Ledger
-from aptui.core.state.working_set import Memory
+from aptui.core.state.working_set import WorkingSet
 
 Claims = dict[str, dict[int, PathKey]]
 """{product name: {job id: key of its source}}, in the order in which they were laid."""
@@ -58,7 +58,7 @@ class Verdict:
 class Conflicts:
     """Resolves conflicts and keeps the claims."""
 
-    def __init__(self, memory: Memory, ledger: Ledger, planner: Planner, chains: Chains) -> None:
+    def __init__(self, memory: WorkingSet, ledger: Ledger, planner: Planner, chains: Chains) -> None:
         self._memory = memory
         self._ledger = ledger
         self._planner = planner

@@ -30,10 +30,10 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, normalize, path_uuid
 from aptui.core.patterns import is_like
-from aptui.core.settings import Settings
+from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.cycles import components
-from aptui.core.state.working_set import UNSETTLED, Memory, Unsettled
+from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
 Identity = tuple[PathKey, bytes, str, str]
 Ring = tuple[frozenset[Identity], tuple[str, ...]]
@@ -57,10 +57,10 @@ class Assembly:
 class Graph:
     """Answers "what is this job made of?" over a project's memory."""
 
-    def __init__(self, project: Project, memory: Memory, settings: Settings | None = None) -> None:
+    def __init__(self, project: Project, memory: WorkingSet, settings: SettingsTree | None = None) -> None:
         self._project = project
         self._memory = memory
-        self._settings = settings or Settings(project)
+        self._settings = settings or SettingsTree(project)
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.recursive) for folder in project.scan_folders]

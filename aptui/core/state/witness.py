@@ -17,7 +17,7 @@ from aptui.core.model import Job, PathKey, Project, RelPath
 from aptui.core.paths import key_of
 from aptui.core.run_report import NOTHING_USED, Stamp, Ties, Used, is_other, is_young
 from aptui.core.state.graph import Graph
-from aptui.core.state.working_set import Memory, Unsettled
+from aptui.core.state.working_set import Unsettled, WorkingSet
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
 
@@ -25,7 +25,7 @@ _FILES = frozenset({"dependency", "companion", "discovered"})
 class Witness:
     """Compares what runs used with what is known of files."""
 
-    def __init__(self, project: Project, graph: Graph, memory: Memory) -> None:
+    def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._graph, self._memory = graph, memory
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)

@@ -16,7 +16,7 @@ from typing import Final
 
 from aptui.core.archive import Archive
 from aptui.core.identity import legacy_of
-from aptui.core.model import COMMON_PLATFORM, SETTLED, EdgeKind, FileFact, Identity, Job, PathKey, RelPath, Source, SourceUuid
+from aptui.core.model import COMMON_PLATFORM, SETTLED, EdgeKind, FileFact, Job, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
 
@@ -42,10 +42,10 @@ class PendingFolder:
     open: set[PathKey] = field(default_factory=set)
     is_noted: bool = False
     ticket: int = 0
-    identities: dict[PathKey, Identity | None] = field(default_factory=dict)
+    identities: dict[PathKey, SourceIdentity | None] = field(default_factory=dict)
 
 
-class Memory:
+class WorkingSet:
     """Sources, pending folders, edges. See the module's head.
 
     Args:

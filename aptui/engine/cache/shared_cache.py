@@ -20,17 +20,17 @@ from aptui.core.messages import AnalyseOrder, CommitProducts, CopyOrder, Outcome
 from aptui.core.model import Builder, BuilderKind, FileFact, Job, PathKey, UndeclaredReads
 from aptui.core.paths import cache_path, from_text
 from aptui.engine.cache import shared_results as results
-from aptui.engine.cache.shared_rules import Rules
+from aptui.engine.cache.shared_rules import SharingRules
 from aptui.sharing import totals
-from aptui.sharing.deadlines import Askers
+from aptui.sharing.deadlines import DeadlineExecutor
 
 if TYPE_CHECKING:
-    from aptui.config.model import Sharing
+    from aptui.config.model import SharedCacheSettings
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.state.commits import Commit
-    from aptui.sharing.account import Sum
+    from aptui.sharing.account import SharingSum
     from aptui.sharing.keys import JobFacts
-    from aptui.sharing.service import Hit, Service
+    from aptui.sharing.service import CacheHit, Service
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 _LOOKS = 8
@@ -53,7 +53,7 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Look:
+class _Lookup:
     """A job that is being looked up: `is_running` it runs here meanwhile, `is_over` nobody wants the answer any more."""
 
     order: ProcessOrder
@@ -64,7 +64,7 @@ class _Look:
     due_s: float
     is_running: bool = False
     is_over: bool = False
-    hit: Hit | None = None
+    hit: CacheHit | None = None
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class SharedCache:
 
     def __init__(
         self,
-        sharing: Sharing,
+        sharing: SharedCacheSettings,
         service: Service,
         builders: Iterable[Builder],
         roots: Mapping[int, str],
@@ -103,22 +103,22 @@ class SharedCache:
         self._tell, self._is_patient = tell, is_patient
         self.has_found = False
         """Whether the last answer was a result: then it is worth to look ahead of the workers."""
-        self._rules = Rules(sharing)
+        self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._root_of, self._roots = roots, tuple(roots.values())
         self._folder = f"{cache_dir}/.aptui/staging/shared"
         self._present = results.Present(self._roots)
-        self._counted: dict[str, Sum] = {}
-        self._looks: dict[int, _Look] = {}
+        self._counted: dict[str, SharingSum] = {}
+        self._looks: dict[int, _Lookup] = {}
         self._fetched: dict[int, str] = {}
         """{run key: folder} of what was found and is not in the cache yet."""
         self._beaten: set[int] = set()
         self._log_lengths: dict[int, int] = {}
         """How many lines of log a run that takes part came back with, by its key."""
-        self._done: deque[tuple[_Look, RunResult | None]] = deque()
+        self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
         self._ready: list[list[Order]] = []
         """Misses that wait for the next turn."""
-        self._askers = Askers("aptui-shared-look", _LOOKS)
+        self._askers = DeadlineExecutor("aptui-shared-look", _LOOKS)
 
     # ------------------------------------------------------------------------------------------------------------- looking
 
@@ -145,11 +145,11 @@ class SharedCache:
         facts = results.facts_of(job, builder, job.planned_inputs)
         patience_s = math.inf if self._is_patient else min(self._sharing.deadline_s, max(_LEAST_PATIENCE_S, mean_s))
         is_shared = self._rules.shares(builder.name, str(job.source.rel))
-        look = _Look(order, facts, is_shared, f"{self._folder}/{order.run_key}", group, time.monotonic() + patience_s)
+        look = _Lookup(order, facts, is_shared, f"{self._folder}/{order.run_key}", group, time.monotonic() + patience_s)
         self._looks[order.run_key] = look
         self._askers.ask(lambda: self._work(look))
 
-    def _work(self, look: _Look) -> None:
+    def _work(self, look: _Lookup) -> None:
         """Look one job up; runs in a thread."""
         result = None
         try:
@@ -161,7 +161,7 @@ class SharedCache:
             self._done.append((look, result))
             self._wake()
 
-    def _found(self, look: _Look) -> RunResult | None:
+    def _found(self, look: _Lookup) -> RunResult | None:
         began_s = time.monotonic()
         look.hit = hit = self._service.find(look.facts, self._present, look.folder, is_shared=look.is_shared)
         if hit is None:
@@ -197,7 +197,7 @@ class SharedCache:
         self._ready = []
         return turn
 
-    def _settle(self, look: _Look, result: RunResult | None, turn: Turn) -> None:
+    def _settle(self, look: _Lookup, result: RunResult | None, turn: Turn) -> None:
         run_key = look.order.run_key
         if look.is_over:
             shutil.rmtree(look.folder, ignore_errors=True)
@@ -297,12 +297,12 @@ class SharedCache:
             is_current=lambda: all(map(results.is_untouched, inputs)),
         )
 
-    def _inputs(self, commit: Commit, pipeline: Pipeline) -> Iterable[results.Input]:
+    def _inputs(self, commit: Commit, pipeline: Pipeline) -> Iterable[results.SharedInput]:
         for kind, name, _digest in commit.inputs:
             fact = commit.job.source.fact if kind == "source" else pipeline.memory.file(PathKey(name)) if kind in _FILES else None
             if isinstance(fact, FileFact):
                 path = f"{self._root_of[fact.scan_folder]}/{fact.rel}"
-                yield results.Input(path, fact.size, fact.mtime_ns, fact.ctime_ns)
+                yield results.SharedInput(path, fact.size, fact.mtime_ns, fact.ctime_ns)
 
     def close(self, *, is_stopping: bool) -> None:
         """Wait as long as the configuration says for what is still being kept, then let go."""

@@ -17,7 +17,7 @@ from aptui.sharing.record import Record
 from aptui.worker import files
 
 if TYPE_CHECKING:
-    from aptui.sharing.service import Hit
+    from aptui.sharing.service import CacheHit
 
 _ABI = "1"
 """Raised when the same code of a builder makes other products because of what the engine or the SDK do around it."""
@@ -25,7 +25,7 @@ _MOST_DIGESTS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class SharedInput:
     """A file that a job was made of, as it was looked at before."""
 
     path: str
@@ -57,7 +57,7 @@ class Present:
             if known is not None and known[0] == state:
                 return known[1]
             (digest, _hash64, _size), found = files.hash_file(path, sees_through=True)
-        except (OSError, files.Changed):
+        except (OSError, files.FileChanged):
             return ""
         if len(self._known) >= _MOST_DIGESTS:
             self._known.clear()
@@ -114,7 +114,7 @@ def _relative(path: str, roots: Sequence[str]) -> str:
     raise NotShareable(f"it depends on '{path}', which lies outside every scan folder")
 
 
-def as_result(hit: Hit, order: ProcessOrder, roots: Sequence[str], milliseconds: int) -> RunResult:
+def as_result(hit: CacheHit, order: ProcessOrder, roots: Sequence[str], milliseconds: int) -> RunResult:
     """Return what somebody has as the result of this order, which took so long to fetch."""
     record, origin = hit.record, origin_of(hit)
     flag = int(ProductFlag.CACHED) if hit.is_remote else 0
@@ -137,7 +137,7 @@ def as_result(hit: Hit, order: ProcessOrder, roots: Sequence[str], milliseconds:
     )
 
 
-def origin_of(hit: Hit) -> str:
+def origin_of(hit: CacheHit) -> str:
     """Say where a result comes from."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.record.written_ms / 1000))
     where = "the shared cache" if hit.is_remote else "this machine's store"
@@ -153,7 +153,7 @@ def sync(paths: Sequence[str]) -> None:
         files.sync_file(path)
 
 
-def is_untouched(item: Input) -> bool:
+def is_untouched(item: SharedInput) -> bool:
     """Whether nobody touched an input since it was looked at."""
     try:
         now = os.stat(files.os_path(item.path))

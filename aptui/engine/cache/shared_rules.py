@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from aptui.config.model import Sharing
+from aptui.config.model import SharedCacheSettings
 
 
-class Rules:
+class SharingRules:
     """What the configuration says about taking part.
 
     A builder that is named is as it is said there. Otherwise, where there are patterns, a source takes part that an enabled one matches,
     or whose builder has the name of one (spec/engine.md §11).
     """
 
-    def __init__(self, sharing: Sharing) -> None:
+    def __init__(self, sharing: SharedCacheSettings) -> None:
         self._said = dict(sharing.builders)
         enabled = [rule for rule in sharing.patterns if rule.is_enabled]
         self._has_patterns = bool(sharing.patterns)

@@ -20,10 +20,10 @@ from aptui.core.messages import ProcessOrder, RunResult
 from aptui.core.model import Builder, UndeclaredReads
 from aptui.core.paths import to_text
 from aptui.engine.cluster.environment import Kit, kits_of
-from aptui.engine.cluster.messages import Setup
+from aptui.engine.cluster.messages import ClusterSetup
 from aptui.engine.pool.messages import Result
 from aptui.engine.pool.pool import Pool
-from aptui.engine.pool.processes import Settings
+from aptui.engine.pool.processes import PoolSettings
 from aptui.shared.errors import HostError
 from aptui.sharing.store import Store
 from aptui.worker.files import os_path
@@ -46,7 +46,7 @@ class Bench:
         HostError: the code cannot be had.
     """
 
-    def __init__(self, setup: Setup, folder: str, slots: int, store: Store) -> None:
+    def __init__(self, setup: ClusterSetup, folder: str, slots: int, store: Store) -> None:
         self._folder, self._slots = folder, slots
         self.jobs = os.path.join(folder, "jobs")
         os.makedirs(self.jobs)
@@ -100,7 +100,7 @@ class Bench:
 
     def _serve(self) -> None:
         self._selector.register(self._wake, selectors.EVENT_READ, lambda _mask=0: os.eventfd_read(self._wake))
-        settings = Settings(nice=_NICE, scan_folders=(to_text(os.fsencode(self.jobs)),))
+        settings = PoolSettings(nice=_NICE, scan_folders=(to_text(os.fsencode(self.jobs)),))
         pool = Pool(self._builders, self._setup.platforms, self._slots, self._selector, self._take, settings=settings)
         try:
             while not self._is_closing:
@@ -131,7 +131,7 @@ def _moved(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ..
     return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 
 
-def _lay_out_code(setup: Setup, folder: str, store: Store) -> None:
+def _lay_out_code(setup: ClusterSetup, folder: str, store: Store) -> None:
     os.makedirs(folder)
     for file in setup.code:
         path = Path(os.path.normpath(os.path.join(folder, os_path(file.rel))))

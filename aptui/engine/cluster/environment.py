@@ -20,7 +20,7 @@ from aptui.config import tools as config_tools
 from aptui.core.model import Builder, BuilderKind
 from aptui.engine.registry import described
 from aptui.shared.errors import UserError
-from aptui.worker.questions import Answer, Question, code_digest
+from aptui.worker.questions import ClassAnswer, ClassQuestion, code_digest
 
 Kit = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
@@ -81,21 +81,21 @@ def difference(ours: Kit, theirs: Kit) -> str:
     return ""
 
 
-def _question(builder: Builder) -> Question:
+def _question(builder: Builder) -> ClassQuestion:
     kind, _, rest = builder.origin.partition(":")
-    return Question(entry=rest.partition(":")[0]) if kind == "entry" else Question(path=rest.rpartition(":")[0])
+    return ClassQuestion(entry=rest.partition(":")[0]) if kind == "entry" else ClassQuestion(path=rest.rpartition(":")[0])
 
 
-def _answers(questions: list[Question]) -> list[Answer]:
+def _answers(questions: list[ClassQuestion]) -> list[ClassAnswer]:
     if not questions:
         return []
     try:
         return described(questions)
     except UserError as error:
-        return [Answer(error=str(error)) for _ in questions]
+        return [ClassAnswer(error=str(error)) for _ in questions]
 
 
-def _python_kit(answer: Answer) -> Kit:
+def _python_kit(answer: ClassAnswer) -> Kit:
     if answer.error:
         return (("code", answer.error),)
     versions = _libraries(path for path, *_ in answer.files)

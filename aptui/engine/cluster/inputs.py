@@ -17,7 +17,7 @@ from aptui.core.messages import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.model import Builder, BuilderKind, FileFact, PathKey, UndeclaredReads
 from aptui.core.paths import from_text, to_text
 from aptui.core.pipeline.pipeline import Pipeline
-from aptui.engine.cluster.messages import Blob, CodeFile, Depot, Input, Setup, encode, open_store, put_bytes
+from aptui.engine.cluster.messages import Blob, BlobStoreAddress, ClusterSetup, CodeFile, TaskInput, encode, open_store, put_bytes
 from aptui.shared.errors import HostError
 from aptui.sharing import placing
 from aptui.sharing.store import Mismatch, Store
@@ -31,15 +31,15 @@ _TIME_LIMIT = "time limit of "
 """How the error begins of a run that would overrun its limit here as well."""
 
 
-class Elsewhere(Exception):
+class InputElsewhere(Exception):
     """An answer that does not count: the job is to be done on this machine, for the reason given."""
 
 
-class Outdated(Exception):
+class InputOutdated(Exception):
     """A file is not any more what it was when it was read: the job is looked at again."""
 
 
-def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrder) -> tuple[Input, ...] | None:
+def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrder) -> tuple[TaskInput, ...] | None:
     """Return the files that a running job may read, its source first; None when they cannot all be named, so that it has to stay.
 
     Args:
@@ -68,8 +68,8 @@ def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
     return fact if isinstance(fact, FileFact) and file_digest(fact.digest) == digest else None
 
 
-def _input(fact: FileFact, folders: Mapping[int, int]) -> Input:
-    return Input(folders[fact.scan_folder], fact.rel, fact.digest, fact.size, fact.mtime_ns)
+def _input(fact: FileFact, folders: Mapping[int, int]) -> TaskInput:
+    return TaskInput(folders[fact.scan_folder], fact.rel, fact.digest, fact.size, fact.mtime_ns)
 
 
 def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
@@ -88,7 +88,7 @@ def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
 # ----------------------------------------------------------------------------------------------------------------- setup
 
 
-def setup_of(setup: Setup, depot: Store) -> tuple[Setup, Blob]:
+def setup_of(setup: ClusterSetup, depot: Store) -> tuple[ClusterSetup, Blob]:
     """Put a setup with the code of the project's own builders into the store; return it as it is known there."""
     listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
     code = tuple(_sent_code(path, depot) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder))
@@ -114,7 +114,7 @@ def _sent_code(file: tuple[str, str], depot: Store) -> CodeFile:
 # -------------------------------------------------------------------------------------------------------------- carriage
 
 
-class Carrier:
+class InputTransfer:
     """Carries files to and from the store; its methods are called by several threads.
 
     Args:
@@ -122,13 +122,13 @@ class Carrier:
         folders: the scan folders, absolute, in the order that tasks name them by.
     """
 
-    def __init__(self, depot: Depot, folders: Sequence[str]) -> None:
+    def __init__(self, depot: BlobStoreAddress, folders: Sequence[str]) -> None:
         self._folders = folders
         self.store = open_store(depot)
         self._lock = threading.Lock()
         self._known: dict[bytes, None] = {}
 
-    def put(self, inputs: Sequence[Input]) -> int:
+    def put(self, inputs: Sequence[TaskInput]) -> int:
         """See to it that files are in the store; return how many bytes that took.
 
         Raises:
@@ -149,14 +149,14 @@ class Carrier:
                 self._known[digest] = None
         return sent_bytes
 
-    def _put_one(self, item: Input) -> None:
+    def _put_one(self, item: TaskInput) -> None:
         path = os.fsdecode(from_text(f"{self._folders[item.folder]}/{item.rel}"))
         try:
             self.store.put_blob(item.digest.hex(), path)
         except (Mismatch, FileNotFoundError, IsADirectoryError) as error:
-            raise Outdated(str(error)) from error
+            raise InputOutdated(str(error)) from error
 
-    def forget(self, inputs: Sequence[Input]) -> None:
+    def forget(self, inputs: Sequence[TaskInput]) -> None:
         """Look again whether these are in the store: somebody may have cleared it."""
         with self._lock:
             for item in inputs:
@@ -172,10 +172,10 @@ class Carrier:
         if result.outcome == Outcome.CANCELLED or (result.outcome == Outcome.FAILED and result.error.startswith(_TIME_LIMIT)):
             return replace(result, reads=())
         if result.outcome != Outcome.SUCCEEDED:
-            raise Elsewhere(result.error or "it failed there")
+            raise InputElsewhere(result.error or "it failed there")
         absent = next((read.path for read in result.reads if not read.digest and os.path.lexists(os_path(read.path))), "")
         if absent:
-            raise Elsewhere(f"it reads '{absent}' without declaring it")
+            raise InputElsewhere(f"it reads '{absent}' without declaring it")
         if files.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
             return RunResult(order.run_key, Outcome.STALE, "the source changed while the job ran")
         staged = tuple(self._fetch(order, product, index) for index, product in enumerate(result.products))
@@ -212,5 +212,5 @@ def _as_here(result: RunResult, builder: Builder) -> RunResult:
             return replace(result, reads=tuple(replace(read, digest="") for read in result.reads if read.digest))
 
 
-InputsOf = Callable[[ProcessOrder], tuple[Input, ...] | None]
+InputsOf = Callable[[ProcessOrder], tuple[TaskInput, ...] | None]
 """Returns the files that the job of an order may read (`inputs_of`)."""

@@ -41,7 +41,7 @@ class CodeFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ClusterSetup:
     """What a worker has to know before its first job: the same for all jobs of a configuration, so it lies in the store.
 
     `tools` are (builder, program that its command names).
@@ -56,7 +56,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Depot:
+class BlobStoreAddress:
     """Where files travel through: the address and namespace of a store."""
 
     address: str
@@ -64,7 +64,7 @@ class Depot:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class TaskInput:
     """A file that a job may read: `folder` is the index of its scan folder in `Task.folders`."""
 
     folder: int
@@ -83,15 +83,15 @@ class Task:
 
     order: ProcessOrder
     setup: Blob
-    depot: Depot
+    depot: BlobStoreAddress
     folders: tuple[str, ...]
-    inputs: tuple[Input, ...]
+    inputs: tuple[TaskInput, ...]
     name: str
     topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TaskAnswer:
     """What became of a task at the worker of this address. Without a `result` it could not run it, for the reason in `refusal`."""
 
     result: RunResult | None = None
@@ -104,11 +104,11 @@ class Greeting:
     """Ask a worker what it is."""
 
     setup: Blob
-    depot: Depot
+    depot: BlobStoreAddress
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class WorkerReport:
     """What a worker is: `kits` are (builder, ((thing, version or digest), …)), `trouble` says why it can do nothing at all."""
 
     version: str
@@ -139,7 +139,7 @@ def decode(data: bytes, form: type[T]) -> T:
 # ------------------------------------------------------------------------------------------------------------------- store
 
 
-def open_store(depot: Depot) -> Store:
+def open_store(depot: BlobStoreAddress) -> Store:
     """Return the store at an address; a token or credentials for it come from this process's environment.
 
     Raises:

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aptui.config.cluster import Cluster as Place
+from aptui.config.cluster import ClusterSettings as Place
 from aptui.core.messages import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform, Project
 from aptui.engine.cluster.inputs import InputsOf, can_travel, inputs_of, is_movable
-from aptui.engine.cluster.messages import Depot
-from aptui.engine.cluster.remote_worker import FIRST_NUMBER, Errand, Station
+from aptui.engine.cluster.messages import BlobStoreAddress
+from aptui.engine.cluster.remote_worker import FIRST_NUMBER, RemoteTask, RemoteWorker
 from aptui.engine.cluster.scheduler import Scheduler, setup_for
 from aptui.engine.pool.messages import Identity, Order, Result, ended, identity_of
 from aptui.engine.pool.pool import Pool
@@ -47,11 +47,11 @@ _MOST_STAYING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterClient:
     """What a `ClusterPool` is told besides what a pool is told: `tools` are (builder, program), `folders` the scan folders' paths."""
 
     place: Place
-    depot: Depot
+    depot: BlobStoreAddress
     folders: tuple[str, ...]
     tools: tuple[tuple[str, str], ...]
     inputs_of: InputsOf
@@ -59,17 +59,17 @@ class Cluster:
 
 
 @dataclass(slots=True)
-class _Waiting:
-    errand: Errand
+class _WaitingOrder:
+    errand: RemoteTask
     since_s: float
 
 
 def cluster_pool(config: Config, pipeline: Pipeline, project: Project, say: Callable[[str], None]) -> Callable[..., Pool]:
     """Return what makes the pool of an engine whose configuration names a cluster; `say` may be called by any thread."""
     folders = {folder.id: index for index, folder in enumerate(project.scan_folders)}
-    cluster = Cluster(
+    cluster = ClusterClient(
         config.cluster,
-        Depot(config.cluster.store or config.sharing.store, config.sharing.namespace),
+        BlobStoreAddress(config.cluster.store or config.sharing.store, config.sharing.namespace),
         tuple(folder.path for folder in project.scan_folders),
         tuple((tool.builder, tool.name) for tool in config.tools),
         partial(inputs_of, pipeline, folders),
@@ -89,19 +89,19 @@ class ClusterPool(Pool):
         selector: selectors.BaseSelector,
         on_results: Callable[[list[Result]], None],
         *,
-        cluster: Cluster,
+        cluster: ClusterClient,
         **more: Any,
     ) -> None:
         super().__init__(builders, platforms, size, selector, on_results, **more)
         self._cluster, self._selector = cluster, selector
         self._needs, self._at_most = dict(cluster.place.needs), dict(cluster.place.at_most)
         self._has = frozenset(cluster.place.tags)
-        self._held: deque[_Waiting] = deque()
-        self._away: dict[int, Errand] = {}
+        self._held: deque[_WaitingOrder] = deque()
+        self._away: dict[int, RemoteTask] = {}
         self._runs: Counter[str] = Counter()
         self._mean_s = 0.0
         self._staying: dict[Identity, None] = {}
-        self._come: deque[tuple[Errand, Result, bool]] = deque()
+        self._come: deque[tuple[RemoteTask, Result, bool]] = deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         selector.register(self._bell, selectors.EVENT_READ, self._on_bell)
         self._scheduler = self._open(builders, platforms)
@@ -117,7 +117,7 @@ class ClusterPool(Pool):
             self._cluster.place, self._cluster.depot, setup, self._cluster.folders, self._post, self._ring, self._cluster.say
         )
 
-    def _post(self, errand: Errand, result: Result, stays: bool) -> None:
+    def _post(self, errand: RemoteTask, result: Result, stays: bool) -> None:
         """Called from the scheduler's thread."""
         self._come.append((errand, result, stays))
         self._ring()
@@ -171,7 +171,7 @@ class ClusterPool(Pool):
             if errand is None:
                 here.append(order)
             else:
-                self._held.append(_Waiting(errand, self._clock()))
+                self._held.append(_WaitingOrder(errand, self._clock()))
         if here:
             super().send(here)
         self._hand_out(self._clock())
@@ -184,7 +184,7 @@ class ClusterPool(Pool):
         """Whether this machine does not have what a job needs."""
         return isinstance(order, ProcessOrder) and not self._has.issuperset(self._needs.get(order.builder, ()))
 
-    def _errand(self, order: Order) -> Errand | None:
+    def _errand(self, order: Order) -> RemoteTask | None:
         """Return the order with all that it takes along; None when it has to stay."""
         builder = None if isinstance(order, CopyOrder) else self._movable.get(order.builder)
         if not isinstance(order, ProcessOrder) or builder is None or not can_travel(order, self._cluster.folders):
@@ -201,7 +201,7 @@ class ClusterPool(Pool):
         if inputs is None:
             return None
         memory_bytes = self._memory.expected(order.builder, order.memory_limit_bytes)
-        return Errand(order, builder, inputs, needs, memory_bytes, _name(order))
+        return RemoteTask(order, builder, inputs, needs, memory_bytes, _name(order))
 
     def _is_done_by(self, order: ProcessOrder, needs: Iterable[str]) -> bool:
         return any(station.can(order.builder, needs) for station in self._scheduler.stations.values())
@@ -213,7 +213,7 @@ class ClusterPool(Pool):
                 ended(errand.order, Outcome.RETURNED, "the cluster is not used any more") for errand in self._away.values()
             ]
             self._away.clear()
-        kept: deque[_Waiting] = deque()
+        kept: deque[_WaitingOrder] = deque()
         counts = Counter(errand.order.builder for errand in self._away.values())
         capacity = self._capacity()
         while self._held:
@@ -231,7 +231,7 @@ class ClusterPool(Pool):
                 self._scheduler.send(waiting.errand)
         self._held = kept
 
-    def _give_back(self, waiting: _Waiting, now_s: float) -> bool:
+    def _give_back(self, waiting: _WaitingOrder, now_s: float) -> bool:
         """Answer an order that no worker of the cluster can do now; return whether that was so."""
         order = waiting.errand.order
         if not self._lacks(order):
@@ -276,7 +276,7 @@ class ClusterPool(Pool):
                 self._note(errand, result, stays=stays)
                 self._results.append(result)
 
-    def _note(self, errand: Errand, result: RunResult, *, stays: bool) -> None:
+    def _note(self, errand: RemoteTask, result: RunResult, *, stays: bool) -> None:
         if result.outcome == Outcome.SUCCEEDED:
             self._runs[errand.order.builder] += 1
             length_s = max(result.duration_ms, 1) / 1000
@@ -343,7 +343,7 @@ def _name(order: ProcessOrder) -> str:
     return f"{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{order.run_key}"
 
 
-def _info(station: Station, runs: int) -> WorkerInfo:
+def _info(station: RemoteWorker, runs: int) -> WorkerInfo:
     state = "starting" if station.builders is None else "working" if station.jobs else "idle"
     if station.builders is not None and not station.builders:
         state = "unfit"

@@ -17,7 +17,7 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class RemoteWorker:
     """A worker of the cluster, by the `number` that people call it.
 
     `builders` are those whose jobs it may get, None = it has not said yet what it is; `jobs` names what it is at. It is there since
@@ -41,18 +41,18 @@ class Station:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class RemoteTask:
     """One run on its way: an order and what it takes along."""
 
     order: ProcessOrder
     builder: Builder
-    inputs: tuple[messages.Input, ...]
+    inputs: tuple[messages.TaskInput, ...]
     needs: tuple[str, ...]
     memory_bytes: int
     name: str
 
 
-def resources_of(errand: Errand, fit: Iterable[Station]) -> dict[str, float]:
+def resources_of(errand: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, float]:
     """Return what a task asks of a worker: its tags, and room in memory where all that may do it say how much they have."""
     asked = dict.fromkeys(errand.needs, 1.0)
     sizes = [station.memory_bytes for station in fit]
@@ -61,7 +61,7 @@ def resources_of(errand: Errand, fit: Iterable[Station]) -> dict[str, float]:
     return asked
 
 
-def departure(gone: Sequence[Station], left: int) -> str:
+def departure(gone: Sequence[RemoteWorker], left: int) -> str:
     """Say that workers have gone."""
     names = ", ".join(sorted(f"{station.number} on '{station.host}'" for station in gone)[:_MOST_NAMED])
     more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""

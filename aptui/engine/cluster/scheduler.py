@@ -25,14 +25,14 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from aptui.config.cluster import Cluster as Place
+from aptui.config.cluster import ClusterSettings as Place
 from aptui.core.messages import Outcome, ProcessOrder
 from aptui.core.model import Builder
 from aptui.engine.cluster import messages
 from aptui.engine.cluster.dask_transport import answer_of, brief, drop_exception, security_of
 from aptui.engine.cluster.environment import Kit, difference, kits_of, program_version, python_version
-from aptui.engine.cluster.inputs import Carrier, Elsewhere, Outdated, setup_of
-from aptui.engine.cluster.remote_worker import FIRST_NUMBER, MEMORY, Errand, Station, departure, resources_of
+from aptui.engine.cluster.inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of
+from aptui.engine.cluster.remote_worker import FIRST_NUMBER, MEMORY, RemoteTask, RemoteWorker, departure, resources_of
 from aptui.engine.pool.messages import Identity, Result, ended, identity_of
 from aptui.shared.errors import KnownError, UserError
 
@@ -56,13 +56,13 @@ _CARRIERS = 8
 
 
 @dataclass(slots=True)
-class _Doing:
+class _Submitted:
     """An errand under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
 
     `is_orphan`: all of them are gone; Dask would wait for them for ever.
     """
 
-    errand: Errand
+    errand: RemoteTask
     key: str
     workers: frozenset[str] = frozenset()
     is_orphan: bool = False
@@ -74,11 +74,11 @@ class _Doing:
 
 
 @dataclass(slots=True)
-class _Talk:
+class _SchedulerSession:
     """What one thread keeps: all of it is the event loop's."""
 
     client: Client | None = None
-    doing: dict[int, _Doing] = field(default_factory=dict)
+    doing: dict[int, _Submitted] = field(default_factory=dict)
     orphans: dict[Identity | None, None] = field(default_factory=dict)
     """Jobs all of whose workers were gone once: if that happens again, it may be their doing."""
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -102,16 +102,16 @@ class Scheduler:
     def __init__(
         self,
         place: Place,
-        depot: messages.Depot,
-        setup: messages.Setup,
+        depot: messages.BlobStoreAddress,
+        setup: messages.ClusterSetup,
         folders: tuple[str, ...],
-        post: Callable[[Errand, Result, bool], None],
+        post: Callable[[RemoteTask, Result, bool], None],
         changed: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
         self._place, self._depot, self._setup, self._folders = place, depot, setup, folders
         self._post, self._changed, self._say = post, changed, say
-        self.stations: Mapping[str, Station] = {}
+        self.stations: Mapping[str, RemoteWorker] = {}
         """By address; replaced whole, so that any thread may look."""
         self.runs: Counter[str] = Counter()
         """How many jobs each station has done, by its address."""
@@ -124,10 +124,10 @@ class Scheduler:
         self._prefix = f"aptui-{os.urandom(6).hex()}-"
         self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
         """The same for each engine of a project, for the scheduler keeps what was announced last on each topic for ever."""
-        self._talk = _Talk()
+        self._talk = _SchedulerSession()
         self._setup_blob: messages.Blob = (b"", 0)
         self._kits: dict[str, Kit] = {}
-        self._carrier: Carrier | None = None
+        self._carrier: InputTransfer | None = None
         self._is_closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="aptui-cluster", daemon=True)
@@ -135,7 +135,7 @@ class Scheduler:
 
     # ----------------------------------------------------------------------------------------------- for the engine's loop
 
-    def send(self, errand: Errand) -> None:
+    def send(self, errand: RemoteTask) -> None:
         """Have a job done; `post` is told what came of it, whatever happens."""
         self._call(self._begin, errand)
 
@@ -203,7 +203,7 @@ class Scheduler:
         """Find out once what builders are made of here, and put that into the store."""
         if self._carrier is not None:
             return
-        carrier = await asyncio.to_thread(Carrier, self._depot, self._folders)
+        carrier = await asyncio.to_thread(InputTransfer, self._depot, self._folders)
         try:
             self._setup, self._setup_blob = await asyncio.to_thread(setup_of, self._setup, carrier.store)
             self._kits = await asyncio.to_thread(kits_of, self._setup.builders, self._setup.tools)
@@ -298,7 +298,7 @@ class Scheduler:
                 resources = {str(name): float(count) for name, count in (facts.get("resources") or {}).items()}
                 memory_bytes = int(resources.pop(MEMORY, 0))
                 host, number = str(facts.get("host", "")), next(self._numbers)
-                station = Station(
+                station = RemoteWorker(
                     address, int(facts["nthreads"]), resources, memory_bytes, host, number=number, since_s=time.monotonic()
                 )
                 self._talk.greeting[address] = self._loop.create_task(self._greet(address))
@@ -335,7 +335,7 @@ class Scheduler:
             priority=1000,
         )
         try:
-            report = messages.decode(await asyncio.wait_for(future, _LOOK_LIMIT_S), messages.Report)
+            report = messages.decode(await asyncio.wait_for(future, _LOOK_LIMIT_S), messages.WorkerReport)
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
             self._tell(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
             return
@@ -351,7 +351,7 @@ class Scheduler:
             self.stations = {**self.stations, address: known}
             self._changed()
 
-    def _fit(self, report: messages.Report) -> Iterable[str]:
+    def _fit(self, report: messages.WorkerReport) -> Iterable[str]:
         """Yield the builders whose jobs a worker may get; say of the others why not."""
         problem = report.trouble
         if not problem and report.version != self._setup.version:
@@ -376,30 +376,30 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------------------------------- errands
 
-    def _begin(self, errand: Errand) -> None:
-        doing = self._talk.doing[errand.order.run_key] = _Doing(errand, self._prefix + errand.name)
+    def _begin(self, errand: RemoteTask) -> None:
+        doing = self._talk.doing[errand.order.run_key] = _Submitted(errand, self._prefix + errand.name)
         doing.task = self._loop.create_task(self._do(doing))
         doing.task.add_done_callback(lambda _task: self._talk.doing.pop(errand.order.run_key, None))
 
-    async def _do(self, doing: _Doing) -> None:
+    async def _do(self, doing: _Submitted) -> None:
         """Carry an errand through; whatever happens, one result is posted."""
         errand, order, stays = doing.errand, doing.errand.order, False
         result: Result
         try:
             carrier = self._carrier
             if carrier is None:
-                raise Elsewhere("the cluster is not there")
+                raise InputElsewhere("the cluster is not there")
             await asyncio.to_thread(carrier.put, errand.inputs)
             answer = await self._remote(doing, carrier)
             if answer.result is None:
                 carrier.forget(errand.inputs)
                 self._tell(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
-                raise Elsewhere(answer.refusal)
+                raise InputElsewhere(answer.refusal)
             self.runs[answer.address] += 1
             result = await asyncio.to_thread(carrier.take, order, errand.builder, answer.result)
-        except Outdated as error:
+        except InputOutdated as error:
             result = ended(order, Outcome.STALE, str(error))
-        except Elsewhere as error:
+        except InputElsewhere as error:
             result, stays = ended(order, Outcome.RETURNED, str(error)), True
         except asyncio.CancelledError as error:
             stays = doing.is_orphan and self._is_orphan_again(order)
@@ -426,7 +426,7 @@ class Scheduler:
         self._talk.orphans[identity] = None
         return is_again
 
-    async def _remote(self, doing: _Doing, carrier: Carrier) -> messages.Answer:
+    async def _remote(self, doing: _Submitted, carrier: InputTransfer) -> messages.TaskAnswer:
         from aptui.engine.cluster import task as cluster_task
 
         client: Any = self._talk.client
@@ -454,8 +454,8 @@ class Scheduler:
             future.release()
             del self._talk.heard[key]
         if messages.is_whole(manifest):  # a thread costs more than reading it
-            return messages.unpacked(manifest, messages.Answer, carrier.store)
-        return await asyncio.to_thread(messages.unpacked, manifest, messages.Answer, carrier.store)
+            return messages.unpacked(manifest, messages.TaskAnswer, carrier.store)
+        return await asyncio.to_thread(messages.unpacked, manifest, messages.TaskAnswer, carrier.store)
 
     def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
         """Take an answer that a worker has announced (`cluster.task`)."""
@@ -492,6 +492,6 @@ class Scheduler:
             await client.run(cluster_task.cancel, names, workers=addresses, on_error="ignore")
 
 
-def setup_for(builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]) -> messages.Setup:
+def setup_for(builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]) -> messages.ClusterSetup:
     """Return what workers are told of a project, before its code is in the store."""
-    return messages.Setup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))
+    return messages.ClusterSetup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))

@@ -39,7 +39,7 @@ _MOST_BENCHES = 2
 _MOST_UNWANTED = 1000
 
 
-class _Station:
+class _WorkerState:
     """This process as a place where jobs are done."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Station:
         self.slots = os.cpu_count() or 1
         self._lock = threading.Lock()
         self._benches: dict[messages.Blob, Bench] = {}
-        self._stores: dict[messages.Depot, Store] = {}
+        self._stores: dict[messages.BlobStoreAddress, Store] = {}
         self.jobs: dict[str, _Job] = {}
         self.unwanted: dict[str, None] = {}
         """Names of tasks that were cancelled before they began here, if they were to begin here at all."""
@@ -58,7 +58,7 @@ class _Station:
         """What Dask calls this process, "" when nobody does."""
         return str(self.worker.address) if self.worker is not None else ""
 
-    def store(self, depot: messages.Depot) -> Store:
+    def store(self, depot: messages.BlobStoreAddress) -> Store:
         with self._lock:
             if depot not in self._stores:
                 place = os.environ.get(STORE_VARIABLE, "")
@@ -71,7 +71,7 @@ class _Station:
 
         with self._lock:
             if setup not in self._benches:
-                told = messages.decode(messages.get_bytes(store, setup), messages.Setup)
+                told = messages.decode(messages.get_bytes(store, setup), messages.ClusterSetup)
                 self.folder = self.folder or tempfile.mkdtemp(prefix="aptui-cluster-")
                 folder = tempfile.mkdtemp(prefix="bench-", dir=self.folder)
                 self._benches[setup] = Bench(told, folder, self.slots, store)
@@ -95,7 +95,7 @@ class _Station:
             self.folder = ""
 
 
-_station = _Station()
+_station = _WorkerState()
 
 
 # ------------------------------------------------------------------------------------------------------ what Dask calls
@@ -122,7 +122,9 @@ def look(data: bytes) -> bytes:
         kits = tuple(sorted(bench.kits().items()))
     except (KnownError, OSError) as error:
         trouble = str(error)
-    return messages.encode(messages.Report(program_version(), python_version(), socket.gethostname(), os.getpid(), kits, trouble))
+    return messages.encode(
+        messages.WorkerReport(program_version(), python_version(), socket.gethostname(), os.getpid(), kits, trouble)
+    )
 
 
 def run(data: bytes) -> bytes:
@@ -139,9 +141,9 @@ def _manifest(task: messages.Task) -> bytes:
         store = _station.store(task.depot)
         bench = _station.bench(task.setup, store)
         with _Job(task, bench, store) as job:
-            return messages.packed(messages.Answer(job.do(), address=_station.address), store)
+            return messages.packed(messages.TaskAnswer(job.do(), address=_station.address), store)
     except (KnownError, OSError) as error:
-        return b"i" + messages.encode(messages.Answer(refusal=f"{socket.gethostname()}: {error}"))
+        return b"i" + messages.encode(messages.TaskAnswer(refusal=f"{socket.gethostname()}: {error}"))
 
 
 def cancel(names: Sequence[str]) -> None:
@@ -226,7 +228,7 @@ class _Job:
         if self._is_cancelled:  # whoever asked for it may not have seen the key
             self._bench.cancel(key)
 
-    def _fetch(self, item: messages.Input) -> None:
+    def _fetch(self, item: messages.TaskInput) -> None:
         path = self._path(item)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if not self._store.get_blob(item.digest.hex(), path, item.size):
@@ -236,7 +238,7 @@ class _Job:
     def _root(self, index: int) -> str:
         return f"{self._folder}/in/{index:05}"
 
-    def _path(self, item: messages.Input) -> str:
+    def _path(self, item: messages.TaskInput) -> str:
         root = self._root(item.folder)
         path = os.path.normpath(f"{root}/{os_path(item.rel)}")
         if not path.startswith(root + "/"):

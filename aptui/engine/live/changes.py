@@ -27,7 +27,7 @@ from aptui.engine.live.absences import Absences, was_folder
 from aptui.engine.live.leases import is_open_for_writing
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, is_setting
 from aptui.engine.live.vcs import Repositories
-from aptui.engine.watch.notifications import Hint
+from aptui.engine.watch.notifications import ChangeNotification
 from aptui.engine.watch.sync_cookie import FENCE_TAG
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Written:
 
 
 @dataclass(slots=True)
-class _Fence:
+class _CookieWait:
     """Somebody waits until all that was said before is looked at, which it is when the watcher comes to `path`."""
 
     path: bytes
@@ -72,7 +72,7 @@ class _Fence:
     is_passed: bool = False
 
 
-class Watching:
+class ChangeTracker:
     """The watching half of an engine that stays up.
 
     Args:
@@ -97,7 +97,7 @@ class Watching:
         self.looks = 0
         """How often something was looked at because of what the watcher said."""
         self._wake, self._settings_changed, self._clock = wake, settings_changed, clock
-        self._hints: queue.SimpleQueue[Hint] = queue.SimpleQueue()
+        self._hints: queue.SimpleQueue[ChangeNotification] = queue.SimpleQueue()
         self._paths: dict[bytes, None] = {}
         self._placing: deque[bytes] = deque()
         """Paths of which is being found out where they have to be looked at; those that come meanwhile are another batch."""
@@ -115,7 +115,7 @@ class Watching:
         self._people: dict[tuple[int, str], None] = {}
         self._held_by = ""
         self._free_at = 0.0
-        self._fences: list[_Fence] = []
+        self._fences: list[_CookieWait] = []
         self._fence_count = 0
         self._cache = os.fsencode(cache)
         self.configure(project)
@@ -135,7 +135,7 @@ class Watching:
 
     # ------------------------------------------------------------------------------------------------------------- hearing
 
-    def take(self, hint: Hint) -> None:
+    def take(self, hint: ChangeNotification) -> None:
         """Take a hint; any thread may call this."""
         self._hints.put(hint)
         self._wake()
@@ -170,7 +170,7 @@ class Watching:
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
 
-    def _hear_of_sources(self, hint: Hint) -> None:
+    def _hear_of_sources(self, hint: ChangeNotification) -> None:
         self._paths.update(dict.fromkeys(hint.paths))
         for tree in hint.trees:
             self._note_tree(tree)
@@ -455,7 +455,7 @@ class Watching:
         """Call `done(True)` when every notification of watched roots from before now was heard, `done(False)` if the watcher is silent."""
         self._fence_count += 1
         path = os.path.join(fence_folder(self._cache), b"%d-%d" % (os.getpid(), self._fence_count))
-        self._fences.append(_Fence(path, self._clock() + _FENCE_LIMIT_S, done))
+        self._fences.append(_CookieWait(path, self._clock() + _FENCE_LIMIT_S, done))
         try:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
             os.unlink(path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aptui.config.model import Config
-from aptui.config.serve import Serve
+from aptui.config.serve import GatewaySettings
 from aptui.core.model import Builder
 from aptui.engine import registry_params
 from aptui.shared.errors import KnownError
@@ -23,7 +23,7 @@ Told = Callable[[str, bool], None]
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedConfiguration:
     """What reading the configuration again came to: a configuration with its builders, or an error; `told` want to know of it."""
 
     config: Config | None
@@ -36,7 +36,7 @@ class Loaded:
         return self.config is not None and (builders != self.builders or _decisive(self.config) != _decisive(config))
 
 
-class Rereading:
+class ConfigurationReload:
     """Reads the configuration again, one time after the other.
 
     Args:
@@ -48,7 +48,7 @@ class Rereading:
         self._load, self._wake = load, wake
         self._at: float | None = None
         self._told: list[Told] = []
-        self._loaded: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
+        self._loaded: queue.SimpleQueue[LoadedConfiguration] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def want_soon(self) -> None:
@@ -81,14 +81,14 @@ class Rereading:
         """In a thread of its own: YAML takes its time, and a builder's module may do anything."""
         try:
             config = self._load()
-            self._loaded.put(Loaded(config, registry_params.complete(config, memory)))
+            self._loaded.put(LoadedConfiguration(config, registry_params.complete(config, memory)))
         except KnownError as error:
-            self._loaded.put(Loaded(None, error=str(error)))
+            self._loaded.put(LoadedConfiguration(None, error=str(error)))
         except Exception as error:  # noqa: BLE001  # whatever happens here is told; the engine goes on as it is
-            self._loaded.put(Loaded(None, error=f"{type(error).__name__}: {error}"))
+            self._loaded.put(LoadedConfiguration(None, error=f"{type(error).__name__}: {error}"))
         self._wake()
 
-    def take(self) -> Loaded | None:
+    def take(self) -> LoadedConfiguration | None:
         """Return what was read, once."""
         try:
             loaded = self._loaded.get_nowait()
@@ -101,4 +101,4 @@ class Rereading:
 
 def _decisive(config: Config) -> Config:
     """Return what of a configuration a change of matters for."""
-    return replace(config, layers=(), warnings=(), places={}, serve=Serve())
+    return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings())

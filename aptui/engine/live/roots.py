@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from aptui.core.model import INTERMEDIATES, Project
 from aptui.core.paths import is_below
-from aptui.engine.watch.notifications import DELETIONS, Root
+from aptui.engine.watch.notifications import DELETIONS, NotifiedRoot
 
 SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 """Tags of roots: scan folders, the cache, and where configuration and project builders lie."""
@@ -18,7 +18,7 @@ def fence_folder(cache: bytes) -> bytes:
     return os.path.join(cache, b"fence")
 
 
-def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]) -> list[Root]:
+def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]) -> list[NotifiedRoot]:
     """Return what is watched for a project.
 
     Args:
@@ -26,7 +26,7 @@ def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]
     """
     skips = (os.fsencode(cache), os.fsencode(log_dir))
     roots = [
-        Root(os.fsencode(folder.path), f"{SOURCES}:{folder.name}", folder.recursive, skips=skips)
+        NotifiedRoot(os.fsencode(folder.path), f"{SOURCES}:{folder.name}", folder.recursive, skips=skips)
         for folder in project.scan_folders
         if not any(other.recursive and other is not folder and is_below(folder.path, other.path) for other in project.scan_folders)
     ]
@@ -34,9 +34,10 @@ def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]
     if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # few projects have any
         platforms.append(INTERMEDIATES)
     roots += [
-        Root(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=DELETIONS) for name in platforms
+        NotifiedRoot(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=DELETIONS)
+        for name in platforms
     ]
-    return [*roots, *(Root(os.fsencode(path), f"{SETTINGS}:{path}", is_recursive=False) for path in settings)]
+    return [*roots, *(NotifiedRoot(os.fsencode(path), f"{SETTINGS}:{path}", is_recursive=False) for path in settings)]
 
 
 _SETTINGS_NAMES = frozenset(

@@ -23,23 +23,23 @@ from aptui.config.model import Config
 from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import INTERMEDIATES, Builder
 from aptui.engine import registry
-from aptui.engine.live.changes import Watching
-from aptui.engine.live.reload import Loaded, Rereading, Told
+from aptui.engine.live.changes import ChangeTracker
+from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, Told
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, roots_of
 from aptui.engine.live.tools import Tools
 from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.events import Listener
-from aptui.engine.loop.opening import Opening
+from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.scan import outside_files
-from aptui.engine.watch.notifications import Root, Settings
+from aptui.engine.watch.notifications import NotifiedRoot, WatchTimings
 from aptui.engine.watch.watcher import Watcher
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.store.db import schema
 
 if TYPE_CHECKING:
-    from aptui.link.server import Server
+    from aptui.link.server import LinkServer
 
 _ARMING_S = 2.0
 """How long the first scan waits for the watches to be set; what changes before they are is found by another scan."""
@@ -53,7 +53,7 @@ _UNSETTLED_S = 0.05
 """Half of a client's frame: most jobs are over by then."""
 
 
-class Live:
+class EngineSupervisor:
     """One project's engine, for as long as it is wanted.
 
     Args:
@@ -65,7 +65,7 @@ class Live:
     def __init__(self, config: Config, load: Callable[[], Config], *, skips_start_scan: bool = False) -> None:
         self.config = config
         self.engine: Engine | None = None
-        self.server: Server | None = None
+        self.server: LinkServer | None = None
         self.selector = selectors.DefaultSelector()
         self.is_stopping = False
         self.stops_when_idle = False
@@ -77,14 +77,14 @@ class Live:
         """Called after each turn of the loop with its time; each returns when it wants to be called at the latest."""
         self.endings: list[Callable[[], object]] = []
         """Called before all is closed."""
-        self._rereading = Rereading(load, self.wake)
+        self._rereading = ConfigurationReload(load, self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
         self._outside = outside_files.Looks()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.selector.register(self._wake, selectors.EVENT_READ, self._read_wake)
-        self.watching = Watching(config.project, str(config.cache_dir), self.wake, self._rereading.want_soon)
+        self.watching = ChangeTracker(config.project, str(config.cache_dir), self.wake, self._rereading.want_soon)
         self._roots: tuple[WatchedRoot, ...] = ()
         self._told_roots: dict[str, tuple[WatchMode, str]] = {}
         self._are_roots_new = threading.Event()
@@ -148,7 +148,7 @@ class Live:
     def _engine(self) -> Engine:
         if not self.config.project_dir.is_dir():  # a cache made anew would lie in the way when it is mounted or moved back
             raise HostError(f"project folder '{self.config.project_dir}' is not there", hint="mount it, or move it back")
-        opening = Opening(self.config)
+        opening = PreparedSession(self.config)
         opening.take()
         engine = Engine(self.config, [self._tell], opening=opening, selector=self.selector, live=self.watching)
         engine.open()
@@ -175,7 +175,7 @@ class Live:
             os.makedirs(fence, exist_ok=True)
         except OSError as error:
             raise HostError(f"cache '{self.config.cache_dir}' cannot be written: {error.strerror}") from error
-        self.watcher = Watcher(roots, self.watching.take, self._hear_health, settings=Settings(fence=fence))
+        self.watcher = Watcher(roots, self.watching.take, self._hear_health, settings=WatchTimings(fence=fence))
         self.watcher.start()
         deadline = time.monotonic() + _ARMING_S
         while not self._is_armed(self.watcher) and (left_s := deadline - time.monotonic()) > 0:
@@ -184,7 +184,7 @@ class Live:
         if self._is_armed(self.watcher):
             self.watching.forget()
 
-    def _wanted_roots(self) -> list[Root]:
+    def _wanted_roots(self) -> list[NotifiedRoot]:
         folders = [str(self.config.project_dir), str(self.config.project_dir / registry.FOLDER)]
         folders.append(str(dirs.user_file().parent))
         folders += [*self.config.settings_folders, *(os.path.dirname(file) for file, _digest in self.config.layers)]
@@ -366,7 +366,7 @@ class Live:
             self.watcher.replace(self._wanted_roots())  # a folder of builders may be new
         self._rereading.begin(self.config.cache_dir / ".aptui" / "builders.json")
 
-    def _take_loaded(self, loaded: Loaded) -> None:
+    def _take_loaded(self, loaded: LoadedConfiguration) -> None:
         error, is_changed, is_told = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from aptui.config import tools
-from aptui.config.model import Config, Tool
+from aptui.config.model import Config, ToolSettings
 
 _LOOK_EVERY_S = 1.0
 
@@ -24,7 +24,7 @@ class Tools:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._config: Config | None = None
-        self._seen: tuple[Tool, ...] | None = ()
+        self._seen: tuple[ToolSettings, ...] | None = ()
         self._due_s = math.inf
 
     def poll(self, config: Config, now_s: float) -> float:

@@ -44,7 +44,7 @@ _Committed = tuple[list[int], list[tuple[int, str]]]
 """Run keys that are in place, and (run key, error text) of the others."""
 
 
-class _Commit:
+class _PendingCommit:
     """A commit under way: `perform` runs in a thread, which calls `wake` at its end."""
 
     def __init__(self, order: CommitProducts, perform: Callable[[], _Committed], wake: Callable[[], None]) -> None:
@@ -82,14 +82,14 @@ class _Commit:
         return self._answer
 
 
-class Deeds:
+class CommandExecutor:
     """Performs the commands of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._owed: deque[Command | tuple[Notice, ...]] = deque()
         """Commands to be performed, and news to be told after those of the same answer."""
-        self._commit: _Commit | None = None
+        self._commit: _PendingCommit | None = None
         engine.closing.callback(self._close)
         self.is_dirty = False
         """Whether anything was done that the last settlement does not know."""
@@ -173,9 +173,9 @@ class Deeds:
 
     def _begin_commit(self, command: CommitProducts) -> None:
         cache, writer, mark = self._engine.cache, self._engine.writer, self._mark(command.cause)
-        self._commit = _Commit(command, lambda: cache.commit(command, writer, mark), self._engine.wake)
+        self._commit = _PendingCommit(command, lambda: cache.commit(command, writer, mark), self._engine.wake)
 
-    def _end_commit(self, commit: _Commit) -> None:
+    def _end_commit(self, commit: _PendingCommit) -> None:
         engine, self._commit = self._engine, None
         committed, failed = commit.answer()
         engine.runs.committed(commit.order, committed)

@@ -38,7 +38,7 @@ _HOLD_S = 0.02
 NOT_SHARED = "its result is not in the shared cache"
 
 
-class Runs:
+class RunDispatcher:
     """The runs of one engine.
 
     Args:
@@ -66,7 +66,7 @@ class Runs:
         """The workers; a run that finds nothing to do never pays for them."""
         if self.pool_if_any is None:
             from aptui.engine.pool.pool import Pool
-            from aptui.engine.pool.processes import Settings
+            from aptui.engine.pool.processes import PoolSettings
 
             engine = self._engine
             self.pool_if_any = self._pool_class(Pool)(
@@ -75,7 +75,7 @@ class Runs:
                 engine.config.workers,
                 engine.selector,
                 self._take_from_pool,
-                settings=Settings(
+                settings=PoolSettings(
                     memory_budget_bytes=engine.config.limits.all_memory_bytes,
                     scan_folders=tuple(folder.path for folder in engine.project.scan_folders),
                 ),

@@ -27,12 +27,12 @@ from aptui.core.pipeline.undeclared_reads import with_default
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.engine.loop.code import CodeWatch
-from aptui.engine.loop.commands import Deeds
-from aptui.engine.loop.dispatch import Runs
-from aptui.engine.loop.events import Listener, News
-from aptui.engine.loop.hashing import Digests
+from aptui.engine.loop.commands import CommandExecutor
+from aptui.engine.loop.dispatch import RunDispatcher
+from aptui.engine.loop.events import Listener, NoticePublisher
+from aptui.engine.loop.hashing import HashQueue
 from aptui.engine.loop.inbox import Inbox
-from aptui.engine.loop.opening import Opening
+from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.scans import Scans
 from aptui.engine.scan import outside_files
 from aptui.engine.scan.metadata import Metadata
@@ -56,7 +56,7 @@ _LAST = 1 << 30
 """The order of a scan folder whose row gets the highest number."""
 
 
-class Live(Protocol):
+class ChangeSource(Protocol):
     """What an engine that stays up asks of the half that watches (`live.changes`)."""
 
     unfinished: dict[PathKey, FileFact | None]
@@ -97,14 +97,14 @@ class Engine:
         *,
         wants_all_news: bool = False,
         is_full_scan: bool = False,
-        opening: Opening | None = None,
+        opening: PreparedSession | None = None,
         selector: selectors.BaseSelector | None = None,
-        live: Live | None = None,
+        live: ChangeSource | None = None,
         runs_builders: bool = True,
     ) -> None:
         self.config = config
         self.live = live
-        self.news = News(listeners)
+        self.news = NoticePublisher(listeners)
         self.inbox = Inbox()
         self.selector = selector or selectors.DefaultSelector()
         self.told: deque[str] = deque()
@@ -133,7 +133,7 @@ class Engine:
         if self.owns_selector:
             self.closing.callback(self.selector.close)
         if self._opening is None:
-            self._opening = Opening(self.config, trusts_times=not self._is_full_scan)
+            self._opening = PreparedSession(self.config, trusts_times=not self._is_full_scan)
             self._opening.take()
         self.cache = self._opening.cache
         self.closing.callback(self._opening.close)
@@ -149,7 +149,7 @@ class Engine:
         self.config, self._opening, self._saved_ticket, self._told_ticket = config, None, 0, 0
         self.open()
 
-    def _open(self, opening: Opening) -> None:
+    def _open(self, opening: PreparedSession) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
         self.news.open_log(self.config.log_dir)
         self.closing.callback(self.news.close)
@@ -170,7 +170,7 @@ class Engine:
         types = self.project.metadata_types
         delay_s = self.config.meta_delay_ms / 1000
         self.metadata = Metadata(types, self.roots, creates=bool(types) and self.live is not None, delay_s=delay_s)
-        self.digests = Digests(self.roots, self.inbox.next_seq, self.inbox.post, is_live=self.live is not None)
+        self.digests = HashQueue(self.roots, self.inbox.next_seq, self.inbox.post, is_live=self.live is not None)
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
         self.closing.callback(self.archive.close)
@@ -180,7 +180,11 @@ class Engine:
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
-        self.scans, self.runs, self.deeds = Scans(self, opening), Runs(self, runs_builders=self._runs_builders), Deeds(self)
+        self.scans, self.runs, self.deeds = (
+            Scans(self, opening),
+            RunDispatcher(self, runs_builders=self._runs_builders),
+            CommandExecutor(self),
+        )
         if self.live is not None:
             self._failed_before = self.archive.failed_count()
             self.epoch = int(self.archive.state("epoch") or 0) + 1

@@ -18,7 +18,7 @@ _RATE_WINDOW_S = 5.0
 Listener = Callable[[Notice], None]
 
 
-class News:
+class NoticePublisher:
     """The engine's voice.
 
     Args:

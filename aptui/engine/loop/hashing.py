@@ -20,7 +20,7 @@ _HERE_BYTES = 1 << 16
 """So few and small files are read by the engine itself where every millisecond counts."""
 
 
-class Digests:
+class HashQueue:
     """Files that are being read.
 
     Args:

@@ -15,7 +15,7 @@ from aptui.engine import registry_params
 from aptui.engine.cache.cache import OWN_FOLDER, Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
 from aptui.engine.scan.outside_files import are_as_they_were
-from aptui.engine.scan.up_to_date import Glance, look, signature
+from aptui.engine.scan.up_to_date import UpToDateCheck, look, signature
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE, RootGuard
 from aptui.shared.errors import UserError
@@ -34,7 +34,7 @@ def with_intermediates(project: Project, cache: str) -> Project:
     return replace(project, platforms=(*project.platforms, Platform(COMMON_PLATFORM)), scan_folders=(*project.scan_folders, folder))
 
 
-class Opening:
+class PreparedSession:
     """A project whose cache is held, before there is an engine.
 
     Args:
@@ -56,7 +56,7 @@ class Opening:
         self.builders: tuple[Builder, ...] = ()
         self.signature = ""
         self.walk: Walk | None = None
-        self.glance: Glance | None = None
+        self.glance: UpToDateCheck | None = None
         self.is_current = False
         self._closing = contextlib.ExitStack()
 

@@ -20,7 +20,7 @@ from aptui.engine.scan.walk_guard import ROOTS_STATE
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
-    from aptui.engine.loop.opening import Opening
+    from aptui.engine.loop.opening import PreparedSession
 
 _BACKLOG = 4096
 """The scan pauses while more than this is owed: memory stays flat however large the tree."""
@@ -37,7 +37,7 @@ class Scans:
         opening: what the first half found, which the first scan need not look at again.
     """
 
-    def __init__(self, engine: Engine, opening: Opening) -> None:
+    def __init__(self, engine: Engine, opening: PreparedSession) -> None:
         self._engine, self._opening = engine, opening
         self._steps: Iterator[list[FolderSeen | FoldersKept]] | None = None
         self._scanner: Scanner | None = None

@@ -1,16 +1,16 @@
-"""What the names in a file mean: which assets, and which of them its maker did not declare. The database is asked by `store.missing.Known`."""
+"""What the names in a file mean: which assets, and which of them its maker did not declare. The database is asked by `store.missing.KnownName`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from aptui.engine.missing.rules import Rules
+from aptui.engine.missing.rules import ScanRules
 from aptui.shared.missing import Names, joined
-from aptui.store.queries.missing import Declared, Hit, Known, Target
+from aptui.store.queries.missing import DeclaredReference, KnownName, MissingHit, MissingTarget
 
 
-class Subject(NamedTuple):
+class ScannedProduct(NamedTuple):
     """Who names: `inner` is its path in lower case (for relative names), `uuid` its source's, `platforms` where to look for products."""
 
     uuid: bytes
@@ -19,7 +19,7 @@ class Subject(NamedTuple):
     platforms: tuple[str, ...]
 
 
-def learn(known: Known, named: Sequence[tuple[Subject, Names]]) -> None:
+def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> None:
     """Look up all that these files name, at once; what was known before is forgotten."""
     known.forget()
     uuids = {uuid for _, names in named for uuid in (*names.uuids, *(uuid for uuid, _ in names.assets))}
@@ -33,13 +33,15 @@ def learn(known: Known, named: Sequence[tuple[Subject, Names]]) -> None:
     known.learn(uuids, paths, of_platforms)
 
 
-def _meanings(subject: Subject, name: str) -> list[str]:
+def _meanings(subject: ScannedProduct, name: str) -> list[str]:
     """Return which paths a name can mean: as it stands, and relative to who names it."""
     relative = joined(subject.inner.rpartition("/")[0], name)
     return [path for path in dict.fromkeys(("" if name.startswith("..") else name, relative)) if path]
 
 
-def hits_of(known: Known, subject: Subject, names: Names, declared: Declared, rules: Rules) -> Iterator[Hit]:
+def hits_of(
+    known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference, rules: ScanRules
+) -> Iterator[MissingHit]:
     """Yield what a file names and its maker did not declare, each product once."""
     seen = {(subject.uuid, subject.sub_id)}
     for text, targets in _targets(known, subject, names, declared):
@@ -49,16 +51,18 @@ def hits_of(known: Known, subject: Subject, names: Names, declared: Declared, ru
                 continue
             if not declared.has_path(target.inner) and not rules.is_shipped(target.inner):
                 seen.add(asset)
-                yield Hit(text, *asset, target.inner)
+                yield MissingHit(text, *asset, target.inner)
 
 
-def _is_made_for(subject: Subject, target: Target) -> bool:
+def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
     """Whether a product is made for any platform of who names it: what is not made for it at all is not missing there."""
     wanted = {platform.lower() for platform in subject.platforms}
     return not wanted or not target.platforms or any(platform.lower() in wanted for platform in target.platforms)
 
 
-def _targets(known: Known, subject: Subject, names: Names, declared: Declared) -> Iterator[tuple[str, tuple[Target, ...]]]:
+def _targets(
+    known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference
+) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
     """Yield (text, the products it means). Whoever names a source means any of its products: one that is declared is enough."""
     for (uuid, sub_id), text in names.assets.items():
         yield text, tuple(target for target in known.of_uuid(uuid) if target.sub_id == sub_id)
@@ -71,7 +75,7 @@ def _targets(known: Known, subject: Subject, names: Names, declared: Declared) -
             yield text, _named(known, subject, name, declared)
 
 
-def _named(known: Known, subject: Subject, name: str, declared: Declared) -> tuple[Target, ...]:
+def _named(known: KnownName, subject: ScannedProduct, name: str, declared: DeclaredReference) -> tuple[MissingTarget, ...]:
     for path in _meanings(subject, name):
         targets = known.of_source(path)
         if targets:
@@ -83,6 +87,6 @@ def _named(known: Known, subject: Subject, name: str, declared: Declared) -> tup
     return ()
 
 
-def _is_settled(targets: tuple[Target, ...], subject: Subject, declared: Declared) -> bool:
+def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedProduct, declared: DeclaredReference) -> bool:
     """Whether the source that these are products of is the subject's own, or declared by one of its products."""
     return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)

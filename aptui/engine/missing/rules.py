@@ -23,7 +23,7 @@ _SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
 
 
 @dataclass(slots=True)
-class Rules:
+class ScanRules:
     """The rules of all scan folders; `complaints` says which files could not be read."""
 
     shipped: list[re.Pattern[str]] = field(default_factory=list)
@@ -47,9 +47,9 @@ def _has(rules: Iterable[tuple[Callable[[str], object], frozenset[str]]], path: 
     return any(wanted <= tags and matches(path) for matches, tags in rules)
 
 
-def read_rules(roots: Iterable[str]) -> Rules:
+def read_rules(roots: Iterable[str]) -> ScanRules:
     """Read the rules of these scan folders."""
-    rules = Rules()
+    rules = ScanRules()
     for path in _files(roots):
         name = path.name.lower()
         try:

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 from aptui.core.messages import Rows
 from aptui.core.paths import cache_path, from_text, to_text
-from aptui.engine.missing.meaning import Subject, hits_of, learn
+from aptui.engine.missing.meaning import ScannedProduct, hits_of, learn
 from aptui.engine.missing.readers import Readers, Reading
-from aptui.engine.missing.rules import Rules, read_rules
+from aptui.engine.missing.rules import ScanRules, read_rules
 from aptui.shared.missing import LINE_LIMIT, VERSION, Names
 from aptui.store.queries import missing as store
-from aptui.store.queries.missing import Hit, Known, Scanned
+from aptui.store.queries.missing import KnownName, MissingHit, Scanned
 from aptui.store.queries.reader import Reader, open_reader
 
 READERS = 2
@@ -34,7 +34,7 @@ _LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NamePlace:
     """Where to search: the database, the cache, the scan folders in order."""
 
     database: Path
@@ -64,7 +64,7 @@ class FileFound(NamedTuple):
     """A file that is no product, and what it names; `says` = how its scan ended, "" = as it should."""
 
     path: str
-    hits: tuple[Hit, ...]
+    hits: tuple[MissingHit, ...]
     says: str
 
 
@@ -73,7 +73,7 @@ _Begun = dict[int, Names | Future[Reading]]
 """{product id: its names as remembered, or what reads them}."""
 
 
-class Search:
+class MissingSearch:
     """A search, in one thread.
 
     Args:
@@ -82,7 +82,7 @@ class Search:
         is_given_up: asked between pages of files.
     """
 
-    def __init__(self, place: Place, line_limit: int = LINE_LIMIT, is_given_up: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, place: NamePlace, line_limit: int = LINE_LIMIT, is_given_up: Callable[[], bool] = lambda: False) -> None:
         self._place, self._line_limit, self._is_given_up = place, line_limit, is_given_up
 
     def products(self, wanted: Sequence[Scanned], save: Callable[[Rows], object], told: Told = lambda _: None) -> Tally:
@@ -127,12 +127,12 @@ class Search:
         rules = read_rules(self._place.roots)
         tally.complaints += rules.complaints
         with closing(open_reader(self._place.database)) as reader:
-            known = Known(reader)
+            known = KnownName(reader)
             with Readers(READERS, known.extensions, self._line_limit) as readers:
                 yield _Work(self._place, reader, known, readers, rules, self._terms(known), tally, self._is_given_up)
         tally.seconds = time.monotonic() - tally.began_s
 
-    def _terms(self, known: Known) -> str:
+    def _terms(self, known: KnownName) -> str:
         """Return what, beside its bytes, decides which names are taken of a file."""
         extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
         return f"{VERSION} {self._line_limit} {extensions}"
@@ -142,11 +142,11 @@ class Search:
 class _Work:
     """What a search works with."""
 
-    place: Place
+    place: NamePlace
     reader: Reader
-    known: Known
+    known: KnownName
     readers: Readers
-    rules: Rules
+    rules: ScanRules
     terms: str
     tally: Tally
     is_given_up: Callable[[], bool]
@@ -173,14 +173,14 @@ class _Work:
         moment = int(time.time())
         stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # on people's clocks, as O3DE writes it
         rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}
-        named: list[tuple[Scanned, Subject, Names]] = []
+        named: list[tuple[Scanned, ScannedProduct, Names]] = []
         for each in page:
             reading = self._reading(begun.get(each.product_id))
             if reading.names is None:
                 says = reading.error or f"Ignored by its file tags: {', '.join(self.rules.tags_of(each.inner, is_product=True))}"
                 rows["put_missing"] += store.result_rows(each, (), says, stamp)
                 continue
-            named.append((each, Subject(each.uuid, each.sub_id, each.inner, (each.platform,)), reading.names))
+            named.append((each, ScannedProduct(each.uuid, each.sub_id, each.inner, (each.platform,)), reading.names))
             if reading.digest:
                 rows["put_missing_scan"].append(
                     (each.product_id, reading.digest, self.terms, store.packed(reading.names), each.name)
@@ -227,12 +227,12 @@ class _Work:
         for path in paths:
             is_skipped = bool(self.rules.tags_of(self._inner(path), is_product=False))
             begun[path] = None if is_skipped else self.readers.read(path)
-        named: list[tuple[str, Subject, Names]] = []
+        named: list[tuple[str, ScannedProduct, Names]] = []
         found: list[FileFound] = []
         for path, future in begun.items():
             reading = self._reading(future)
             if reading.names is not None:
-                named.append((path, Subject(b"", 0, self._inner(path), self.known.platforms), reading.names))
+                named.append((path, ScannedProduct(b"", 0, self._inner(path), self.known.platforms), reading.names))
             elif reading.error:
                 found.append(FileFound(path, (), reading.error))
         learn(self.known, [(subject, names) for _, subject, names in named])
@@ -253,7 +253,7 @@ class _Work:
         roots = [root for root in self.place.roots if path.startswith(f"{root}/")]
         return to_text(os.fsencode(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/"))).lower()
 
-    def _count(self, hits: Sequence[Hit], names: Names) -> None:
+    def _count(self, hits: Sequence[MissingHit], names: Names) -> None:
         self.tally.hits += len(hits)
         self.tally.flawed += bool(hits)
         self.tally.partial += names.is_partial

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection
 from typing import BinaryIO
 
-from aptui.shared.missing import Names, Scan, specialist
+from aptui.shared.missing import MissingScanResult, Names, specialist
 
 _PIECE_BYTES = 1 << 20
 
@@ -22,7 +22,7 @@ def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple
     Raises:
         OSError: it cannot be read.
     """
-    digest, scan = hashlib.sha256(), Scan(extensions, line_limit)
+    digest, scan = hashlib.sha256(), MissingScanResult(extensions, line_limit)
     with open(path, "rb", buffering=0) as file:
         data = file.read(_PIECE_BYTES)
         expert = specialist(path, data)

@@ -8,7 +8,7 @@ MAX_DEATHS = 3
 _MAX_LONELY = 10_000
 
 
-class Deaths:
+class FailureTracker:
     """The circuit breaker of builders, and the jobs that ran out of memory."""
 
     def __init__(self) -> None:

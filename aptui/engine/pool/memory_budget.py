@@ -20,7 +20,7 @@ _LEAST_RESERVE_BYTES, _MOST_RESERVE_BYTES = 64 << 20, 1 << 30
 _CGROUPS = "/sys/fs/cgroup"
 
 
-class Memory:
+class MemoryBudget:
     """What builders take and what there is.
 
     Args:

@@ -27,7 +27,7 @@ Identity = tuple[str, str, str, str, str]
 
 
 @dataclass(slots=True)
-class Message:
+class PoolMessage:
     """Orders of one kind that travel together. `done` of them are answered; the next one is what the worker is at.
 
     `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order. `is_alone`: no other
@@ -35,7 +35,7 @@ class Message:
     went before it.
     """
 
-    kind: wire.Kind
+    kind: wire.FrameKind
     orders: list[Order]
     hash_order: HashOrder | None = None
     done: int = 0
@@ -49,7 +49,7 @@ class Message:
     @property
     def is_job(self) -> bool:
         """Whether builders process sources: what takes memory."""
-        return self.kind is wire.Kind.PROCESS
+        return self.kind is wire.FrameKind.PROCESS
 
     @property
     def is_critical(self) -> bool:
@@ -59,19 +59,19 @@ class Message:
     @property
     def only_looks(self) -> bool:
         """Whether it makes nothing: files are read, or analysed."""
-        return self.kind in (wire.Kind.HASH, wire.Kind.ANALYSE)
+        return self.kind in (wire.FrameKind.HASH, wire.FrameKind.ANALYSE)
 
     @property
     def is_plain(self) -> bool:
         """Whether no builder is involved: a worker answers for all of it together."""
-        return self.kind in (wire.Kind.COPY, wire.Kind.HASH)
+        return self.kind in (wire.FrameKind.COPY, wire.FrameKind.HASH)
 
     @property
     def is_short(self) -> bool:
         """Whether a worker is not kept long: several orders travel together when each takes milliseconds."""
         return self.is_plain or (len(self.orders) > 1 and not self.is_alone)
 
-    def may_wait_behind(self, other: Message) -> bool:
+    def may_wait_behind(self, other: PoolMessage) -> bool:
         """Whether this may wait behind `other` with a worker: nobody has to be asked again for memory when its turn comes."""
         if not (self.is_short and other.is_short):
             return False
@@ -95,24 +95,24 @@ class Message:
         return wire.encode(self.kind, self.hash_order or self.rest)
 
 
-def messages_of(orders: Sequence[Order], needs_alone: Container[Identity] = ()) -> list[Message]:
+def messages_of(orders: Sequence[Order], needs_alone: Container[Identity] = ()) -> list[PoolMessage]:
     """Return the messages for orders, which must be of one kind: critical ones first and by themselves, lonely ones each by itself."""
     together: dict[tuple[bool, Identity | None], list[Order]] = {}
     for order in orders:
         lonely = identity_of(order) if needs_alone else None
         together.setdefault((not is_critical(order), lonely if lonely in needs_alone else None), []).append(order)
     parts = sorted(together.items(), key=lambda part: part[0][0])
-    return [Message(_kind_of(part[0]), part, is_alone=lonely is not None) for (_, lonely), part in parts]
+    return [PoolMessage(_kind_of(part[0]), part, is_alone=lonely is not None) for (_, lonely), part in parts]
 
 
-def _kind_of(order: Order) -> wire.Kind:
+def _kind_of(order: Order) -> wire.FrameKind:
     match order:
         case AnalyseOrder():
-            return wire.Kind.ANALYSE
+            return wire.FrameKind.ANALYSE
         case ProcessOrder():
-            return wire.Kind.PROCESS
+            return wire.FrameKind.PROCESS
         case CopyOrder():
-            return wire.Kind.COPY
+            return wire.FrameKind.COPY
 
 
 def is_critical(order: Order) -> bool:
@@ -130,7 +130,7 @@ def builder_of(order: Order) -> str:
     return "" if isinstance(order, CopyOrder) else order.builder
 
 
-def describe(message: Message) -> str:
+def describe(message: PoolMessage) -> str:
     """Return what a worker is at, for people: `images: textures/a.png (linux, image)`."""
     order = message.current
     if message.hash_order is not None:

@@ -26,11 +26,11 @@ from dataclasses import replace
 
 from aptui.core.messages import AnalyseResult, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.core.model import Builder, Platform
-from aptui.engine.pool.failures import MAX_DEATHS, Deaths
-from aptui.engine.pool.memory_budget import SAMPLE_S, Memory
+from aptui.engine.pool.failures import MAX_DEATHS, FailureTracker
+from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget
 from aptui.engine.pool.messages import (
-    Message,
     Order,
+    PoolMessage,
     Result,
     broken_off,
     builder_of,
@@ -40,9 +40,9 @@ from aptui.engine.pool.messages import (
     unhashed,
     with_output,
 )
-from aptui.engine.pool.process import Member, Start
-from aptui.engine.pool.processes import Crew, Settings
-from aptui.engine.pool.slots import Slot, Waiting
+from aptui.engine.pool.process import WorkerProcess, WorkerStart
+from aptui.engine.pool.processes import PoolSettings, WorkerManager
+from aptui.engine.pool.slots import Slot, WaitingOrders
 from aptui.shared.health import WorkerInfo
 from aptui.worker import wire
 from aptui.worker.processes import KILLED
@@ -74,27 +74,27 @@ class Pool:
         on_results: Callable[[list[Result]], None],
         *,
         clock: Callable[[], float] = time.monotonic,
-        settings: Settings | None = None,
+        settings: PoolSettings | None = None,
         learned_memory: Mapping[str, int] | None = None,
-        memory: Memory | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._size, self._report, self._clock = size, on_results, clock
-        self._settings = settings or Settings()
-        self._memory = memory or Memory(self._settings.memory_budget_bytes, clock, learned_memory)
-        self._crew = Crew(selector, self, clock, self._settings)
-        self._waiting = Waiting()
+        self._settings = settings or PoolSettings()
+        self._memory = memory or MemoryBudget(self._settings.memory_budget_bytes, clock, learned_memory)
+        self._crew = WorkerManager(selector, self, clock, self._settings)
+        self._waiting = WaitingOrders()
         self._results: list[Result] = []
-        self._deaths = Deaths()
+        self._deaths = FailureTracker()
         self._failed_starts = 0
         self.fault = ""
         self._start = self._make_start(builders, platforms)
 
-    def _make_start(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Start:
+    def _make_start(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
         chosen = self._settings
-        setup = wire.Setup(
+        setup = wire.WorkerSetup(
             tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_rss_bytes, chosen.nice, chosen.scan_folders
         )
-        return Start(setup, chosen.environment)
+        return WorkerStart(setup, chosen.environment)
 
     # -------------------------------------------------------------------------------------------------------------- orders
 
@@ -153,7 +153,7 @@ class Pool:
 
     def send_hash(self, order: HashOrder) -> None:
         """Have files hashed."""
-        self._waiting.add(Message(wire.Kind.HASH, [], order))
+        self._waiting.add(PoolMessage(wire.FrameKind.HASH, [], order))
         self._dispatch()
 
     def warm(self, count: int) -> None:
@@ -199,7 +199,7 @@ class Pool:
         slot.is_retiring = True
         slot.member.break_off("was outdated before it was ready")
 
-    def _return_or_keep(self, message: Message) -> None:
+    def _return_or_keep(self, message: PoolMessage) -> None:
         """Give orders of the former configuration back: whoever made them decides anew. To hash files is right in any configuration."""
         if message.hash_order is not None:
             self._waiting.add(message)
@@ -261,7 +261,7 @@ class Pool:
             slot.messages.append(message)
             slot.member.send(message.frame())
 
-    def _may_run(self, message: Message) -> bool:
+    def _may_run(self, message: PoolMessage) -> bool:
         """Whether a job's memory fits beside the jobs at work. Any job may run when no other does, so that all come to an end."""
         others = [(slot.member.pid, job) for slot in self._crew.slots if (job := slot.job) is not None]
         if not others:
@@ -270,11 +270,11 @@ class Pool:
             return False
         return self._memory.fits(self._need_bytes(message), [(pid, self._need_bytes(job)) for pid, job in others])
 
-    def _need_bytes(self, message: Message) -> int:
+    def _need_bytes(self, message: PoolMessage) -> int:
         wanted = {(order.builder, order.memory_limit_bytes) for order in message.orders if isinstance(order, ProcessOrder)}
         return max((self._memory.expected(*one) for one in wanted), default=0)
 
-    def _choose(self, message: Message) -> Slot | None:
+    def _choose(self, message: PoolMessage) -> Slot | None:
         """Return a worker for a message: one at rest, the one that rested least; else a new one; else one that it can wait behind."""
         if self._crew.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
             free = [slot for slot in self._crew.slots if slot.is_usable and not slot.messages]
@@ -293,37 +293,37 @@ class Pool:
 
     # ------------------------------------------------------------------------------------------------- what workers tell us
 
-    def on_frame(self, member: Member, kind: wire.Kind, payload: bytes) -> None:
+    def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
         """Take in a frame (`Listener`)."""
         slot = self._crew.slot_of(member)
         record = wire.decode(kind, payload)
         match kind, record:
-            case wire.Kind.ANALYSED | wire.Kind.RAN, AnalyseResult() | RunResult():
+            case wire.FrameKind.ANALYSED | wire.FrameKind.RAN, AnalyseResult() | RunResult():
                 self._on_run(slot, kind, record)
-            case wire.Kind.COPIED, list():
+            case wire.FrameKind.COPIED, list():
                 self._on_copies(slot, record)
-            case wire.Kind.HASHED, HashResult():
-                self._take_message(slot, wire.Kind.HASH)
+            case wire.FrameKind.HASHED, HashResult():
+                self._take_message(slot, wire.FrameKind.HASH)
                 slot.runs += 1
                 self._results.append(record)
-            case wire.Kind.READY, _:
+            case wire.FrameKind.READY, _:
                 slot.is_ready = True
                 self._failed_starts = 0
                 self._begin_next(slot)
-            case wire.Kind.RETIRE, _:
+            case wire.FrameKind.RETIRE, _:
                 slot.is_retiring = True
                 self._take_back(slot)
             case _:
                 raise wire.WireError(f"a worker does not send frames of kind {kind.name}")
 
-    def _on_run(self, slot: Slot, kind: wire.Kind, result: AnalyseResult | RunResult) -> None:
+    def _on_run(self, slot: Slot, kind: wire.FrameKind, result: AnalyseResult | RunResult) -> None:
         message = slot.messages[0] if slot.messages else None
         order = message.current if message else None
         if (
             message is None
             or order is None
             or order.run_key != result.run_key
-            or (kind is wire.Kind.RAN) != isinstance(result, RunResult)
+            or (kind is wire.FrameKind.RAN) != isinstance(result, RunResult)
         ):
             raise wire.WireError(f"an answer for the run {result.run_key}, which was not due")
         text = slot.member.take_output(result.run_key)
@@ -362,7 +362,7 @@ class Pool:
         return is_new
 
     def _on_copies(self, slot: Slot, results: Sequence[object]) -> None:
-        message = self._take_message(slot, wire.Kind.COPY)
+        message = self._take_message(slot, wire.FrameKind.COPY)
         answers = [result for result in results if isinstance(result, RunResult)]
         if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
             slot.messages.appendleft(message)
@@ -372,7 +372,7 @@ class Pool:
             self._results.append(ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
         slot.runs += len(answers)
 
-    def _take_message(self, slot: Slot, kind: wire.Kind) -> Message:
+    def _take_message(self, slot: Slot, kind: wire.FrameKind) -> PoolMessage:
         if not slot.messages or slot.messages[0].kind is not kind:
             raise wire.WireError(f"an answer of kind {kind.name} that was not due")
         message = slot.messages.popleft()
@@ -400,7 +400,7 @@ class Pool:
 
     # --------------------------------------------------------------------------------------------------------------- ends
 
-    def on_exit(self, member: Member) -> None:
+    def on_exit(self, member: WorkerProcess) -> None:
         """Account for every order of a worker that is dead (`Listener`)."""
         slot = self._crew.remove(member)
         if not slot.is_ready:
@@ -414,7 +414,7 @@ class Pool:
             else:
                 self._results += [self._returned(message, order) for order in message.rest]
 
-    def _account(self, slot: Slot, message: Message) -> None:
+    def _account(self, slot: Slot, message: PoolMessage) -> None:
         reason = slot.member.exit_text
         order = message.current
         rest = message.rest
@@ -432,11 +432,11 @@ class Pool:
         self._results += [self._returned(message, order) for order in rest]
 
     @staticmethod
-    def _returned(message: Message, order: Order, reason: str = "its worker died") -> Result:
+    def _returned(message: PoolMessage, order: Order, reason: str = "its worker died") -> Result:
         is_unwanted = order.run_key in message.cancelled
         return ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else ended(order, Outcome.RETURNED, reason)
 
-    def _return_hash(self, message: Message, reason: str) -> None:
+    def _return_hash(self, message: PoolMessage, reason: str) -> None:
         message.tries += 1
         if message.tries < 2:
             self._waiting.put_back(message)

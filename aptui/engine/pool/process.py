@@ -30,13 +30,13 @@ _ALLOWED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 MARK_VARIABLE = "APTUI_WORKER"
 
 
-class Listener(Protocol):
+class WorkerListener(Protocol):
     """What a member tells its pool."""
 
-    def on_frame(self, member: Member, kind: wire.Kind, payload: bytes) -> None:
+    def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
         """A frame came."""
 
-    def on_exit(self, member: Member) -> None:
+    def on_exit(self, member: WorkerProcess) -> None:
         """The process is dead; what it sent and wrote before was taken in."""
 
     def on_wake(self) -> None:
@@ -44,10 +44,10 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class WorkerStart:
     """How to start a worker: the setup frame without its nonce, and variables beyond the allowed ones."""
 
-    setup: wire.Setup
+    setup: wire.WorkerSetup
     environment: Mapping[str, str]
 
 
@@ -70,10 +70,10 @@ def mark_prefix() -> str:
     return f"{MARK_VARIABLE}={os.getpid()}-"
 
 
-class Member:
+class WorkerProcess:
     """A worker process and its three descriptors."""
 
-    def __init__(self, start: Start, selector: selectors.BaseSelector, listener: Listener) -> None:
+    def __init__(self, start: WorkerStart, selector: selectors.BaseSelector, listener: WorkerListener) -> None:
         self._selector, self._listener = selector, listener
         self.mark = f"{mark_prefix()}{os.urandom(8).hex()}"
         self._nonce = os.urandom(8).hex()
@@ -85,9 +85,9 @@ class Member:
         self.orphans: set[int] = set()
         self._spawn(start)
         self._register()
-        self.send(wire.encode(wire.Kind.SETUP, replace(start.setup, nonce=self._nonce)))
+        self.send(wire.encode(wire.FrameKind.SETUP, replace(start.setup, nonce=self._nonce)))
 
-    def _spawn(self, start: Start) -> None:
+    def _spawn(self, start: WorkerStart) -> None:
         import subprocess
 
         self._channel, theirs = socket.socketpair()

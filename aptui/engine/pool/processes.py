@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aptui.core.messages import Outcome
-from aptui.engine.pool.process import Listener, Member, Start, mark_prefix
-from aptui.engine.pool.reaper import Warden
+from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart, mark_prefix
+from aptui.engine.pool.reaper import OrphanReaper
 from aptui.engine.pool.slots import Slot
 from aptui.worker import processes
 
@@ -20,7 +20,7 @@ DEAF_LIMIT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PoolSettings:
     """How workers are kept.
 
     Args:
@@ -44,7 +44,7 @@ class Settings:
     rest_s: float = 1800.0
 
 
-class Crew:
+class WorkerManager:
     """The workers of a pool.
 
     Args:
@@ -55,12 +55,12 @@ class Crew:
     """
 
     def __init__(
-        self, selector: selectors.BaseSelector, listener: Listener, clock: Callable[[], float], settings: Settings
+        self, selector: selectors.BaseSelector, listener: WorkerListener, clock: Callable[[], float], settings: PoolSettings
     ) -> None:
         self._selector, self._listener, self._clock, self._settings = selector, listener, clock, settings
-        self._slots: dict[Member, Slot] = {}
+        self._slots: dict[WorkerProcess, Slot] = {}
         self._orphans: set[int] = set()
-        self._warden: Warden | None = None
+        self._warden: OrphanReaper | None = None
         self._started_count = 0
 
     @property
@@ -73,25 +73,25 @@ class Crew:
         """How many places are taken."""
         return sum(slot.is_busy for slot in self._slots.values())
 
-    def slot_of(self, member: Member) -> Slot:
+    def slot_of(self, member: WorkerProcess) -> Slot:
         """Return what is known of a member."""
         return self._slots[member]
 
-    def add(self, start: Start) -> Slot:
+    def add(self, start: WorkerStart) -> Slot:
         """Start a worker.
 
         Raises:
             OSError: no process can be started.
         """
         processes.adopt_orphans()
-        member = Member(start, self._selector, self._listener)
-        self._warden = self._warden or Warden(mark_prefix())
+        member = WorkerProcess(start, self._selector, self._listener)
+        self._warden = self._warden or OrphanReaper(mark_prefix())
         self._started_count += 1
         now_s = self._clock()
         slot = self._slots[member] = Slot(self._started_count, member, start, now_s, now_s)
         return slot
 
-    def remove(self, member: Member) -> Slot:
+    def remove(self, member: WorkerProcess) -> Slot:
         """Forget a member whose process is dead; return what it was given."""
         self._orphans |= processes.reap(member.orphans)
         return self._slots.pop(member)

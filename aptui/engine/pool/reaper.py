@@ -24,7 +24,7 @@ done
 """
 
 
-class Warden:
+class OrphanReaper:
     """Waits for the end of this process.
 
     Args:

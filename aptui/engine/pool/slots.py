@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from aptui.core.messages import Outcome
 from aptui.engine.pool.memory_budget import resident_bytes
-from aptui.engine.pool.messages import Message, describe
-from aptui.engine.pool.process import Member, Start
+from aptui.engine.pool.messages import PoolMessage, describe
+from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.shared.health import WorkerInfo
 
 SHORT_IN_FLIGHT = 2
@@ -26,11 +26,11 @@ class Slot:
     """
 
     number: int
-    member: Member
-    start: Start
+    member: WorkerProcess
+    start: WorkerStart
     started_s: float
     idle_since_s: float
-    messages: deque[Message] = field(default_factory=deque)
+    messages: deque[PoolMessage] = field(default_factory=deque)
     runs: int = 0
     is_ready: bool = False
     is_retiring: bool = False
@@ -57,12 +57,12 @@ class Slot:
         """Whether one more short message may wait behind what it has."""
         return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
 
-    def takes_behind(self, message: Message) -> bool:
+    def takes_behind(self, message: PoolMessage) -> bool:
         """Whether this message may wait behind what it has."""
         return self.has_room_behind and message.may_wait_behind(self.messages[-1])
 
     @property
-    def job(self) -> Message | None:
+    def job(self) -> PoolMessage | None:
         """The message whose builders are at work here, if they process sources."""
         return self.messages[0] if self.messages and self.messages[0].is_job else None
 
@@ -83,17 +83,17 @@ class Slot:
         )
 
 
-class Waiting:
+class WaitingOrders:
     """Messages that no worker has yet: critical ones first, else in the order they came."""
 
     def __init__(self) -> None:
-        self._critical: deque[Message] = deque()
-        self._others: deque[Message] = deque()
+        self._critical: deque[PoolMessage] = deque()
+        self._others: deque[PoolMessage] = deque()
 
     def __len__(self) -> int:
         return len(self._critical) + len(self._others)
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[PoolMessage]:
         yield from [*self._critical, *self._others]
 
     @property
@@ -101,15 +101,15 @@ class Waiting:
         """How many wait for room in memory."""
         return sum(message.held_since_s is not None for message in self)
 
-    def add(self, message: Message) -> None:
+    def add(self, message: PoolMessage) -> None:
         """Let a message wait behind those of its kind."""
         self._lane(message).append(message)
 
-    def put_back(self, message: Message) -> None:
+    def put_back(self, message: PoolMessage) -> None:
         """Let a message wait before all others of its kind; a worker had it before."""
         self._lane(message).appendleft(message)
 
-    def take(self, message: Message) -> None:
+    def take(self, message: PoolMessage) -> None:
         """A worker gets this message. Jobs that are held and stood before it have been passed."""
         if message.is_job:
             for other in self:
@@ -119,23 +119,23 @@ class Waiting:
         message.held_since_s, message.passed = None, 0
         self.remove(message)
 
-    def remove(self, message: Message) -> None:
+    def remove(self, message: PoolMessage) -> None:
         """Forget a message."""
         lane = self._lane(message)
         del lane[next(index for index, other in enumerate(lane) if other is message)]
 
-    def hold(self, message: Message, now_s: float) -> bool:
+    def hold(self, message: PoolMessage, now_s: float) -> bool:
         """A job does not fit now; return whether it has waited long enough for others to wait as well."""
         if message.held_since_s is None:
             message.held_since_s = now_s
         return message.passed >= PATIENT_PASSES or now_s - message.held_since_s >= PATIENT_S
 
-    def clear(self) -> list[Message]:
+    def clear(self) -> list[PoolMessage]:
         """Forget all; return what waited."""
         left = list(self)
         self._critical.clear()
         self._others.clear()
         return left
 
-    def _lane(self, message: Message) -> deque[Message]:
+    def _lane(self, message: PoolMessage) -> deque[PoolMessage]:
         return self._critical if message.is_critical else self._others

@@ -12,8 +12,8 @@ from aptui.engine.relocate import references
 from aptui.engine.relocate.files import native
 from aptui.engine.relocate.model import Mention
 from aptui.engine.relocate.references import Rename, UnreadableError
-from aptui.shared.relocation import Dependant, Fate, Item, Update
-from aptui.store.graph.dependants import Known, dependants_of, needs_of
+from aptui.shared.relocation import Dependant, Fate, RelocationItem, Update
+from aptui.store.graph.dependants import KnownSource, dependants_of, needs_of
 
 if TYPE_CHECKING:
     from aptui.engine.relocate.model import Plan
@@ -23,7 +23,7 @@ OWN = -1
 """Target of what a file that moves itself names by a path seen from its folder."""
 
 
-def add(plan: Plan, reader: Reader, known: Mapping[str, Known]) -> None:
+def add(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
     """Note who depends on what moves or goes, what becomes of that, and whose text is to be mended."""
     wanted = {item.source_id for item in plan.items}
     edges = dependants_of(reader, [item for item in known.values() if item.source.source_id in wanted])
@@ -133,7 +133,7 @@ def renames(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Rename
     return found
 
 
-def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, Item], names: Mapping[str, _Named]) -> Fate:
+def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationItem], names: Mapping[str, _Named]) -> Fate:
     if plan.order.is_delete:
         return Fate.HOLDS if edge.file in places else Fate.BREAKS
     item, named = plan.items[at], names.get(edge.file, _Named())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from aptui.config.model import Config
 from aptui.engine.relocate.files import DiskTree
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation import Item, Relocate, Report, Skipped, Update, counted
+from aptui.shared.relocation import Relocate, RelocationItem, RelocationReport, Skipped, Update, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Plan:
     order: Relocate
     tree: DiskTree
     config: Config
-    items: list[Item] = field(default_factory=list)
+    items: list[RelocationItem] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -41,10 +41,10 @@ class Plan:
     git: Git | None = None
     tracked: set[str] = field(default_factory=set)
 
-    def report(self) -> Report:
+    def report(self) -> RelocationReport:
         """Return it as people see it."""
         return counted(
-            Report(
+            RelocationReport(
                 self.order, tuple(self.items), tuple(self.updates), tuple(self.skipped), tuple(self.refusals), tuple(self.warnings)
             )
         )

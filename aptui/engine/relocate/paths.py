@@ -54,7 +54,7 @@ class Tree(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSource:
     """What a source pattern means: `pattern` and `files` are relative to `folder`."""
 
     folder: ScanFolder
@@ -109,7 +109,7 @@ def is_wildcard(text: str) -> bool:
     return "*" in text or "?" in text
 
 
-def find(source: str, tree: Tree) -> Found:
+def find(source: str, tree: Tree) -> FoundSource:
     """Return the files that a source names.
 
     Raises:
@@ -154,7 +154,7 @@ def _outside(source: str) -> RelocationError:
     )
 
 
-def _find_plain(source: str, tree: Tree) -> Found:
+def _find_plain(source: str, tree: Tree) -> FoundSource:
     source = source.rstrip("/") or source
     if source.startswith("/"):
         path = source
@@ -178,11 +178,11 @@ def _find_plain(source: str, tree: Tree) -> Found:
         raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint=f"'{source}/*' names all that is in it")
     if not tree.exists(path):
         raise RelocationError(f"there is no file '{source}'", "File not found.")
-    return Found(owner[0], owner[1], (owner[1],), is_plain=True)
+    return FoundSource(owner[0], owner[1], (owner[1],), is_plain=True)
 
 
-def _find_relative(source: str, tree: Tree) -> Found:
-    found: Found | None = None
+def _find_relative(source: str, tree: Tree) -> FoundSource:
+    found: FoundSource | None = None
     for folder in tree.folders:
         if not folder.recursive and "/" in source:
             continue
@@ -196,13 +196,13 @@ def _find_relative(source: str, tree: Tree) -> Found:
                 f"Please narrow your query.\nMatch 1: {found.folder.path}\nMatch 2: {folder.path}",
                 hint="give the absolute path",
             )
-        found = Found(folder, source, files)
+        found = FoundSource(folder, source, files)
     if found is None:
         raise _nothing(source, [(folder, source) for folder in tree.folders], tree)
     return found
 
 
-def _find_absolute(source: str, tree: Tree) -> Found:
+def _find_absolute(source: str, tree: Tree) -> FoundSource:
     if not source.endswith("*") and tree.is_folder(source):
         raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint="add '/*'")
     owner = tree.owner(source)
@@ -215,7 +215,7 @@ def _find_absolute(source: str, tree: Tree) -> Found:
     files = tuple(_matching(owner[1], owner[0], tree))
     if not files:
         raise _nothing(source, [(owner[0], owner[1])], tree)
-    return Found(owner[0], owner[1], files)
+    return FoundSource(owner[0], owner[1], files)
 
 
 def _nothing(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -> RelocationError:
@@ -289,7 +289,7 @@ class Destination:
         return "".join(next(taken) if piece == "*" else piece for piece in re.split(r"(\*)", self.text))
 
 
-def read_destination(found: Found, destination: str, tree: Tree) -> Destination:
+def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destination:
     """Check a destination and complete it.
 
     Raises:

@@ -16,12 +16,12 @@ from aptui.engine.relocate import paths as relocate_paths
 from aptui.engine.relocate import references
 from aptui.engine.relocate.files import DiskTree, native
 from aptui.engine.relocate.model import Plan
-from aptui.engine.relocate.paths import Destination, Found, RelocationError
+from aptui.engine.relocate.paths import Destination, FoundSource, RelocationError
 from aptui.engine.relocate.references import UnreadableError
 from aptui.engine.relocate.version_control import Git
-from aptui.shared.relocation import Fate, Item, Relocate, Skipped
+from aptui.shared.relocation import Fate, Relocate, RelocationItem, Skipped
 from aptui.store.db.schema import uuid_text
-from aptui.store.graph.dependants import Known, sources_in
+from aptui.store.graph.dependants import KnownSource, sources_in
 from aptui.store.queries.reader import Reader
 
 META = "meta"
@@ -64,7 +64,7 @@ def _with_slashes(text: str, tree: DiskTree) -> str:
 # ------------------------------------------------------------------------------------------------------------------- files
 
 
-def _gather(plan: Plan, found: Found, known: Mapping[str, Known]) -> None:
+def _gather(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) -> None:
     """Note the sources that were found, each followed by its metadata; what is neither is skipped."""
     companions = _Companions(plan, found.folder)
     owned = {name: rel for rel in known for name in companions.of(rel)}
@@ -100,8 +100,12 @@ def _gather(plan: Plan, found: Found, known: Mapping[str, Known]) -> None:
     )
 
 
-def _item(folder: ScanFolder, rel: str, *, is_metadata: bool = False, owner: str = "", source_id: int = 0, uuid: str = "") -> Item:
-    return Item(rel, f"{folder.path}/{rel}", folder.name, is_metadata=is_metadata, owner=owner, source_id=source_id, uuid=uuid)
+def _item(
+    folder: ScanFolder, rel: str, *, is_metadata: bool = False, owner: str = "", source_id: int = 0, uuid: str = ""
+) -> RelocationItem:
+    return RelocationItem(
+        rel, f"{folder.path}/{rel}", folder.name, is_metadata=is_metadata, owner=owner, source_id=source_id, uuid=uuid
+    )
 
 
 class _Companions:
@@ -146,10 +150,10 @@ def companion_path(rule: Companion, rel: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- destinations
 
 
-def _send(plan: Plan, found: Found, target: Destination) -> None:
+def _send(plan: Plan, found: FoundSource, target: Destination) -> None:
     """Say of each file where it goes; one that is there already is skipped."""
-    sent: dict[str, Item] = {}
-    kept: list[Item] = []
+    sent: dict[str, RelocationItem] = {}
+    kept: list[RelocationItem] = []
     for item in plan.items:
         owner = sent.get(item.owner) if item.owner else None
         if item.owner and owner is None:
@@ -169,7 +173,7 @@ def _absolute(folder: ScanFolder, path: str) -> str:
     return path if path.startswith(_ROOTED) else f"{folder.path}/{path}"
 
 
-def _beside(item: Item, owner: Item) -> str:
+def _beside(item: RelocationItem, owner: RelocationItem) -> str:
     """Return where metadata goes: beside its source, called after it."""
     old_name = owner.old.rpartition("/")[2]
     folder, _, new_name = owner.new_file.rpartition("/")
@@ -179,7 +183,7 @@ def _beside(item: Item, owner: Item) -> str:
     return f"{folder}/{new_name.rpartition('.')[0] or new_name}{name[len(old_name.rpartition('.')[0]) :]}"
 
 
-def _name_anew(plan: Plan, known: Mapping[str, Known]) -> None:
+def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
     """Say which UUIDs the sources will have, and what their products will be called."""
     travelling = {item.owner: item.old_file for item in plan.items if item.is_metadata and item.old.lower().endswith(f".{META}")}
     for at, item in enumerate(plan.items):
@@ -200,7 +204,7 @@ def _says(meta_file: str, uuid: bytes) -> bool:
     return uuid.hex().encode() in text.lower().replace(b"-", b"")
 
 
-def _product_names(item: Item, known: Known) -> Iterator[tuple[str, str]]:
+def _product_names(item: RelocationItem, known: KnownSource) -> Iterator[tuple[str, str]]:
     """Yield (old, new) paths of products as others name them: without platform, in lower case; none whose new name nobody can know."""
     old_name, new_name = (path.rpartition("/")[2].lower() for path in (item.old, item.new))
     old_stem, new_stem = (name.rpartition(".")[0] or name for name in (old_name, new_name))
@@ -223,7 +227,7 @@ def _product_names(item: Item, known: Known) -> Iterator[tuple[str, str]]:
 def _object(plan: Plan) -> None:
     """Note everything that stands against it."""
     order = plan.order
-    seen: dict[str, Item] = {}
+    seen: dict[str, RelocationItem] = {}
     for at, item in enumerate(plan.items):
         problem = _problem(plan, item)
         twin = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
@@ -246,7 +250,7 @@ def _files(count: int, one: str, many: str) -> str:
     return f"one file {one}" if count == 1 else f"{count:,} files {many}"
 
 
-def _problem(plan: Plan, item: Item) -> str:
+def _problem(plan: Plan, item: RelocationItem) -> str:
     tree = plan.tree
     why = tree.why_not_from(item.old_file, ignores_mode=item.old_file in plan.tracked)
     if why or plan.order.is_delete:
@@ -258,7 +262,7 @@ def _problem(plan: Plan, item: Item) -> str:
     return tree.why_not_to(item.old_file, item.new_file)
 
 
-def _warn(plan: Plan, items: Iterable[Item]) -> None:
+def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
     """Say what would become of sources at places that mean something else to the project."""
     folders = {folder.name: folder for folder in plan.tree.folders}
     builders = PatternSet([builder.patterns for builder in plan.config.project.builders])
@@ -275,7 +279,7 @@ def _warn(plan: Plan, items: Iterable[Item]) -> None:
         plan.warnings.append(f"'{paths[0]}'{more}: {why}")
 
 
-def groups(items: Sequence[Item]) -> Iterator[list[int]]:
+def groups(items: Sequence[RelocationItem]) -> Iterator[list[int]]:
     """Yield the indices of what belongs together: a source and its metadata."""
     group: list[int] = []
     for at, item in enumerate(items):

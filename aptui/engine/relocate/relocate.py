@@ -21,13 +21,13 @@ from aptui.engine.relocate.files import native
 from aptui.engine.relocate.model import Mention, Plan
 from aptui.engine.relocate.references import UnreadableError
 from aptui.shared.errors import UserError
-from aptui.shared.relocation import Deed, Item, Relocate, Report, Update, counted
+from aptui.shared.relocation import Relocate, RelocationAction, RelocationItem, RelocationReport, Update, counted
 from aptui.store.queries.reader import open_reader
 
 DATABASE = "assetdb.sqlite"
 
 
-def preview(order: Relocate, config: Config) -> Report:
+def preview(order: Relocate, config: Config) -> RelocationReport:
     """Say what would happen.
 
     Raises:
@@ -36,7 +36,7 @@ def preview(order: Relocate, config: Config) -> Report:
     return _plan(order, config).report()
 
 
-def relocate(order: Relocate, config: Config) -> Report:
+def relocate(order: Relocate, config: Config) -> RelocationReport:
     """Move or delete, if it is confirmed and nothing stands against it; else say what would happen.
 
     Raises:
@@ -45,13 +45,13 @@ def relocate(order: Relocate, config: Config) -> Report:
     plan = _plan(order, config)
     if plan.refusals or not order.is_confirmed:
         return plan.report()
-    return _Deeds(plan).perform()
+    return _RelocationSteps(plan).perform()
 
 
-def touched(report: Report) -> list[str]:
+def touched(report: RelocationReport) -> list[str]:
     """Return the absolute paths that are not what they were, in text form."""
-    moved = [path for item in report.items if item.deed is Deed.DONE for path in (item.old_file, item.new_file) if path]
-    return [*moved, *(update.file for update in report.updates if update.deed is Deed.DONE), *report.removed]
+    moved = [path for item in report.items if item.deed is RelocationAction.DONE for path in (item.old_file, item.new_file) if path]
+    return [*moved, *(update.file for update in report.updates if update.deed is RelocationAction.DONE), *report.removed]
 
 
 def _plan(order: Relocate, config: Config) -> Plan:
@@ -62,7 +62,7 @@ def _plan(order: Relocate, config: Config) -> Plan:
         return relocate_plan.make(order, config, reader)
 
 
-class _Deeds:
+class _RelocationSteps:
     """One operation that is under way."""
 
     def __init__(self, plan: Plan) -> None:
@@ -70,13 +70,13 @@ class _Deeds:
         self._is_over = False
         self._places = {item.old_file: at for at, item in enumerate(self._items)}
 
-    def perform(self) -> Report:
+    def perform(self) -> RelocationReport:
         """Do it all, as far as it goes."""
         for group in relocate_plan.groups(self._items):
             # Metadata leaves first and goes last: no source is ever without it.
             order = group[::-1] if not self._plan.order.is_delete else group
             if self._is_over:
-                self._mark(order, Deed.LEFT)
+                self._mark(order, RelocationAction.LEFT)
             else:
                 self._perform_group(order)
         removed = [] if self._plan.order.leaves_empty_folders else list(self._remove_empty())
@@ -90,14 +90,14 @@ class _Deeds:
                 self._perform(self._items[at])
             except OSError as error:
                 self._is_over = True
-                self._items[at] = replace(self._items[at], deed=Deed.FAILED, problem=error.strerror or str(error))
-                self._mark(order[place + 1 :], Deed.LEFT)
+                self._items[at] = replace(self._items[at], deed=RelocationAction.FAILED, problem=error.strerror or str(error))
+                self._mark(order[place + 1 :], RelocationAction.LEFT)
                 if not self._plan.order.is_delete:
                     self._take_back(order[:place])
                 return
-            self._items[at] = replace(self._items[at], deed=Deed.DONE)
+            self._items[at] = replace(self._items[at], deed=RelocationAction.DONE)
 
-    def _perform(self, item: Item) -> None:
+    def _perform(self, item: RelocationItem) -> None:
         git = self._plan.git if item.old_file in self._plan.tracked else None
         if self._plan.order.is_delete:
             (git.delete if git else files.delete)(item.old_file)
@@ -111,18 +111,20 @@ class _Deeds:
             item = self._items[at]
             try:
                 self._perform(replace(item, old_file=item.new_file, new_file=item.old_file))
-                self._items[at] = replace(item, deed=Deed.LEFT)
+                self._items[at] = replace(item, deed=RelocationAction.LEFT)
             except OSError as error:
                 self._items[at] = replace(item, problem=f"it moved alone, and does not come back: {error.strerror}")
 
-    def _mark(self, indices: list[int], deed: Deed) -> None:
+    def _mark(self, indices: list[int], deed: RelocationAction) -> None:
         for at in indices:
             self._items[at] = replace(self._items[at], deed=deed)
 
     def _remove_empty(self) -> Iterator[str]:
         roots = {folder.name: folder.path for folder in self._plan.tree.folders}
         kept = list(roots.values())
-        left = {(item.old_file.rpartition("/")[0], roots[item.folder]) for item in self._items if item.deed is Deed.DONE}
+        left = {
+            (item.old_file.rpartition("/")[0], roots[item.folder]) for item in self._items if item.deed is RelocationAction.DONE
+        }
         for folder, root in sorted(left, key=lambda pair: -len(pair[0])):
             yield from files.remove_empty(folder, root, kept)
 
@@ -135,12 +137,12 @@ class _Deeds:
 
     def _update(self, update: Update, mention: Mention) -> Update:
         """Mend one dependant, wherever it is now."""
-        moved = [at for at in mention.targets if self._items[at].deed is Deed.DONE]
+        moved = [at for at in mention.targets if self._items[at].deed is RelocationAction.DONE]
         place = self._where(mention)
         if not moved and place.new_file == mention.file:
-            return replace(update, deed=Deed.LEFT, problem="what it names did not move")
+            return replace(update, deed=RelocationAction.LEFT, problem="what it names did not move")
         if not update.count:
-            return replace(update, deed=Deed.FAILED, problem=update.problem or "the old name is not in its text")
+            return replace(update, deed=RelocationAction.FAILED, problem=update.problem or "the old name is not in its text")
         path = native(place.new_file)
         try:
             mended = references.mend(
@@ -151,13 +153,13 @@ class _Deeds:
             if mended.count:
                 references.rewrite(path, mended.data)
         except UnreadableError as error:
-            return replace(update, deed=Deed.FAILED, problem=str(error))
-        return replace(update, file=place.new_file, path=place.new_path, count=mended.count, deed=Deed.DONE)
+            return replace(update, deed=RelocationAction.FAILED, problem=str(error))
+        return replace(update, file=place.new_file, path=place.new_path, count=mended.count, deed=RelocationAction.DONE)
 
     def _where(self, mention: Mention) -> Mention:
         """Return a mention as it really is: a dependant that was to move too may have stayed."""
         mover = self._places.get(mention.file)
-        if mover is None or self._items[mover].deed is Deed.DONE:
+        if mover is None or self._items[mover].deed is RelocationAction.DONE:
             return mention
         return replace(mention, new_file=mention.file, new_path=mention.path)
 

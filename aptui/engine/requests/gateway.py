@@ -13,7 +13,7 @@ from aptui.link import port
 from aptui.shared.errors import KnownError, UserError
 
 if TYPE_CHECKING:
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
     from aptui.link.port import Request
 
@@ -29,7 +29,7 @@ _COUNT_MOST_S = 5.0
 
 
 @dataclass(slots=True)
-class _Fenced:
+class _BarrierRequest:
     """Somebody waits until what changed before is known; `ticket` -1 = not all of it is looked at yet."""
 
     request: Request
@@ -42,7 +42,7 @@ class _Fenced:
 
 
 @dataclass(slots=True)
-class _Owed:
+class _PendingRequest:
     """What is owed, as it was counted at `at`; `cost_s` is time of this thread, not of others that kept it from the processor."""
 
     at: float = 0.0
@@ -53,7 +53,7 @@ class _Owed:
     analyses: int = 0
 
 
-class Serving:
+class GatewayRequests:
     """Answers the gateway.
 
     Args:
@@ -61,12 +61,12 @@ class Serving:
         state: what the engine does, in one word.
     """
 
-    def __init__(self, live: Live, state: Callable[[], str]) -> None:
+    def __init__(self, live: EngineSupervisor, state: Callable[[], str]) -> None:
         self._live, self._state = live, state
-        self._fenced: list[_Fenced] = []
+        self._fenced: list[_BarrierRequest] = []
         self._saving: list[Request] = []
         self._is_saved = False
-        self._owed = _Owed()
+        self._owed = _PendingRequest()
         self._ready_epoch = -1
         live.turns.append(self.poll)
 
@@ -107,7 +107,7 @@ class Serving:
 
     def _fence(self, request: Request, verb: port.Fence) -> None:
         engine = self._engine()
-        fenced = _Fenced(request, time.monotonic() + max(0.0, min(verb.limit_s, _FENCE_LIMIT_S)), epoch=engine.epoch)
+        fenced = _BarrierRequest(request, time.monotonic() + max(0.0, min(verb.limit_s, _FENCE_LIMIT_S)), epoch=engine.epoch)
         self._fenced.append(fenced)
 
         def heard(is_whole: bool) -> None:
@@ -168,15 +168,15 @@ class Serving:
             failed=max(0, progress.failing_count) if progress is not None else 0,
         )
 
-    def _counted(self, engine: Engine) -> _Owed:
+    def _counted(self, engine: Engine) -> _PendingRequest:
         if engine.is_idle:
-            self._owed = _Owed()
+            self._owed = _PendingRequest()
             return self._owed
         owed, now, busy_s = self._owed, time.monotonic(), time.thread_time()
         if owed.epoch == engine.epoch and now < owed.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * owed.cost_s)):
             return owed
         found = engine.pipeline.owed()
-        self._owed = _Owed(now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses)
+        self._owed = _PendingRequest(now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses)
         return self._owed
 
     # ---------------------------------------------------------------------------------------------------------------- time

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, assert_never
 from aptui import __version__
 from aptui.core.messages import ConnectionsChanged
 from aptui.core.model import PathKey
-from aptui.engine.requests.gateway import Serving
-from aptui.engine.requests.missing import MissingScans
-from aptui.engine.requests.peers import Peering
-from aptui.engine.requests.relocation import Relocating
+from aptui.engine.requests.gateway import GatewayRequests
+from aptui.engine.requests.missing import MissingScanRequests
+from aptui.engine.requests.peers import PeerRequests
+from aptui.engine.requests.relocation import RelocationRequests
 from aptui.link import port
 from aptui.link.port import Request
 from aptui.shared.errors import KnownError
 from aptui.shared.relocation import Relocate
-from aptui.sharing.account import Sum
+from aptui.sharing.account import SharingSum
 
 if TYPE_CHECKING:
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
 
 
@@ -35,12 +35,12 @@ class _Settling:
     epoch: int
     run_before: int
     failed_before: int
-    shared_before: Sum
+    shared_before: SharingSum
     is_heard: bool = False
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingRequest:
     """Somebody waits for a condition."""
 
     request: Request
@@ -48,20 +48,20 @@ class _Waiting:
     then: Callable[[], None]
 
 
-class Desk:
+class RequestHandler:
     """Answerer of an engine that stays up (`link.port.Answerer`)."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
         self._everything: set[int] = set()
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
         """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
-        self._waiting: list[_Waiting] = []
-        self._relocating = Relocating(live)
-        self._missing = MissingScans(live)
-        self._serving = Serving(live, self._state)
-        self._peering = Peering(live)
+        self._waiting: list[_WaitingRequest] = []
+        self._relocating = RelocationRequests(live)
+        self._missing = MissingScanRequests(live)
+        self._serving = GatewayRequests(live, self._state)
+        self._peering = PeerRequests(live)
         live.turns.append(self.poll)
 
     # ------------------------------------------------------------------------------------------------------------ requests
@@ -225,7 +225,7 @@ class Desk:
             request.answer(epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health, running=running)
 
         # Whoever reads the database after the answer has everything that he did not hear of.
-        self._waiting.append(_Waiting(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
+        self._waiting.append(_WaitingRequest(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
 
     def _connections(self) -> tuple[object, ...]:
         return self._live.server.connections() if self._live.server is not None else ()
@@ -314,7 +314,7 @@ class Desk:
             if verb.stops:
                 live.stop()
 
-        self._waiting.append(_Waiting(request, lambda: live.engine is None or live.engine.is_idle, drained))
+        self._waiting.append(_WaitingRequest(request, lambda: live.engine is None or live.engine.is_idle, drained))
 
     def _settle(self, request: Request, verb: port.Settle) -> None:
         live, engine = self._live, self._engine()
@@ -371,19 +371,19 @@ class Desk:
 
     def _settled(self, settling: _Settling, engine: Engine, now: float) -> None:
         status, is_same = engine.pipeline.status(), engine.epoch == settling.epoch
-        shared = _shared(engine).since(settling.shared_before if is_same else Sum())
+        shared = _shared(engine).since(settling.shared_before if is_same else SharingSum())
         settling.request.answer(
             epoch=engine.epoch,
             seq=engine.seq,
             run=status.run - (settling.run_before if is_same else 0),
             failed=status.failed - (settling.failed_before if is_same else 0),
             seconds=round(now - settling.began_s, 3),
-            shared=asdict(shared) if shared != Sum() else {},
+            shared=asdict(shared) if shared != SharingSum() else {},
             unknown=list(engine.scans.unknown.values()),
             configuration=self._live.configuration_error,
         )
 
 
-def _shared(engine: Engine) -> Sum:
+def _shared(engine: Engine) -> SharingSum:
     """Return the account so far of what results somebody had already."""
-    return engine.account.total() if engine.account is not None else Sum()
+    return engine.account.total() if engine.account is not None else SharingSum()

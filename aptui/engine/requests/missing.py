@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.core.messages import LogLevel, MissingScan, ProductsChanged, Rows
-from aptui.engine.missing.scanner import Place, Search, Tally
+from aptui.engine.missing.scanner import MissingSearch, NamePlace, Tally
 from aptui.link import port
 from aptui.link.port import Request
 from aptui.shared.errors import InternalError, KnownError, UserError
@@ -23,7 +23,7 @@ from aptui.store.queries.missing import Scanned, chosen
 from aptui.store.queries.reader import open_reader
 
 if TYPE_CHECKING:
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
 
 _BUSY = 4
 _LOOK_S = 0.1
@@ -40,10 +40,10 @@ class _Running:
     is_given_up: bool = False
 
 
-class MissingScans:
+class MissingScanRequests:
     """Answers `ScanMissing` and `ClearMissing`; all but what `_run` does is for the engine's thread."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
         self._running: _Running | None = None
         self._heard: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
@@ -66,7 +66,7 @@ class MissingScans:
             refused.exit_code = _BUSY
             raise refused
         running = self._running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)
-        place = Place(
+        place = NamePlace(
             self._database, self._live.config.cache_dir, tuple(folder.path for folder in self._live.config.project.scan_folders)
         )
         running.thread = threading.Thread(target=self._run, args=(running, place, verb), name="aptui-missing-scan", daemon=True)
@@ -109,14 +109,14 @@ class MissingScans:
 
     # -------------------------------------------------------------------------------------------------------- the thread
 
-    def _run(self, running: _Running, place: Place, verb: port.ScanMissing) -> None:
+    def _run(self, running: _Running, place: NamePlace, verb: port.ScanMissing) -> None:
         def told(tally: Tally) -> None:
             self._say(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
 
         try:
             wanted = _chosen(place.database, verb.patterns, verb.product_ids)
             told(Tally(files=len(wanted)))
-            search = Search(place, verb.max_matches, lambda: running.is_given_up)
+            search = MissingSearch(place, verb.max_matches, lambda: running.is_given_up)
             tally = search.products(wanted, lambda rows: self._save(running, rows), told)
             self._later(lambda: self._ended(running, tally, None))
         except KnownError as error:

@@ -9,14 +9,14 @@ from aptui.link import codec
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.shared.peers import GatewayReport, PeerOrder
 
 
-class Peering:
+class PeerRequests:
     """The gateway as the engine knows it."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
         self._gateway = 0
         self.report: GatewayReport | None = None

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from aptui.core.paths import from_text
 from aptui.engine.live.roots import SOURCES
 from aptui.engine.relocate import relocate
-from aptui.engine.watch.notifications import Hint
+from aptui.engine.watch.notifications import ChangeNotification
 from aptui.shared.errors import BusyError, KnownError
-from aptui.shared.relocation import Relocate, Report, shortened
+from aptui.shared.relocation import Relocate, RelocationReport, shortened
 
 if TYPE_CHECKING:
-    from aptui.engine.live.supervisor import Live
+    from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.link.port import Request
 
 HOLDER = -1
@@ -30,14 +30,14 @@ _SCAN_LIMIT_S = 30.0
 """A scan that takes longer, or waits itself while the queue is paused, is no reason to let anybody wait."""
 
 
-class Relocating:
+class RelocationRequests:
     """The orders that wait, and the one that is under way. All but the thread is the engine's."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
         self._waiting: deque[tuple[Request, Relocate]] = deque()
         self._thread: threading.Thread | None = None
-        self._report: Report | Exception | None = None
+        self._report: RelocationReport | Exception | None = None
         self._give_up_at = 0.0
         live.turns.append(self.poll)
 
@@ -91,11 +91,11 @@ class Relocating:
         report, self._report, self._thread = self._report, None, None
         request, order = self._waiting.popleft()
         if order.is_confirmed:
-            if isinstance(report, Report):
+            if isinstance(report, RelocationReport):
                 self._tell_watching(report)
             self._live.watching.release(HOLDER)
         match report:
-            case Report():
+            case RelocationReport():
                 answer = shortened(report, _LISTED)
                 request.answer(**{field.name: getattr(answer, field.name) for field in fields(answer)})
             case KnownError():
@@ -105,8 +105,8 @@ class Relocating:
         if self._waiting:
             self._begin(self._waiting[0][1])
 
-    def _tell_watching(self, report: Report) -> None:
+    def _tell_watching(self, report: RelocationReport) -> None:
         """Say what changed, so that nothing depends on whether the kernel says it too."""
         paths = [from_text(path) for path in relocate.touched(report)]
         if paths:
-            self._live.watching.take(Hint(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))
+            self._live.watching.take(ChangeNotification(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from aptui.core.identity import META_SUFFIX, braced, path_uuids
-from aptui.core.model import Digest, FileFact, Identity, PathKey, RelPath, SourceUuid
+from aptui.core.model import Digest, FileFact, PathKey, RelPath, SourceIdentity, SourceUuid
 from aptui.core.paths import from_text
 
 _VERSION = 1
@@ -53,7 +53,7 @@ class Metadata:
         """Whether a file with this key is of a type that gets an identity file."""
         return bool(self.types) and key.endswith(self.types)
 
-    def read(self, meta: FileFact, source: FileFact) -> Identity | None:
+    def read(self, meta: FileFact, source: FileFact) -> SourceIdentity | None:
         """Return what the identity file `meta` of `source` says, None when it is empty or gone; complete it where that is allowed."""
         path = self._path(meta)
         try:
@@ -82,7 +82,7 @@ class Metadata:
     def make(self, source: FileFact) -> bool:
         """Make the identity file of a source that has none; return whether it is there now."""
         self.held.pop((source.scan_folder, source.rel), None)
-        identity = Identity(SourceUuid(uuid4().bytes), path_uuids(source.rel))
+        identity = SourceIdentity(SourceUuid(uuid4().bytes), path_uuids(source.rel))
         data = render({}, identity, source.rel)
         return data is not None and self._write(self._path(source) + os.fsencode(META_SUFFIX), data, is_new=True)
 
@@ -133,7 +133,7 @@ def _link(temporary: bytes, path: bytes) -> bool:
     return True
 
 
-def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[Identity, dict[str, Any] | None]:
+def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity, dict[str, Any] | None]:
     """Return what the bytes of an identity file say, and its document when it can be completed."""
     if len(data) > _SIZE_LIMIT:
         return _unusable(meta, data, "is larger than a MiB"), None
@@ -156,11 +156,11 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[Identity, dict
         return _unusable(meta, data, "has a UUID of zeros"), None
     digest = Digest(hashlib.sha256(data).digest())
     legacy, original, created = _legacy(said), _original(said), _created(said)
-    identity = Identity(SourceUuid(uuid), legacy or path_uuids(source.rel), original or source.rel, created, digest)
+    identity = SourceIdentity(SourceUuid(uuid), legacy or path_uuids(source.rel), original or source.rel, created, digest)
     return identity, None if legacy and original and created else document
 
 
-def render(document: Mapping[str, Any], identity: Identity, rel: RelPath) -> bytes | None:
+def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) -> bytes | None:
     """Return `document` with all that an identity file must say, in the reference's form; None when a name cannot be written as JSON."""
     said = document.get("UUID")
     said = dict(said) if isinstance(said, dict) else {}
@@ -202,6 +202,6 @@ def _uuid(text: str) -> SourceUuid | None:
         return None
 
 
-def _unusable(meta: FileFact, data: bytes, why: str) -> Identity:
+def _unusable(meta: FileFact, data: bytes, why: str) -> SourceIdentity:
     problem = f"its identity file '{meta.rel}' {why}: mend it, or delete it to get a new identity"
-    return Identity(_NONE, digest=Digest(hashlib.sha256(data).digest()), problem=problem)
+    return SourceIdentity(_NONE, digest=Digest(hashlib.sha256(data).digest()), problem=problem)

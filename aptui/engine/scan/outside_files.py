@@ -28,7 +28,7 @@ def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
 
 def look(engine: Engine, *, trusts_times: bool = True) -> None:
     """Tell the pipeline which of the files outside that it knows are not what they were."""
-    from aptui.worker.files import Changed, hash_file
+    from aptui.worker.files import FileChanged, hash_file
 
     changed = []
     for path, known in engine.pipeline.memory.outside.items():
@@ -37,7 +37,7 @@ def look(engine: Engine, *, trusts_times: bool = True) -> None:
             continue
         try:
             digest = hash_file(_path(path), sees_through=True)[0][0].hex() if stamp else ""
-        except (OSError, Changed):
+        except (OSError, FileChanged):
             continue  # it is being written: the next look finds it
         if _stamp(path) == stamp:
             changed.append((path, outside_file(digest, stamp)))

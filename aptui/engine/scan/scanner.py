@@ -15,12 +15,12 @@ from typing import Protocol
 
 from aptui.core.identity import META_SUFFIX, meta_key
 from aptui.core.messages import FolderSeen, FoldersKept
-from aptui.core.model import FileFact, Identity, PathKey, Project, RelPath
+from aptui.core.model import FileFact, PathKey, Project, RelPath, SourceIdentity
 from aptui.core.paths import from_text, is_below, key_of, merge_folder, parent
 from aptui.core.settings import file_key
 from aptui.engine.scan.metadata import Metadata
-from aptui.engine.scan.up_to_date import Glance
-from aptui.engine.scan.walk import Digests, Entry, Part, Walk, digests_of, text_of
+from aptui.engine.scan.up_to_date import UpToDateCheck
+from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of, text_of
 
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
@@ -63,7 +63,7 @@ class Scanner:
         remembered: Remembered,
         next_seq: Callable[[], int],
         *,
-        glance: Glance | None = None,
+        glance: UpToDateCheck | None = None,
         is_full: bool = False,
         reassess: bool = False,
         unfinished: Mapping[PathKey, FileFact | None] = MappingProxyType({}),
@@ -121,7 +121,7 @@ class Scanner:
             kept.extend(self._glance.kept)
         yield self._slice(events, kept)
 
-    def _met(self, below: str) -> Iterator[tuple[str, list[tuple[Part, list[Entry]]]]]:
+    def _met(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
         if self._glance is None or below:
             parts = self._parts_of(below)
             yield from self._walk.folders([(below, parts)] if parts else [])
@@ -136,7 +136,7 @@ class Scanner:
     # ------------------------------------------------------------------------------------------------------------- compare
 
     def _compare(
-        self, folder: str, entries: list[tuple[Part, list[Entry]]], known: Sequence[tuple[int, bytes]]
+        self, folder: str, entries: list[tuple[FolderPart, list[Entry]]], known: Sequence[tuple[int, bytes]]
     ) -> FolderSeen | None:
         digests = digests_of(entries)
         if not (self._is_full or self._reassess) and dict(known) == digests:
@@ -146,7 +146,7 @@ class Scanner:
     def _report(
         self,
         folder: str,
-        entries: list[tuple[Part, list[Entry]]],
+        entries: list[tuple[FolderPart, list[Entry]]],
         digests: dict[int, bytes],
         again: frozenset[PathKey] | None = None,
     ) -> FolderSeen | None:
@@ -198,7 +198,7 @@ class Scanner:
 
     def _identities(
         self, facts: Iterable[FileFact], facts_of: Mapping[int, Sequence[FileFact]]
-    ) -> Iterator[tuple[PathKey, Identity]]:
+    ) -> Iterator[tuple[PathKey, SourceIdentity]]:
         """Yield what the identity files beside these files say."""
         metas = {
             (part, fact.rel.lower()): fact
@@ -212,7 +212,7 @@ class Scanner:
             if identity is not None:
                 yield fact.key, identity
 
-    def _make_identities(self, entries: list[tuple[Part, list[Entry]]]) -> bool:
+    def _make_identities(self, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
         """Make the identity files that are missing here and waited for no longer; return whether any was made."""
         is_any_new = False
         for part, files in entries:
@@ -292,7 +292,7 @@ class Scanner:
         ranked = sorted(parts, key=lambda item: self._rank.get(item, last))
         return merge_folder([parts[scan_folder] for scan_folder in ranked], self._metadata_types)
 
-    def _facts(self, part: Part, files: list[Entry], old: Mapping[tuple[int, RelPath], FileFact]) -> Iterator[FileFact]:
+    def _facts(self, part: FolderPart, files: list[Entry], old: Mapping[tuple[int, RelPath], FileFact]) -> Iterator[FileFact]:
         prefix, scan_folder = (f"{part.rel}/" if part.rel else ""), part.scan_folder.id
         for name, size, mtime_ns, ctime_ns, inode in files:
             rel = RelPath(prefix + text_of(name))
@@ -316,7 +316,7 @@ class Scanner:
                 yield FileFact(scan_folder, rel, size, mtime_ns, ctime_ns, inode)
 
     @staticmethod
-    def _key(part: Part, name: str) -> PathKey:
+    def _key(part: FolderPart, name: str) -> PathKey:
         return key_of(f"{part.rel}/{text_of(name)}" if part.rel else text_of(name))
 
     def _is_reported(self, old: FileFact | None, new: FileFact, again: frozenset[PathKey] | None, key: PathKey) -> bool:
@@ -333,14 +333,14 @@ class Scanner:
             return None
         return self._report(folder, entries, digests, again)
 
-    def _parts_of(self, folder: str) -> list[Part]:
+    def _parts_of(self, folder: str) -> list[FolderPart]:
         """Return the real folders that make up a relative one (lower case)."""
         parts = self._walk.roots()
         for name in folder.split("/") if folder else ():
             parts = [part for part in self._below(parts) if part.rel.rpartition("/")[2].lower() == name]
         return parts
 
-    def _below(self, parts: Iterable[Part]) -> list[Part]:
+    def _below(self, parts: Iterable[FolderPart]) -> list[FolderPart]:
         return [part for found in self._walk.folders_in(parts).values() for part in found]
 
     def _vanished(self, folder: str) -> FolderSeen:

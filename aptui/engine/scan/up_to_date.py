@@ -21,7 +21,7 @@ from typing import Protocol
 from aptui.core.fingerprint import short
 from aptui.core.model import Builder, Project, RelPath
 from aptui.core.paths import key_of
-from aptui.engine.scan.walk import Below, Digests, Entry, Part, Walk, digests_of
+from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
 
 _FOLDERS_FOR_TWO = 300
 """Fewer folders are walked before a second process has started."""
@@ -33,14 +33,14 @@ _MOST_DIFFERING = 256
 
 
 @dataclass(slots=True)
-class Glance:
+class UpToDateCheck:
     """What was seen: folders as remembered, and those that are not, with their parts; `vanished` were remembered and are not there.
 
     `is_of_bytes`: the files of the folders that are as remembered were read.
     """
 
     kept: list[str] = field(default_factory=list)
-    differing: list[tuple[str, list[Part]]] = field(default_factory=list)
+    differing: list[tuple[str, list[FolderPart]]] = field(default_factory=list)
     vanished: frozenset[str] = frozenset()
     is_of_bytes: bool = False
 
@@ -50,14 +50,14 @@ class Glance:
         return not self.differing and not self.vanished
 
 
-Met = tuple[str, list[tuple[Part, list[Entry]]]]
+Met = tuple[str, list[tuple[FolderPart, list[Entry]]]]
 """(relative folder, its parts with their files)."""
 
 
 class Verifies(Protocol):
     """What compares bytes (`verification`)."""
 
-    def is_same(self, folder: str, entries: list[tuple[Part, list[Entry]]]) -> bool:
+    def is_same(self, folder: str, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
         """Whether the files of a folder have the remembered bytes."""
         ...
 
@@ -101,7 +101,7 @@ def signature(project: Project, builders: Iterable[Builder]) -> str:
     return short(repr((project.signature, project.scan_signature, said, project.debug_output)).encode())
 
 
-def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> Glance | None:
+def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> UpToDateCheck | None:
     """Walk the sources and compare them with `loop.hashing`; None when so much differs that it is not worth telling what.
 
     Args:
@@ -111,7 +111,7 @@ def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> Glance | N
     """
     frontier = [("", walk.roots())]
     known = _Known(digests, opens)
-    glance = Glance(is_of_bytes=known.reads)
+    glance = UpToDateCheck(is_of_bytes=known.reads)
     count = known.process_count
     if count == 1:
         _compare(walk, walk.folders(frontier), known, glance)
@@ -123,7 +123,7 @@ def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> Glance | N
     return glance
 
 
-def _compare(walk: Walk, met: Iterable[Met], known: _Known, glance: Glance) -> None:
+def _compare(walk: Walk, met: Iterable[Met], known: _Known, glance: UpToDateCheck) -> None:
     with known.opens() as content:
         for folder, entries in met:
             is_unknown = any((part.scan_folder.id, key_of(RelPath(part.rel))) in walk.unknown for part, _files in entries)
@@ -134,7 +134,9 @@ def _compare(walk: Walk, met: Iterable[Met], known: _Known, glance: Glance) -> N
                 glance.differing.append((folder, [part for part, _files in entries]))
 
 
-def _walk_by_many(walk: Walk, frontier: list[tuple[str, list[Part]]], known: _Known, glance: Glance, count: int) -> None:
+def _walk_by_many(
+    walk: Walk, frontier: list[tuple[str, list[FolderPart]]], known: _Known, glance: UpToDateCheck, count: int
+) -> None:
     """Look at the top of the tree here, then give shares of what lies below to children."""
     top: list[Met] = []
     while frontier and len(frontier) < 4 * count:
@@ -150,7 +152,7 @@ def _walk_by_many(walk: Walk, frontier: list[tuple[str, list[Part]]], known: _Kn
         _add(glance, walk, child.answer(), share, known)
 
 
-def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, list[Part]]]]:
+def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, list[FolderPart]]]]:
     """Split subtrees into `count` lists of about equally many remembered folders."""
     weights = dict.fromkeys(below, 1)
     for folder in digests:
@@ -159,7 +161,7 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
             top = top.rpartition("/")[0]
         if top:
             weights[top] += 1
-    shares: list[list[tuple[str, list[Part]]]] = [[] for _ in range(count)]
+    shares: list[list[tuple[str, list[FolderPart]]]] = [[] for _ in range(count)]
     sizes = [0] * count
     for folder in sorted(below, key=lambda name: (-weights[name], name)):
         lightest = sizes.index(min(sizes))
@@ -168,13 +170,13 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
     return shares
 
 
-def _told(walk: Walk, share: Sequence[tuple[str, list[Part]]], known: _Known, parent: int) -> bytes:
+def _told(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Known, parent: int) -> bytes:
     if known.reads:  # to read everything may take long, and nobody needs it when the parent is gone
         from aptui.worker.processes import die_with_parent
 
         die_with_parent(parent)
     before, said = walk.files_seen, len(walk.sentences)
-    glance = Glance()
+    glance = UpToDateCheck()
     _compare(walk, walk.folders(share), known, glance)
     differing = [
         (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in glance.differing
@@ -182,7 +184,7 @@ def _told(walk: Walk, share: Sequence[tuple[str, list[Part]]], known: _Known, pa
     return marshal.dumps((glance.kept, differing, walk.files_seen - before, walk.sentences[said:]))
 
 
-def _add(glance: Glance, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[Part]]], known: _Known) -> None:
+def _add(glance: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Known) -> None:
     if not answer:  # the child died: do its share here
         _compare(walk, walk.folders(share), known, glance)
         return
@@ -191,7 +193,7 @@ def _add(glance: Glance, walk: Walk, answer: bytes, share: Sequence[tuple[str, l
     folders = {folder.id: folder for folder in walk.scan_folders}
     for folder, parts in differing:
         glance.differing.append(
-            (folder, [Part(folders[scan_folder], rel, path, is_bare) for scan_folder, rel, path, is_bare in parts])
+            (folder, [FolderPart(folders[scan_folder], rel, path, is_bare) for scan_folder, rel, path, is_bare in parts])
         )
     walk.files_seen += files_seen
     walk.sentences.extend(sentences)

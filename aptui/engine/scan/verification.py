@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from aptui.core.model import Digest
-from aptui.engine.scan.walk import Entry, Part, text_of
+from aptui.engine.scan.walk import Entry, FolderPart, text_of
 from aptui.shared import lfs
 from aptui.store.db.archive import DatabaseArchive
 
@@ -36,7 +36,7 @@ class Verification:
     def __exit__(self, *_ending: object) -> None:
         self._archive.close()
 
-    def is_same(self, folder: str, entries: list[tuple[Part, list[Entry]]]) -> bool:
+    def is_same(self, folder: str, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
         """Return whether every file of a relative folder that was ever digested has those bytes."""
         digests: dict[tuple[int, str], Digest] = {
             (scan_folder, fact.rel): fact.digest

@@ -35,7 +35,7 @@ Digests = Mapping[str, Sequence[tuple[int, bytes]]]
 
 
 @dataclass(slots=True)
-class Part:
+class FolderPart:
     """One real folder: `rel` is its relative path in real case, "" = the scan folder itself."""
 
     scan_folder: ScanFolder
@@ -45,7 +45,7 @@ class Part:
     """Whether its direct files belong to another scan folder, a non-recursive one that stands earlier."""
 
 
-Below = dict[str, list[Part]]
+Below = dict[str, list[FolderPart]]
 """{relative folder in lower case: its real folders}."""
 
 
@@ -74,7 +74,7 @@ class Walk:
         self.sentences: list[str] = []
         """For people: a link that is not followed, a folder that cannot be read."""
 
-    def roots(self) -> list[Part]:
+    def roots(self) -> list[FolderPart]:
         """Return the scan folders that are walked.
 
         Raises:
@@ -84,16 +84,16 @@ class Walk:
         for folder in self.scan_folders:
             if folder.is_intermediate:
                 if os.path.isdir(folder.path):
-                    roots.append(Part(folder, "", folder.path))
+                    roots.append(FolderPart(folder, "", folder.path))
                 continue
             if not os.path.isdir(folder.path):
                 raise HostError(f"scan folder '{folder.path}' is not there", hint="mount it, or take it out of the configuration")
             self.check_root(folder)
             if not _is_inside_earlier(folder, self.scan_folders):
-                roots.append(Part(folder, "", folder.path))
+                roots.append(FolderPart(folder, "", folder.path))
         return roots
 
-    def folders(self, start: Iterable[tuple[str, list[Part]]]) -> Iterator[tuple[str, list[tuple[Part, list[Entry]]]]]:
+    def folders(self, start: Iterable[tuple[str, list[FolderPart]]]) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
         """Yield (relative folder, its parts with their files) for `start` and everything below."""
         todo = list(start)
         while todo:
@@ -102,9 +102,9 @@ class Walk:
             todo.extend(sorted(below.items(), reverse=True))
             yield folder, entries
 
-    def look(self, parts: Iterable[Part]) -> tuple[list[tuple[Part, list[Entry]]], Below]:
+    def look(self, parts: Iterable[FolderPart]) -> tuple[list[tuple[FolderPart, list[Entry]]], Below]:
         """Return the regular files of each part, sorted, and the folders below."""
-        entries: list[tuple[Part, list[Entry]]] = []
+        entries: list[tuple[FolderPart, list[Entry]]] = []
         below: Below = {}
         for part in parts:
             files: list[Entry] = []
@@ -132,7 +132,7 @@ class Walk:
             entries.append((part, files))
         return entries, below
 
-    def folders_in(self, parts: Iterable[Part]) -> Below:
+    def folders_in(self, parts: Iterable[FolderPart]) -> Below:
         """Return the folders directly below these parts, and look at no file."""
         below: Below = {}
         for part in parts:
@@ -155,7 +155,7 @@ class Walk:
             folder = folder.rpartition("/")[0]
         return False
 
-    def _doubt(self, part: Part, error: OSError) -> None:
+    def _doubt(self, part: FolderPart, error: OSError) -> None:
         """What cannot be read is unknown; what went a moment ago is not."""
         if error.errno in _GONE or (not part.rel and part.scan_folder.is_intermediate):
             return
@@ -163,13 +163,13 @@ class Walk:
         self.unknown[part.scan_folder.id, key_of(RelPath(part.rel))] = sentence
         self.sentences.append(sentence)
 
-    def _enter(self, part: Part, name: str, path: str, below: Below) -> None:
+    def _enter(self, part: FolderPart, name: str, path: str, below: Below) -> None:
         if not part.scan_folder.recursive or path in self._never or path in self._owned_elsewhere[part.scan_folder.id]:
             return
         rel = f"{part.rel}/{text_of(name)}" if part.rel else text_of(name)
         if not self.is_ignored(rel):
             is_bare = path in self._files_elsewhere[part.scan_folder.id]
-            below.setdefault(key_of(RelPath(rel)), []).append(Part(part.scan_folder, rel, path, is_bare))
+            below.setdefault(key_of(RelPath(rel)), []).append(FolderPart(part.scan_folder, rel, path, is_bare))
 
     def _explain(self, entry: os.DirEntry[str], error: OSError) -> None:
         if error.errno not in _LEADS_NOWHERE:
@@ -178,7 +178,7 @@ class Walk:
             self.sentences.append(f"link '{entry.path}' leads nowhere; it is not looked at")
 
 
-def digests_of(entries: Iterable[tuple[Part, list[Entry]]]) -> dict[int, bytes]:
+def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, bytes]:
     """Return {scan folder id: one digest over the names, sizes, times and inodes of its files here}; none for a part without files."""
     digests: dict[int, bytes] = {}
     for part, files in entries:

@@ -18,7 +18,7 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WatchLimits:
     """The `fs.inotify` limits of this user."""
 
     max_queued_events: int
@@ -34,9 +34,9 @@ class Mount:
     kind: str
 
 
-def limits() -> Limits:
+def limits() -> WatchLimits:
     """Return the limits at present."""
-    return Limits(*(_number(name) for name in ("max_queued_events", "max_user_watches", "max_user_instances")))
+    return WatchLimits(*(_number(name) for name in ("max_queued_events", "max_user_watches", "max_user_instances")))
 
 
 def _number(name: str) -> int:

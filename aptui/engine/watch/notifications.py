@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from aptui.engine.watch import limits as watch_limits
-from aptui.engine.watch.limits import Limits
+from aptui.engine.watch.limits import WatchLimits
 
 ALL, DELETIONS = "all", "deletions"
 _ADDED, _DELETED = 1, 3
@@ -27,7 +27,7 @@ _AGAIN_MAX_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class NotifiedRoot:
     """A folder to watch.
 
     Args:
@@ -48,7 +48,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class ChangeNotification:
     """Paths of one root to look at.
 
     Args:
@@ -67,7 +67,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WatchTimings:
     """Times, and where the facts about this machine come from.
 
     Args:
@@ -106,12 +106,12 @@ class Settings:
     failures_before_polling: int = 4
     fence: bytes = b""
     clock: Callable[[], float] = time.monotonic
-    limits: Callable[[], Limits] = watch_limits.limits
+    limits: Callable[[], WatchLimits] = watch_limits.limits
     mountinfo: Callable[[], bytes] = watch_limits.mountinfo
     watch_count: Callable[[int], int] = watch_limits.watch_count
 
 
-Tell = Callable[[Hint], None]
+Tell = Callable[[ChangeNotification], None]
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ class _Losses:
 
 
 @dataclass(slots=True)
-class RootHints:
+class RootNotifications:
     """What is told of one root. Any thread may call; `tell` is called without the lock.
 
     Args:
@@ -142,8 +142,8 @@ class RootHints:
         tell: takes the hints.
     """
 
-    root: Root
-    settings: Settings
+    root: NotifiedRoot
+    settings: WatchTimings
     tell: Tell
     is_structure_changed: bool = False
     """Whether folders may have come or gone since somebody last counted them and put this back."""
@@ -207,7 +207,7 @@ class RootHints:
         """Tell those of `paths` that do not exist."""
         gone = frozenset(path for path in paths if not self._is_skipped(path) and not os.path.lexists(path))
         if gone:
-            self.tell(Hint(self.root.tag, gone))
+            self.tell(ChangeNotification(self.root.tag, gone))
 
     def lose(self, why: str) -> None:
         """Say that notifications are missing: now, or as soon as the last loss is long enough ago."""
@@ -228,7 +228,7 @@ class RootHints:
             trees = self._due_trees(now) if self._young else set()
             why = self._due_loss(now)
         if why:
-            self.tell(Hint(self.root.tag, frozenset(), is_lost=True, why=why))
+            self.tell(ChangeNotification(self.root.tag, frozenset(), is_lost=True, why=why))
         if trees:
             self.tell(_hint(self.root.tag, set(), trees))
 
@@ -295,13 +295,13 @@ def _is_folder(path: bytes) -> bool:
         return False
 
 
-def _hint(tag: str, paths: set[bytes], trees: set[bytes]) -> Hint:
+def _hint(tag: str, paths: set[bytes], trees: set[bytes]) -> ChangeNotification:
     """Return the hint without what lies under one of its trees."""
     if not trees:
-        return Hint(tag, frozenset(paths))
+        return ChangeNotification(tag, frozenset(paths))
     covered: dict[bytes, bool] = {}
     tops = frozenset(tree for tree in trees if not _is_covered(_folder(tree), trees, covered))
-    return Hint(
+    return ChangeNotification(
         tag, frozenset(path for path in paths if path not in trees and not _is_covered(_folder(path), trees, covered)), tops
     )
 

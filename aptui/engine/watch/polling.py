@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from aptui.engine.watch.notifications import DELETIONS, RootHints
+from aptui.engine.watch.notifications import DELETIONS, RootNotifications
 
 _PACE = 10
 """A look may take a tenth of the time."""
@@ -21,7 +21,7 @@ FOREIGN_FOLDERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class PolledTree:
     """What watching a tree takes.
 
     Args:
@@ -37,7 +37,7 @@ class Survey:
     undecodable: bytes = b""
 
 
-def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Survey:
+def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> PolledTree:
     """Count the folders that watchfiles will watch for `top`, which follows links to folders.
 
     Args:
@@ -46,7 +46,7 @@ def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Su
         is_over: asked at each folder; True ends the survey early.
     """
     if not is_recursive:
-        return Survey(1)
+        return PolledTree(1)
     links: list[bytes] = []
     undecodable = b""
     count = 0
@@ -65,8 +65,8 @@ def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Su
         for _folder in _folders(target, links, is_over):
             count += 1
             if count > allowed:
-                return Survey(count, frozenset(links), link, undecodable)
-    return Survey(count, frozenset(links), b"", undecodable)
+                return PolledTree(count, frozenset(links), link, undecodable)
+    return PolledTree(count, frozenset(links), b"", undecodable)
 
 
 def undecodable_name(top: bytes, is_over: Callable[[], bool]) -> bytes:
@@ -108,7 +108,7 @@ def _folders(top: bytes, links: list[bytes], is_over: Callable[[], bool]) -> Ite
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ListingDifference:
     """What two looks at a tree have shown.
 
     Args:
@@ -142,7 +142,7 @@ class Listings:
     _known: dict[bytes, tuple[int, frozenset[bytes]]] = field(default_factory=dict)
     _is_new: bool = True
 
-    def look(self, is_over: Callable[[], bool]) -> Difference:
+    def look(self, is_over: Callable[[], bool]) -> ListingDifference:
         """Look at the whole tree, and say what differs from the last look; nothing does the first time.
 
         Raises:
@@ -150,11 +150,11 @@ class Listings:
         """
         os.stat(self.top)
         now: dict[bytes, tuple[int, frozenset[bytes]]] = {}
-        difference = Difference(set(), set(), set(), set())
+        difference = ListingDifference(set(), set(), set(), set())
         todo = [self.top]
         while todo:
             if is_over():
-                return Difference(set(), set(), set(), set())
+                return ListingDifference(set(), set(), set(), set())
             folder = todo.pop()
             below, now[folder] = self._listing(folder)
             if self.is_recursive:
@@ -186,7 +186,7 @@ class Listings:
             seen.append((b"", error.errno))
         return below, (hash(frozenset(seen)), frozenset(names) if self.keeps_names else frozenset())
 
-    def _compare(self, folder: bytes, listing: tuple[int, frozenset[bytes]], difference: Difference) -> None:
+    def _compare(self, folder: bytes, listing: tuple[int, frozenset[bytes]], difference: ListingDifference) -> None:
         before = self._known.get(folder)
         if before is None:
             difference.appeared.add(folder)
@@ -213,7 +213,7 @@ class Poller:
         news: called when `is_gone` or `trouble` changed.
     """
 
-    def __init__(self, top: bytes, hints: RootHints, interval_s: float, news: Callable[[], None]) -> None:
+    def __init__(self, top: bytes, hints: RootNotifications, interval_s: float, news: Callable[[], None]) -> None:
         self.top = top
         self.is_gone = False
         self.trouble = ""
@@ -266,7 +266,7 @@ class Poller:
             self._tell(difference)
             self._over.wait(max(self._interval_s, _PACE * (clock() - started)))
 
-    def _tell(self, difference: Difference) -> None:
+    def _tell(self, difference: ListingDifference) -> None:
         if self._over.is_set():
             return
         if self._hints.root.wants == DELETIONS:

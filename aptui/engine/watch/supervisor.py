@@ -12,8 +12,8 @@ from typing import Protocol
 
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
-from aptui.engine.watch.notifications import Root, RootHints, Settings, Tell
-from aptui.engine.watch.polling import Poller, Survey, survey, undecodable_name
+from aptui.engine.watch.notifications import NotifiedRoot, RootNotifications, Tell, WatchTimings
+from aptui.engine.watch.polling import PolledTree, Poller, survey, undecodable_name
 from aptui.shared.health import WatchedRoot, WatchMode
 
 _COUNT_AFTER_TREES_S = 2.0
@@ -62,22 +62,22 @@ class Native(Protocol):
         ...
 
 
-OpenNative = Callable[[Root, int], Native]
+OpenNative = Callable[[NotifiedRoot, int], Native]
 
 
 @dataclass(slots=True, eq=False)
 class Watched:
     """One root and how it is watched at present."""
 
-    root: Root
-    hints: RootHints
+    root: NotifiedRoot
+    hints: RootNotifications
     mode: WatchMode = WatchMode.STARTING
     detail: str = ""
     watches: int = 0
     native: Native | None = None
     pollers: list[Poller] = field(default_factory=list)
     identity: tuple[int, int] | None = None
-    survey: Survey = field(default_factory=lambda: Survey(0))
+    survey: PolledTree = field(default_factory=lambda: PolledTree(0))
     missing: int = 0
     """How many folders had no watch when it was set."""
     mounts: tuple[proc.Mount, ...] = ()
@@ -92,7 +92,7 @@ class Watched:
     """How often watching was tried again since a name was in the way."""
     arm_at: float = 0.0
     armed_at: float = 0.0
-    limits: proc.Limits | None = None
+    limits: proc.WatchLimits | None = None
     """Those that were too low."""
     look_at: float = 0.0
     count_at: float = math.inf
@@ -110,7 +110,7 @@ class Watched:
         return WatchedRoot(to_text(self.root.path), mode, detail, self.watches)
 
 
-class Keeper:
+class WatchSupervisor:
     """The roots and their watches; all of a record but `broken`, `outdated`, `identity` and `look_at` is written by the thread that calls `turn`.
 
     Args:
@@ -122,7 +122,7 @@ class Keeper:
     """
 
     def __init__(
-        self, settings: Settings, tell: Tell, open_native: OpenNative, is_over: threading.Event, poke: threading.Event
+        self, settings: WatchTimings, tell: Tell, open_native: OpenNative, is_over: threading.Event, poke: threading.Event
     ) -> None:
         self.watched: tuple[Watched, ...] = ()
         self._settings = settings
@@ -132,7 +132,7 @@ class Keeper:
         self._poke = poke
         self._mountinfo = b""
 
-    def turn(self, wanted: Sequence[Root], news: Callable[[], None]) -> float:
+    def turn(self, wanted: Sequence[NotifiedRoot], news: Callable[[], None]) -> float:
         """Bring what is watched in line with what is wanted, and look whether it still is.
 
         Args:
@@ -158,11 +158,11 @@ class Keeper:
             self._disarm(watched)
         self.watched = ()
 
-    def _reconcile(self, wanted: tuple[Root, ...]) -> None:
+    def _reconcile(self, wanted: tuple[NotifiedRoot, ...]) -> None:
         if tuple(watched.root for watched in self.watched) == wanted:
             return
         known = {watched.root: watched for watched in self.watched}
-        kept = tuple(known.get(root) or Watched(root, RootHints(root, self._settings, self._tell)) for root in wanted)
+        kept = tuple(known.get(root) or Watched(root, RootNotifications(root, self._settings, self._tell)) for root in wanted)
         gone = [known[root] for root in known.keys() - set(wanted)]
         self.watched = kept
         for watched in gone:
@@ -326,7 +326,7 @@ class Keeper:
         return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
 
     @staticmethod
-    def _explain(watched: Watched, limits: proc.Limits, error: OSError | UnicodeError) -> tuple[WatchMode, str]:
+    def _explain(watched: Watched, limits: proc.WatchLimits, error: OSError | UnicodeError) -> tuple[WatchMode, str]:
         match error:
             case UnicodeError():
                 return WatchMode.POLLING, f"its path is not UTF-8, which notifications need: rename that folder; {_POLLED}"
@@ -388,14 +388,14 @@ def _strange_name(path: bytes) -> str:
     return f"the name of '{to_text(path)}' is not UTF-8, which ends notifications: rename it; {_POLLED}"
 
 
-def _too_few_watches(limits: proc.Limits, needed: int, error: str) -> str:
+def _too_few_watches(limits: proc.WatchLimits, needed: int, error: str) -> str:
     return (
         f"polling: fs.inotify.max_user_watches is {limits.max_user_watches} and shared with other programs;"
         f" {needed} more are needed here, so raise it to {limits.max_user_watches + needed} or more ({error})"
     )
 
 
-def _too_few_instances(limits: proc.Limits, error: str) -> str:
+def _too_few_instances(limits: proc.WatchLimits, error: str) -> str:
     return (
         f"polling: fs.inotify.max_user_instances is {limits.max_user_instances} and shared with other programs;"
         f" raise it to {limits.max_user_instances + 16} or more ({error})"

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from aptui.engine.watch.notifications import Hint, Tell
+from aptui.engine.watch.notifications import ChangeNotification, Tell
 from aptui.engine.watch.supervisor import Native, Watched
 from aptui.shared.health import WatchMode
 
@@ -28,7 +28,7 @@ class _Passing:
     reached: set[Native] = field(default_factory=set)
 
 
-class Fence:
+class SyncCookie:
     """The files of the fence folder that some watch has come to.
 
     Args:
@@ -72,7 +72,7 @@ class Fence:
             for watched in roots:
                 watched.hints.tell_loss()
             del self._passing[path]
-            self._tell(Hint(FENCE_TAG, frozenset((os.fsencode(path),))))
+            self._tell(ChangeNotification(FENCE_TAG, frozenset((os.fsencode(path),))))
 
 
 def _is_steady(watched: Watched) -> bool:

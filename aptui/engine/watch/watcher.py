@@ -30,12 +30,12 @@ from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
-from aptui.engine.watch.notifications import DELETIONS, Hint, Root, Settings, Tell
-from aptui.engine.watch.supervisor import Keeper, Native, NoInstanceError, Watched, WatchEndedError
-from aptui.engine.watch.sync_cookie import FENCE_TAG, Fence
+from aptui.engine.watch.notifications import DELETIONS, ChangeNotification, NotifiedRoot, Tell, WatchTimings
+from aptui.engine.watch.supervisor import Native, NoInstanceError, Watched, WatchEndedError, WatchSupervisor
+from aptui.engine.watch.sync_cookie import FENCE_TAG, SyncCookie
 from aptui.shared.health import WatchedRoot, WatchMode
 
-__all__ = ["FENCE_TAG", "Hint", "Root", "Settings", "WatchMode", "WatchedRoot", "Watcher"]
+__all__ = ["FENCE_TAG", "ChangeNotification", "NotifiedRoot", "WatchMode", "WatchTimings", "WatchedRoot", "Watcher"]
 
 TellHealth = Callable[[tuple[WatchedRoot, ...]], None]
 
@@ -54,7 +54,7 @@ _BYTES_PER_EVENT = 32
 _CLOSE_S = 0.9
 _SILENT_FINDS = 3
 """A kernel that takes the wish for signals and sends none is noticed by changes that no signal told of."""
-_DEFAULTS = Settings()
+_DEFAULTS = WatchTimings()
 _DELETED = 3
 """What watchfiles calls a root that was removed or moved."""
 _OVERFLOW = "so much happened at once that notifications may be lost (fs.inotify.max_queued_events)"
@@ -66,7 +66,7 @@ class _NothingMoreError(Exception):
     """Leaves `RustNotify.watch` without its time-out, which would clear what came in meanwhile."""
 
 
-class _Glance:
+class _OneRead:
     """Stands for the stop event of `RustNotify.watch`, which asks it before each of its turns: the second turn returns what there is."""
 
     turns = 0
@@ -88,7 +88,7 @@ class _Native:
         UnicodeError: the root's path is not UTF-8.
     """
 
-    def __init__(self, root: Root, queue_length: int, fence: bytes) -> None:
+    def __init__(self, root: NotifiedRoot, queue_length: int, fence: bytes) -> None:
         self._queue_length = queue_length
         self._share = 2 if root.wants == DELETIONS else 4
         self.is_signalled = False
@@ -96,7 +96,7 @@ class _Native:
         is_extra = bool(fence) and os.path.isdir(fence) and not (root.is_recursive and fence.startswith(root.path + b"/"))
         self.extra_watches = int(is_extra)
         paths = [os.fsdecode(path) for path in ((root.path, fence) if is_extra else (root.path,))]
-        self._glance = _Glance()
+        self._glance = _OneRead()
         self._window = (0.0, 0)
         with _OPENING:
             before = proc.inotify_descriptors()
@@ -175,7 +175,9 @@ class Watcher:
         settings: times, and where facts come from.
     """
 
-    def __init__(self, roots: Sequence[Root], tell: Tell, tell_health: TellHealth, *, settings: Settings = _DEFAULTS) -> None:
+    def __init__(
+        self, roots: Sequence[NotifiedRoot], tell: Tell, tell_health: TellHealth, *, settings: WatchTimings = _DEFAULTS
+    ) -> None:
         self._wanted = tuple(dict.fromkeys(roots))
         self._tell_health = tell_health
         self._settings = settings
@@ -184,8 +186,8 @@ class Watcher:
         self._told: tuple[WatchedRoot, ...] = ()
         self._closed = threading.Event()
         self._poke = threading.Event()
-        self._roots = Keeper(settings, tell, self._open, self._closed, self._poke)
-        self._fence = Fence(settings.fence, tell, settings.clock)
+        self._roots = WatchSupervisor(settings, tell, self._open, self._closed, self._poke)
+        self._fence = SyncCookie(settings.fence, tell, settings.clock)
         self._thread_id = 0
         self._reads = threading.Event()
         self._reader = threading.Thread(target=self._supervise, args=("reading", self._read_on), name="watch", daemon=True)
@@ -196,7 +198,7 @@ class Watcher:
         self._reader.start()
         self._keeper.start()
 
-    def replace(self, roots: Sequence[Root]) -> None:
+    def replace(self, roots: Sequence[NotifiedRoot]) -> None:
         """Watch these roots from now on; those that are the same keep their watches."""
         self._wanted = tuple(dict.fromkeys(roots))
         self._poke.set()
@@ -343,7 +345,7 @@ class Watcher:
             self._told = health
             self._tell_health(health)
 
-    def _open(self, root: Root, queue_length: int) -> Native:
+    def _open(self, root: NotifiedRoot, queue_length: int) -> Native:
         native = _Native(root, queue_length, self._settings.fence)
         native.signal_to(self._thread_id)
         return native

@@ -8,15 +8,15 @@ from functools import partial
 
 from aptui.config.model import ConfigErrors
 from aptui.config.schema import Node
-from aptui.o3de.project.project import BOOTSTRAP, PLATFORM_CONFIG, Options, Places, merge_options, user_registry
-from aptui.o3de.registry.input_recorder import Sight
+from aptui.o3de.project.project import BOOTSTRAP, PLATFORM_CONFIG, Options, ProjectRoots, merge_options, user_registry
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.registry import Registry
 from aptui.shared.errors import UserError
 
 SETTINGS = "/Amazon/AssetProcessor/Settings"
 
 
-def read_registry(places: Places, options: Options, sight: Sight) -> Registry:
+def read_registry(places: ProjectRoots, options: Options, sight: InputRecorder) -> Registry:
     """Return the settings of a project.
 
     Raises:
@@ -35,13 +35,13 @@ def read_registry(places: Places, options: Options, sight: Sight) -> Registry:
     return registry
 
 
-def _tags(places: Places, options: Options) -> tuple[str, ...]:
+def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
     """Return the active specialisations: the project's name is one too, and stands with the names of programs."""
     at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
     return (*options.tags[:at], places.name, *options.tags[at:])
 
 
-def _steps(registry: Registry, places: Places, options: Options, sight: Sight) -> Iterator[Callable[[], object]]:
+def _steps(registry: Registry, places: ProjectRoots, options: Options, sight: InputRecorder) -> Iterator[Callable[[], object]]:
     def folder(*parts: str) -> Callable[[], object]:
         return partial(registry.merge_folder, os.path.join(*parts))
 
@@ -59,7 +59,7 @@ def _steps(registry: Registry, places: Places, options: Options, sight: Sight) -
     yield partial(merge_options, registry, options)
 
 
-def _own_files(registry: Registry, places: Places, sight: Sight) -> Iterator[Callable[[], object]]:
+def _own_files(registry: Registry, places: ProjectRoots, sight: InputRecorder) -> Iterator[Callable[[], object]]:
     """Yield what an asset processor merges on its own account, beyond the folders that every program reads."""
     for root in dict.fromkeys((places.engine, places.asset_root)):
         yield _merging(registry, os.path.join(root, PLATFORM_CONFIG))
@@ -77,7 +77,7 @@ def _merging(registry: Registry, path: str) -> Callable[[], object]:
     return partial(registry.merge_file, path)
 
 
-def _platform_files(root: str, sight: Sight) -> list[str]:
+def _platform_files(root: str, sight: InputRecorder) -> list[str]:
     """Return the files of `AssetProcessorConfig`, of the engine itself and of what lies under restrictions."""
     restricted = os.path.join(root, "restricted")
     folders = [os.path.join(root, "AssetProcessorConfig")]
@@ -88,7 +88,7 @@ def _platform_files(root: str, sight: Sight) -> list[str]:
     return found
 
 
-def _below(folder: str, sight: Sight) -> list[str]:
+def _below(folder: str, sight: InputRecorder) -> list[str]:
     found: list[str] = []
     for name in sight.names(folder):
         path = os.path.join(folder, name)
@@ -99,7 +99,7 @@ def _below(folder: str, sight: Sight) -> list[str]:
     return found
 
 
-def _found(registry: Registry, places: Places) -> None:
+def _found(registry: Registry, places: ProjectRoots) -> None:
     """Begin with the places that were found, for whoever reads the registry."""
     for key, path in (
         ("project_path", places.project),

@@ -13,7 +13,7 @@ from typing import Any
 
 from aptui.config.schema import Node
 from aptui.o3de.registry.files import os_name
-from aptui.o3de.registry.input_recorder import Sight
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.options import MARKER, TAGS, Options, is_project
 from aptui.o3de.registry.registry import Registry, listed, plain_text
@@ -22,7 +22,7 @@ from aptui.shared.errors import UserError
 BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
 PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
 
-__all__ = ["BOOTSTRAP", "MARKER", "TAGS", "Gem", "Options", "Places", "is_project", "locate", "merge_options"]
+__all__ = ["BOOTSTRAP", "MARKER", "TAGS", "Gem", "Options", "ProjectRoots", "is_project", "locate", "merge_options"]
 
 _BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
 _BUILDS = ("profile", "debug", "release")
@@ -41,7 +41,7 @@ class Gem:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ProjectRoots:
     """Where everything is, absolute. `program` is the folder of the engine's built programs, "" when none is known.
 
     `missing` are gems that are asked for and lie nowhere.
@@ -65,7 +65,7 @@ def merge_options(registry: Registry, options: Options) -> None:
             registry.set(option)
 
 
-def early_registry(options: Options, sight: Sight) -> Registry:
+def early_registry(options: Options, sight: InputRecorder) -> Registry:
     """Return what is known before it is known where things are: the person's settings and the command line."""
     registry = Registry(sight, options.tags)
     registry.merge_folder(user_registry())
@@ -78,7 +78,7 @@ def user_registry() -> str:
     return os.path.join(os.path.expanduser("~"), ".o3de", "Registry")
 
 
-def locate(project: str, options: Options, sight: Sight) -> Places:
+def locate(project: str, options: Options, sight: InputRecorder) -> ProjectRoots:
     """Find what belongs to the project in this folder.
 
     Raises:
@@ -96,7 +96,7 @@ def locate(project: str, options: Options, sight: Sight) -> Places:
     if not wanted:
         wanted = {name: "" for file in (own, engine_file) for name in _gem_names(file)}
     gems, missing = _active(wanted, sources)
-    return Places(
+    return ProjectRoots(
         name=_plain(own, "project_name") or os.path.basename(project),
         project=project,
         engine=engine,
@@ -107,7 +107,7 @@ def locate(project: str, options: Options, sight: Sight) -> Places:
     )
 
 
-def _manifest(path: str, sight: Sight) -> Node | None:
+def _manifest(path: str, sight: InputRecorder) -> Node | None:
     data = sight.read(path)
     return None if data is None else read_json(data, path)
 
@@ -125,7 +125,7 @@ def _manifest_path(early: Registry) -> str:
 # ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, sight: Sight) -> str:
+def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, sight: InputRecorder) -> str:
     """Return the engine's folder: as told, around the project, in the person's manifest, or what has the engine's settings at least."""
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(_manifest(os.path.join(project, "user", MARKER), sight), "engine_path")
     if asked:
@@ -159,7 +159,7 @@ def _upwards(folder: str) -> Iterator[str]:
         folder = above
 
 
-def _registered_engine(wanted: str, known: Node | None, sight: Sight) -> str:
+def _registered_engine(wanted: str, known: Node | None, sight: InputRecorder) -> str:
     """Return the engine of this name in the person's manifest; the only one there if the project names none."""
     name = _bare(wanted)
     if known is None:
@@ -187,7 +187,7 @@ class _Source:
     dependencies: tuple[str, ...]
 
 
-def _gem_folders(owners: Sequence[tuple[str, Node | None]], sight: Sight) -> dict[str, _Source]:
+def _gem_folders(owners: Sequence[tuple[str, Node | None]], sight: InputRecorder) -> dict[str, _Source]:
     """Return {gem: its folder} of all gems that manifests lead to; of two with one name the first counts."""
     found: dict[str, _Source] = {}
     todo = [os.path.normpath(os.path.join(folder, each)) for folder, file in owners for each in _subfolders(file)]
@@ -247,7 +247,7 @@ def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[
 # ── the built programs, which know their gems exactly ──────────────────────────────────────────────────────────────────
 
 
-def _program(project: str, engine: str, own: Node, early: Registry, sight: Sight) -> tuple[str, dict[str, str]]:
+def _program(project: str, engine: str, own: Node, early: Registry, sight: InputRecorder) -> tuple[str, dict[str, str]]:
     """Return the folder of built programs, and {active gem: its folder or ""} as the build wrote it down."""
     asked = early.text(_BUILD_PATH) or early.text(f"{BOOTSTRAP}/project_build_path")
     builds = [os.path.normpath(os.path.join(project, asked))] if asked else []
@@ -264,7 +264,7 @@ def _program(project: str, engine: str, own: Node, early: Registry, sight: Sight
     return (builds[0] if asked else ""), {}
 
 
-def _gems_in(path: str, engine: str, sight: Sight) -> dict[str, str]:
+def _gems_in(path: str, engine: str, sight: InputRecorder) -> dict[str, str]:
     """Return the gems of a `cmake_dependencies` file.
 
     Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below `/Amazon/Gems` are called

@@ -18,16 +18,16 @@ from aptui.config import compiled, dirs, formats, merge, packing, signature
 from aptui.config import explain as config_explain
 from aptui.config import load as config_load
 from aptui.config import model as configuration
-from aptui.config.explain import Said
+from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
-from aptui.o3de.registry.input_recorder import Sight, look_again
+from aptui.o3de.registry.input_recorder import InputRecorder, look_again
 from aptui.o3de.registry.options import MARKER, Options, is_project
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.config.schema import Node
     from aptui.core.model import Builder, Project
-    from aptui.o3de.project.settings import Opened
+    from aptui.o3de.project.settings import OpenedO3deProject
 
 _OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store")
 """What an `aptui.yaml` beside a `project.json` may say; the rest is said by the settings registry."""
@@ -70,7 +70,7 @@ def load(
     surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, asdict(options)]
     config = _recalled(file, surroundings)
     if config is None:
-        sight = Sight()
+        sight = InputRecorder()
         config = _compile(project_dir, sets, wanted, options, sight)
         compiled.keep(file, _key(surroundings, sight.seen), config)
         compiled.write_kept(f"{file}.seen", json.dumps(list(sight.seen)))
@@ -80,25 +80,25 @@ def load(
 def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:
     """Return the layers one by one, what the registry says being the first after the shipped ones."""
     options, sets = _options(options, sets)
-    sight = Sight()
+    sight = InputRecorder()
     return _trees(_open(project_dir, options, sight).tree, _layers(project_dir, sight), sets)[0]
 
 
-def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[Said]:
+def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[ConfigMessage]:
     """Return all that was said about a key: a pointer into the registry, the end of one, or a key of an `aptui.yaml`."""
     options, sets = _options(options, sets)
-    sight = Sight()
+    sight = InputRecorder()
     opened = _open(project_dir, options, sight)
     for pointer in [key] if key.startswith("/") else [f"{root}/{key}" for root in _ROOTS]:
         said = opened.registry.explain(pointer)
         if said:
-            return _remarked([Said(each.where, each.text) for each in said], pointer)
+            return _remarked([ConfigMessage(each.where, each.text) for each in said], pointer)
     if key.startswith("/"):
         raise UserError(f"nothing is said about '{key}'", hint=_near(opened, key))
     return config_explain.explained(_trees(opened.tree, _layers(project_dir, sight), sets)[0], key)
 
 
-def _remarked(said: list[Said], pointer: str) -> list[Said]:
+def _remarked(said: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
     """Return what was said about a key, with a remark where it changes nothing here."""
     from aptui.o3de.project.unused import why_unused
 
@@ -108,7 +108,7 @@ def _remarked(said: list[Said], pointer: str) -> list[Said]:
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
     """Check the configuration as it would be if `file`, the project's YAML or the person's, held `data`."""
-    sight = Sight()
+    sight = InputRecorder()
     options, _ = _options(None, ())
     layers = [(name, held) for name, held in _layers(project_dir, sight) if name != str(file)]
     at = len(config_load.shipped_files()) if file == project_dir / dirs.FILE_NAME else len(layers)
@@ -140,12 +140,14 @@ def _key(surroundings: list[object], seen: dict[tuple[str, str], str]) -> str:
     return packing.digest_of([surroundings, [[kind, path, digest] for (kind, path), digest in seen.items()]])
 
 
-def _compile(project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, sight: Sight) -> Config:
+def _compile(
+    project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, sight: InputRecorder
+) -> Config:
     opened = _open(project_dir, options, sight)
     return _compiled(project_dir, opened, _layers(project_dir, sight), sets, wanted, sight)
 
 
-def _open(project_dir: Path, options: Options, sight: Sight) -> Opened:
+def _open(project_dir: Path, options: Options, sight: InputRecorder) -> OpenedO3deProject:
     from aptui.o3de.project.settings import open_project  # the registry is read only where something changed
 
     return open_project(str(project_dir), options, sight)
@@ -153,11 +155,11 @@ def _open(project_dir: Path, options: Options, sight: Sight) -> Opened:
 
 def _compiled(
     project_dir: Path,
-    opened: Opened,
+    opened: OpenedO3deProject,
     layers: list[tuple[str, bytes]],
     sets: tuple[str, ...],
     wanted: tuple[str, ...] | None,
-    sight: Sight,
+    sight: InputRecorder,
 ) -> Config:
     from aptui.config.compiler import Compiler
     from aptui.o3de.facts import to_text
@@ -183,7 +185,7 @@ def _compiled(
     )
 
 
-def _resting(opened: Opened, config: Config, sight: Sight) -> tuple[str, ...]:
+def _resting(opened: OpenedO3deProject, config: Config, sight: InputRecorder) -> tuple[str, ...]:
     """Return the platforms whose products are left alone: those not asked for, and those not enabled (any more) that have some.
 
     What is not enabled is left alone in the reference (spec/engine.md §4), so that runs for one platform after the other need no cache each.
@@ -197,7 +199,7 @@ def _resting(opened: Opened, config: Config, sight: Sight) -> tuple[str, ...]:
     )
 
 
-def _script_builders(opened: Opened, project: Project, sight: Sight) -> tuple[Builder, ...]:
+def _script_builders(opened: OpenedO3deProject, project: Project, sight: InputRecorder) -> tuple[Builder, ...]:
     """Return what stands for the builders of scripts (spec/surface.md §8), and note where scripts lie or may come to lie."""
     from aptui.o3de.scripts.overrides import to_text
     from aptui.o3de.scripts.python_builder import SCRIPTS, scripts_builder
@@ -211,7 +213,7 @@ def _script_builders(opened: Opened, project: Project, sight: Sight) -> tuple[Bu
     return scripts_builder(roots, platforms, engine=Path(places.engine), project=Path(places.project), overrides=overrides)
 
 
-def _layers(project_dir: Path, sight: Sight) -> list[tuple[str, bytes]]:
+def _layers(project_dir: Path, sight: InputRecorder) -> list[tuple[str, bytes]]:
     """Return the YAML: what is shipped, the file beside the project's manifest, the person's."""
     files = [*config_load.shipped_files(), project_dir / dirs.FILE_NAME, dirs.user_file()]
     return [(str(file), data) for file in files if (data := sight.read(str(file))) is not None]
@@ -234,7 +236,7 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
     return [*parsed[:shipped], tree, *parsed[shipped:]], doubts
 
 
-def _near(opened: Opened, key: str) -> str:
+def _near(opened: OpenedO3deProject, key: str) -> str:
     from aptui.config.schema import nearest
 
     above, _, last = key.rpartition("/")

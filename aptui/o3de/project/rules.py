@@ -59,7 +59,7 @@ def named(settings: Mapping[str, Node], *prefixes: str) -> Iterable[tuple[str, N
             yield name.strip(), node
 
 
-class Rules:
+class AssetRules:
     """Translates rules; what cannot be honoured becomes a warning.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from aptui.config.schema import Node
 from aptui.core.patterns import wildcard
-from aptui.o3de.project.project import Options, Places
+from aptui.o3de.project.project import Options, ProjectRoots
 from aptui.o3de.project.rules import named
 from aptui.o3de.registry.registry import listed, plain_text, truth
 from aptui.shared.errors import UserError
@@ -21,7 +21,7 @@ _PROJECT_FOLDER = "Project/Assets"
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class ScanFolderEntry:
     """A folder to scan; `include` and `exclude` are ids and tags of platforms."""
 
     name: str
@@ -33,7 +33,7 @@ class Folder:
     where: str = "aptui"
 
 
-class ScanFolders:
+class ScanFolderSettings:
     """Finds the scan folders; what is left out although it is asked for becomes a warning.
 
     Args:
@@ -41,23 +41,25 @@ class ScanFolders:
         is_folder: whether there is a folder.
     """
 
-    def __init__(self, places: Places, options: Options, references: Collection[str], is_folder: Callable[[str], bool]) -> None:
+    def __init__(
+        self, places: ProjectRoots, options: Options, references: Collection[str], is_folder: Callable[[str], bool]
+    ) -> None:
         self._places = places
         self._options = options
         self._references = references
         self._is_folder = is_folder
         self.warnings: list[str] = []
 
-    def find(self, settings: Mapping[str, Node]) -> list[Folder]:
+    def find(self, settings: Mapping[str, Node]) -> list[ScanFolderEntry]:
         """Return the folders that are there, by order; those whose files all belong to another one are left out."""
         found = {folder.name.lower(): folder for folder in self._asked(settings)}
         there = [folder for folder in found.values() if self._is_there(folder)]
         there.sort(key=lambda folder: folder.order)
         return self._unshadowed(there)
 
-    def _asked(self, settings: Mapping[str, Node]) -> Iterator[Folder]:
+    def _asked(self, settings: Mapping[str, Node]) -> Iterator[ScanFolderEntry]:
         for index, path in enumerate(self._options.scan_folders):
-            yield Folder(f"SF{index}", os.path.abspath(path), index, where="--scanfolders")
+            yield ScanFolderEntry(f"SF{index}", os.path.abspath(path), index, where="--scanfolders")
         project_order = 0
         for name, node in named(settings, "scanfolder"):
             folder = self._configured(name, node)
@@ -68,7 +70,7 @@ class ScanFolders:
         if self._options.has_gem_scan_folders:
             yield from self._of_gems(settings, project_order)
 
-    def _configured(self, name: str, node: Node) -> Folder | None:
+    def _configured(self, name: str, node: Node) -> ScanFolderEntry | None:
         watch = node.get("watch")
         text = plain_text(watch) if watch is not None else ""
         wanted = self._options.scan_folder_patterns
@@ -84,7 +86,7 @@ class ScanFolders:
         if listed(node.get("include")) and not include:
             return None  # for platforms only that nobody has declared
         is_root = path in (self._places.engine, self._places.asset_root)
-        return Folder(
+        return ScanFolderEntry(
             name=name,
             path=path,
             order=_whole(node.get("order"), 0),
@@ -131,7 +133,7 @@ class ScanFolders:
         }
         return known.get(name.upper())
 
-    def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[Folder]:
+    def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[ScanFolderEntry]:
         """Yield `Assets` and `Registry` of each gem; those of gems inside the project may stand against the project's own folder.
 
         All folders of gems are counted through, the first being 1, wherever they stand.
@@ -146,19 +148,19 @@ class ScanFolders:
             for part in ("Assets", "Registry"):
                 path, count = os.path.join(gem.path, part), count + 1
                 if is_placed:
-                    yield Folder(f"{gem.name}/{part}", path, project_order + side * count, where=where)
+                    yield ScanFolderEntry(f"{gem.name}/{part}", path, project_order + side * count, where=where)
                 else:
-                    yield Folder(f"{gem.name}/{part}", path, start + count)
+                    yield ScanFolderEntry(f"{gem.name}/{part}", path, start + count)
 
-    def _is_there(self, folder: Folder) -> bool:
+    def _is_there(self, folder: ScanFolderEntry) -> bool:
         if self._is_folder(folder.path):
             return True
         if folder.where != "aptui":  # gems need not have both
             self.warnings.append(f"{folder.where}: scan folder '{folder.name}' is not there: '{folder.path}'")
         return False
 
-    def _unshadowed(self, folders: list[Folder]) -> list[Folder]:
-        kept: list[tuple[str, Folder]] = []
+    def _unshadowed(self, folders: list[ScanFolderEntry]) -> list[ScanFolderEntry]:
+        kept: list[tuple[str, ScanFolderEntry]] = []
         for folder in folders:
             real = os.path.realpath(folder.path)
             owner = next((other for path, other in kept if _is_taken(real, path, recursive=other.recursive)), None)
@@ -186,7 +188,7 @@ def _whole(node: Node | None, default: int) -> int:
         raise UserError(f"'{text}' is not a whole number", where=node.where if node is not None else "") from None
 
 
-def as_node(folder: Folder) -> Node:
+def as_node(folder: ScanFolderEntry) -> Node:
     """Return a scan folder as an entry of an `aptui.yaml`."""
     where = folder.where
 
@@ -202,7 +204,7 @@ def as_node(folder: Folder) -> Node:
     return Node(entry, where)
 
 
-def relative_to(folder: Folder, project: str) -> Folder:
+def relative_to(folder: ScanFolderEntry, project: str) -> ScanFolderEntry:
     """Return the folder with a path that is relative to the project, for a file that may move with it."""
     path = os.path.relpath(folder.path, project)
     return replace(folder, path=path)

@@ -10,13 +10,13 @@ from aptui.config.dirs import core_count, host_platform
 from aptui.config.model import ConfigErrors
 from aptui.config.schema import Node, nearest
 from aptui.core.model import COMMON_PLATFORM
-from aptui.o3de.facts import Facts, JobOverride, SharedCache, SharedPattern, StatsForm, UserSettings
+from aptui.o3de.facts import JobOverride, O3deSharedCache, O3deSharedPattern, ProjectFacts, StatsForm, UserSettings
 from aptui.o3de.project import builder_config
 from aptui.o3de.project.layout import SETTINGS, read_registry
-from aptui.o3de.project.project import BOOTSTRAP, MARKER, Options, Places, locate
-from aptui.o3de.project.rules import Rules, named
-from aptui.o3de.project.scan_folders import Folder, ScanFolders, as_node
-from aptui.o3de.registry.input_recorder import Sight
+from aptui.o3de.project.project import BOOTSTRAP, MARKER, Options, ProjectRoots, locate
+from aptui.o3de.project.rules import AssetRules, named
+from aptui.o3de.project.scan_folders import ScanFolderEntry, ScanFolderSettings, as_node
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.registry import Registry, listed, plain_text, truth
 from aptui.shared.errors import UserError
 
@@ -28,17 +28,17 @@ _NAMED_GEMS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedO3deProject:
     """A project as its settings say it is: `tree` in the terms of an `aptui.yaml`."""
 
     tree: Node
-    facts: Facts
+    facts: ProjectFacts
     warnings: tuple[str, ...]
-    places: Places
+    places: ProjectRoots
     registry: Registry
 
 
-def open_project(project: str, options: Options, sight: Sight) -> Opened:
+def open_project(project: str, options: Options, sight: InputRecorder) -> OpenedO3deProject:
     """Read everything that the settings of the project in this folder say.
 
     Raises:
@@ -50,7 +50,7 @@ def open_project(project: str, options: Options, sight: Sight) -> Opened:
 
 
 class _Translation:
-    def __init__(self, places: Places, options: Options, registry: Registry, sight: Sight) -> None:
+    def __init__(self, places: ProjectRoots, options: Options, registry: Registry, sight: InputRecorder) -> None:
         self._places = places
         self._options = options
         self._registry = registry
@@ -59,14 +59,14 @@ class _Translation:
         self._mistakes: list[UserError] = []
         self._warnings = list(registry.warnings)
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenedO3deProject:
         """Translate, or raise all that is wrong."""
         if self._places.missing:
             self._warnings.append(_missing_gems(self._places.missing))
         platforms = self._platforms()
         references = self._references(platforms)
         builder_overrides, job_overrides = self._overrides()
-        rules = Rules(references, job_overrides)
+        rules = AssetRules(references, job_overrides)
         members = {
             "name": self._node(self._places.name),
             "platforms": platforms,
@@ -86,7 +86,7 @@ class _Translation:
         if self._mistakes:
             raise ConfigErrors(self._mistakes)
         tree = Node(members, os.path.join(self._places.project, MARKER))
-        return Opened(tree, facts, tuple(self._warnings), self._places, self._registry)
+        return OpenedO3deProject(tree, facts, tuple(self._warnings), self._places, self._registry)
 
     def _node(self, value: object) -> Node:
         return Node(value, os.path.join(self._places.project, MARKER))
@@ -127,8 +127,8 @@ class _Translation:
 
     # ── sources and builders ──
 
-    def _folders(self, references: set[str]) -> list[Folder]:
-        finder = ScanFolders(self._places, self._options, references, self._sight.is_folder)
+    def _folders(self, references: set[str]) -> list[ScanFolderEntry]:
+        finder = ScanFolderSettings(self._places, self._options, references, self._sight.is_folder)
         try:
             folders = finder.find(self._settings)
         except UserError as mistake:
@@ -140,7 +140,7 @@ class _Translation:
             self._mistakes.append(UserError("no folder is scanned", where=self._places.project, hint=hint))
         return folders
 
-    def _builders(self, rules: Rules) -> list[Node]:
+    def _builders(self, rules: AssetRules) -> list[Node]:
         builders = rules.builders(self._settings)
         if not builders:
             what, hint = "the settings hold no rule that copies anything", 'such a rule is "RC txt": {"glob": "*.txt", …}'
@@ -181,12 +181,12 @@ class _Translation:
 
     # ── what has no place in an aptui.yaml ──
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> ProjectFacts:
         if not truth(self._members("Fingerprinting").get("UseFileHashing"), default=True):
             self._warn(
                 self._members("Fingerprinting")["UseFileHashing"], "files are always known by what is in them; it is not used"
             )
-        return Facts(
+        return ProjectFacts(
             engine=self._places.engine,
             gems=tuple((gem.name, gem.path) for gem in self._places.gems),
             shared_cache=self._shared_cache(),
@@ -195,7 +195,7 @@ class _Translation:
             bootstrap={key: plain_text(node) for key, node in self._registry.members(BOOTSTRAP).items()},
         )
 
-    def _shared_cache(self) -> SharedCache:
+    def _shared_cache(self) -> O3deSharedCache:
         server = self._registry.members(f"{OWN}/Settings/Server") or {}
         older = self._members("Server")
         address = server.get("cacheServerAddress") or older.get("cacheServerAddress")
@@ -211,7 +211,7 @@ class _Translation:
             kind = "pattern" if node.get("pattern") is not None else "glob"
             text, name, asset_type = node.get(kind), node.get("name"), node.get("productAssetType")
             patterns.append(
-                SharedPattern(
+                O3deSharedPattern(
                     builder=plain_text(name) if name is not None else key,
                     kind=kind,
                     text=plain_text(text) if text is not None else "",
@@ -219,9 +219,9 @@ class _Translation:
                     is_checked=truth(node.get("checkServer"), default=True),
                 )
             )
-        return SharedCache(word, folder, tuple(patterns))
+        return O3deSharedCache(word, folder, tuple(patterns))
 
-    def _sharing(self, shared: SharedCache) -> dict[str, Node]:
+    def _sharing(self, shared: O3deSharedCache) -> dict[str, Node]:
         """Return the shared cache in the terms of an `aptui.yaml`."""
         if not shared.address and not shared.patterns:
             return {}

@@ -14,8 +14,8 @@ from aptui.config.dirs import FILE_NAME
 from aptui.config.schema import Node
 from aptui.o3de.project.layout import SETTINGS
 from aptui.o3de.project.project import MARKER, Options, is_project
-from aptui.o3de.project.settings import Opened, open_project
-from aptui.o3de.registry.input_recorder import Sight
+from aptui.o3de.project.settings import OpenedO3deProject, open_project
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.shared.errors import HostError, UserError
 
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*[\w]|[A-Za-z]")
@@ -35,7 +35,7 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
     folder = Path(os.path.abspath(folder))
     if not is_project(str(folder)):
         raise UserError(f"'{folder}' holds no '{MARKER}' of an O3DE project", hint="name its folder: aptui init --from-o3de DIR")
-    opened = open_project(str(folder), Options(), Sight())
+    opened = open_project(str(folder), Options(), InputRecorder())
     file = folder / FILE_NAME
     try:
         with file.open("x", encoding="utf-8") as stream:
@@ -47,7 +47,7 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
     return file, (*opened.warnings, *_scripts(opened))
 
 
-def _scripts(opened: Opened) -> Iterator[str]:
+def _scripts(opened: OpenedO3deProject) -> Iterator[str]:
     """Yield what the file cannot say: builders of O3DE's scripts belong to the registry's projects alone."""
     places = opened.places
     for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project):
@@ -56,7 +56,7 @@ def _scripts(opened: Opened) -> Iterator[str]:
             yield f"{script}: the builders of this script have no place in an '{FILE_NAME}'; they do not run with it"
 
 
-def _lines(opened: Opened, project: str) -> Iterator[str]:
+def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
     data: dict[str, Any] = opened.tree.plain()
     yield f"name: {_flow(data['name'])}"
     for key in ("cache", "logs"):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aptui.o3de.registry.input_recorder import Sight
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.shared.errors import UserError
 
 MAX_FILES = 128
@@ -32,7 +32,7 @@ def os_name() -> str:
     return {"darwin": "Mac", "win32": "Windows"}.get(sys.platform, "Linux")
 
 
-def files_of(folder: str, tags: Sequence[str], sight: Sight) -> tuple[list[SettingsFile], list[str]]:
+def files_of(folder: str, tags: Sequence[str], sight: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
     """Return the files of a folder in the order in which they are merged, and what is doubtful about it, a line each.
 
     Names are compared as they are spelled, with the dot behind them. Of two files with one name and as many tags, their first different

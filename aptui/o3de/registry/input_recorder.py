@@ -17,7 +17,7 @@ Probe = tuple[str, str]
 """(what was looked at it for, absolute path)."""
 
 
-class Sight:
+class InputRecorder:
     """Files and folders as they are; every look is remembered with a digest of what was seen ("" = nothing there)."""
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class Sight:
 
 
 def look_again(probes: Iterable[Probe]) -> dict[Probe, str]:
-    """Return what is seen now where an earlier `Sight` looked."""
-    sight = Sight()
+    """Return what is seen now where an earlier `InputRecorder` looked."""
+    sight = InputRecorder()
     for kind, path in probes:
         try:
             {_FILE: sight.read, _FOLDER: sight.is_folder, _NAMES: sight.names}[kind](path)

@@ -40,10 +40,10 @@ def read_json(data: bytes, name: str) -> Node:
         column = error.start - data.rfind(b"\n", 0, error.start)
         where = f"{name}:{line}:{column}"
         raise UserError(f"byte 0x{data[error.start]:02x} is not UTF-8", where=where, hint="save the file as UTF-8") from None
-    return _Reader(text, name).value(1)
+    return _JsonReader(text, name).value(1)
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name

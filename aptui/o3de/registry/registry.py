@@ -12,7 +12,7 @@ from typing import Any
 from aptui.config.schema import Node
 from aptui.o3de.registry.files import PATCH, files_of
 from aptui.o3de.registry.ini_file import read_ini
-from aptui.o3de.registry.input_recorder import Sight
+from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.merge import find, json_patch, merge_patch, put, resolve_imports, step_text, steps_of, without
 from aptui.o3de.registry.options import TAGS
@@ -24,7 +24,7 @@ _SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class RegistryMessage:
     """One thing that was said about a key: `text` is the value it had from then on, None when it was removed by this."""
 
     where: str
@@ -39,10 +39,10 @@ class Registry:
         tags: active specialisations.
     """
 
-    def __init__(self, sight: Sight | None = None, tags: Sequence[str] = TAGS) -> None:
+    def __init__(self, sight: InputRecorder | None = None, tags: Sequence[str] = TAGS) -> None:
         self.root = Node({}, "")
         self.warnings: list[str] = []
-        self._sight = sight or Sight()
+        self._sight = sight or InputRecorder()
         self._tags = tuple(tags)
         self._history: list[tuple[str, Node]] = []
         self._parsed: dict[str, Node] = {}
@@ -163,18 +163,18 @@ class Registry:
         node = self.node(pointer)
         return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
 
-    def explain(self, pointer: str) -> list[Saying]:
+    def explain(self, pointer: str) -> list[RegistryMessage]:
         """Return all that was said about a key, the first first; the last is in force."""
         steps = steps_of(pointer)
-        said: list[Saying] = []
+        said: list[RegistryMessage] = []
         before: Node | None = None
         for label, root in self._history:
             now = find(root, steps)
             if now is not before:
                 if now is None:
-                    said.append(Saying(label, None))
+                    said.append(RegistryMessage(label, None))
                 elif before is None or not _is_same(now, before):
-                    said.append(Saying(_place(now, label), shown(now)))
+                    said.append(RegistryMessage(_place(now, label), shown(now)))
             before = now
         return said
 

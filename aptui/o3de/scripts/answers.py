@@ -15,14 +15,14 @@ _EXCLUSION = ":"
 """Leads a path of O3DE's that takes away from what the others name; ours have `!` there."""
 
 
-class Refused(Exception):
+class ScriptAnswerError(Exception):
     """What a script answered cannot be done; the text says why."""
 
 
 def plans(answer: Any, overrides: str, log: sdk.JobLog) -> sdk.CreateJobsResponse:
     """Return what a script said about the jobs of a source, as `BuilderConfig.ini` changes it."""
     if answer is None:
-        raise Refused("the script answered nothing to 'OnCreateJobsRequest'")
+        raise ScriptAnswerError("the script answered nothing to 'OnCreateJobsRequest'")
     if answer.result == azlmbr.CreateJobsResponse_ResultShuttingDown:
         raise sdk.Cancelled
     if answer.result != azlmbr.CreateJobsResponse_ResultSuccess:
@@ -77,7 +77,7 @@ def _uuid_of(dependency: Any) -> UUID | None:
 def made(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
     """Return what a script said that it made."""
     if answer is None:
-        raise Refused("the script answered nothing to 'OnProcessJobRequest'")
+        raise ScriptAnswerError("the script answered nothing to 'OnProcessJobRequest'")
     result = sdk.Result(answer.resultCode)
     if result is not sdk.Result.SUCCESS:
         return sdk.ProcessJobResponse(result, keep_temp=bool(answer.keepTempFolder), error=_RESULTS.get(result, ""))

@@ -184,7 +184,7 @@ class ScriptBuilder:
                 return translate(callback([question]))
         except sdk.Cancelled:
             raise
-        except answers.Refused as error:
+        except answers.ScriptAnswerError as error:
             return failed(error=str(error))
         except Exception as error:  # noqa: BLE001  # a script may raise anything, and that is a result
             told = _first_line(error)

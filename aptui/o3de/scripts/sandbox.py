@@ -54,7 +54,7 @@ def surroundings(text: str) -> Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SandboxProblem:
     """Why a script did not come to its end; one that `is_lasting` does not go away before its code changes."""
 
     script: str
@@ -63,24 +63,24 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Room:
+class ScriptSandbox:
     """What running the scripts came to. `code` are the files of each, itself the first."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[SandboxProblem] = field(default_factory=list)
     code: dict[str, tuple[str, ...]] = field(default_factory=dict)
     modules: list[ModuleType] = field(default_factory=list)
 
 
-_rooms: dict[Surroundings, Room] = {}
+_rooms: dict[Surroundings, ScriptSandbox] = {}
 
 
-def enter(wanted: Surroundings) -> Room:
+def enter(wanted: Surroundings) -> ScriptSandbox:
     """Run the scripts of a project, once in this process."""
     room = _rooms.get(wanted)
     if room is None:
         registrations.clear()
         _install(wanted)
-        room = _rooms[wanted] = Room()
+        room = _rooms[wanted] = ScriptSandbox()
         for script in wanted.scripts:
             _run(script, room)
     return room
@@ -114,7 +114,7 @@ def _install(wanted: Surroundings) -> None:
             sys.path.append(folder)
 
 
-def _run(script: str, room: Room) -> None:
+def _run(script: str, room: ScriptSandbox) -> None:
     module = ModuleType("__main__")  # as O3DE runs them
     module.__file__ = script
     before = set(sys.modules)
@@ -126,7 +126,7 @@ def _run(script: str, room: Room) -> None:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             exec(code, vars(module))  # noqa: S102  # running it is what it is for
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a script may raise anything
-        room.problems.append(Problem(script, _told(error, script), isinstance(error, Missing)))
+        room.problems.append(SandboxProblem(script, _told(error, script), isinstance(error, Missing)))
     loaded = [sys.modules[name] for name in set(sys.modules) - before if name in sys.modules]
     room.code[script] = _code_files(script, loaded)
 

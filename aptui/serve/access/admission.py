@@ -29,7 +29,7 @@ Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AdmissionRefusal:
     """Why somebody may not come in; `is_first`: nobody at that address was turned away before."""
 
     why: str
@@ -69,7 +69,7 @@ class Admission:
 
     # ---------------------------------------------------------------------------------------------------------- who calls
 
-    def check(self, remote: str) -> Refusal | None:
+    def check(self, remote: str) -> AdmissionRefusal | None:
         """Return why a caller at `remote` may not come in, None = they may; who may not is remembered."""
         why = self.why_not(remote)
         if not why:
@@ -83,7 +83,7 @@ class Admission:
                 del self.turned_away[next(iter(self.turned_away))]
         else:
             self.turned_away[remote] = replace(before, why=why, count=before.count + 1, last_ms=now_ms)
-        return Refusal(why, before is None)
+        return AdmissionRefusal(why, before is None)
 
     def why_not(self, remote: str) -> str:
         """Return why a caller at `remote` may not come in, "" = they may; nothing is remembered."""

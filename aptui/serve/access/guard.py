@@ -22,7 +22,7 @@ from aptui.serve.protocol.codec import Scope
 from aptui.shared.floods import FloodGate, more_like_this
 
 if TYPE_CHECKING:
-    from aptui.config.serve import Serve
+    from aptui.config.serve import GatewaySettings
 
 ESCALATIONS_PER_S = 100
 """What one client may ask to be hurried (SEC-10)."""
@@ -47,7 +47,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientIdentity:
     """Who asks: the name of the token, what it may do, and where it calls from; a device that we dialled has no token (`digest` "")."""
 
     name: str
@@ -65,7 +65,7 @@ class Identity:
         return scope in self.scopes
 
 
-_IDENTITY = web.RequestKey("identity", Identity)
+_IDENTITY = web.RequestKey("identity", ClientIdentity)
 
 
 class Audit:
@@ -80,7 +80,7 @@ class Audit:
         self._refused = FloodGate()
         self._is_broken = False
 
-    def write(self, identity: Identity, what: str, outcome: str, **details: object) -> None:
+    def write(self, identity: ClientIdentity, what: str, outcome: str, **details: object) -> None:
         """Note that somebody asked for something and what came of it; a disk that refuses costs the note, and one complaint."""
         if outcome.startswith("refused") and not self._refused.admit(identity.name, self._clock()):
             return
@@ -147,7 +147,7 @@ class Guard:
         admissions: asked with each caller's address before anything else; each returns "" or why it may not come in.
     """
 
-    serve: Serve
+    serve: GatewaySettings
     tokens: Tokens
     audit: Audit
     admissions: list[Callable[[str], str]] = field(default_factory=list)
@@ -194,13 +194,13 @@ class Guard:
             found |= {name for name in names if not _has_port(name)}
         return found
 
-    def require(self, request: web.Request, scope: Scope) -> Identity:
+    def require(self, request: web.Request, scope: Scope) -> ClientIdentity:
         """Return who asks.
 
         Raises:
             web.HTTPException: 401, nobody we know; 403, they may not.
         """
-        identity: Identity | None = request.get(_IDENTITY) or self.identify(given_token(request), address_of(request))
+        identity: ClientIdentity | None = request.get(_IDENTITY) or self.identify(given_token(request), address_of(request))
         if identity is None:
             raise web.HTTPUnauthorized(
                 text="a token is needed: 'aptui token add NAME' makes one\n", headers={"WWW-Authenticate": "Bearer"}
@@ -210,23 +210,23 @@ class Guard:
             raise web.HTTPForbidden(text=f"'{identity.name}' may not: its token lacks the scope '{scope}'\n")
         return identity
 
-    def identify(self, token: str, address: str) -> Identity | None:
+    def identify(self, token: str, address: str) -> ClientIdentity | None:
         """Return who has this token."""
         found = self.tokens.owner_of(token) if token else None
-        return Identity(found.name, found.scopes, address, found.digest) if found is not None else None
+        return ClientIdentity(found.name, found.scopes, address, found.digest) if found is not None else None
 
-    def is_known(self, identity: Identity) -> bool:
+    def is_known(self, identity: ClientIdentity) -> bool:
         """Whether its token has not been revoked."""
         return not identity.digest or self.tokens.knows(identity.digest, identity.scopes)
 
-    def may_escalate(self, identity: Identity) -> bool:
+    def may_escalate(self, identity: ClientIdentity) -> bool:
         """Whether this client may hurry one thing more just now."""
         if len(self._rates) > 1_000:
             self._rates.clear()
         return self._rates.setdefault(f"{identity.name}\0{identity.address}", Rate(ESCALATIONS_PER_S)).takes()
 
 
-def require(request: web.Request, scope: Scope = Scope.READ) -> Identity:
+def require(request: web.Request, scope: Scope = Scope.READ) -> ClientIdentity:
     """Return who asks, if they may; the first line of every handler.
 
     Raises:
@@ -237,7 +237,7 @@ def require(request: web.Request, scope: Scope = Scope.READ) -> Identity:
     return identity
 
 
-def admit(request: web.Request, identity: Identity) -> None:
+def admit(request: web.Request, identity: ClientIdentity) -> None:
     """Count the connection of a request as that of somebody with a token.
 
     Raises:

@@ -17,7 +17,7 @@ from aptui.serve.access.tokens import LOCAL
 from aptui.sharing.reports import Reports
 
 if TYPE_CHECKING:
-    from aptui.serve.access.guard import Identity
+    from aptui.serve.access.guard import ClientIdentity
 
 HEADER_LIMIT_S = 30.0
 """How long a socket may take to say a whole request, from its first moment or from the end of the last one."""
@@ -44,18 +44,18 @@ _FULL = (
 """Said to who has to make room."""
 
 
-class Door(RequestHandler):
+class ClientConnection(RequestHandler):
     """One socket."""
 
     __slots__ = ("_doors", "_going", "identity", "quiet_since")
 
-    def __init__(self, *values: Any, doors: Doors, **more: Any) -> None:
+    def __init__(self, *values: Any, doors: ConnectionLimits, **more: Any) -> None:
         super().__init__(*values, **more)
         self._doors = doors
         self._going: asyncio.TimerHandle | None = None
         """When it is closed that was turned away."""
         self.quiet_since: float | None = None
-        self.identity: Identity | None = None
+        self.identity: ClientIdentity | None = None
         """Who uses it, as far as that is known."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -96,7 +96,7 @@ class Door(RequestHandler):
             self._going.cancel()
         super().connection_lost(exc)
 
-    def admitted(self, identity: Identity) -> bool:
+    def admitted(self, identity: ClientIdentity) -> bool:
         """Somebody with a token uses it: a whole request has come. Return whether they may have one socket more."""
         self.quiet_since = None
         return self._doors.admit(self, identity)
@@ -120,7 +120,7 @@ class Door(RequestHandler):
             self.transport.abort()
 
 
-class Doors:
+class ConnectionLimits:
     """All sockets of one gateway.
 
     Args:
@@ -130,14 +130,14 @@ class Doors:
 
     def __init__(self, limit: int, header_limit_s: float = HEADER_LIMIT_S, strangers_limit: int = STRANGERS_LIMIT) -> None:
         self._limit, self._header_limit_s, self._strangers_limit = limit, header_limit_s, strangers_limit
-        self.all: set[Door] = set()
-        self.strangers: dict[Door, None] = {}
+        self.all: set[ClientConnection] = set()
+        self.strangers: dict[ClientConnection, None] = {}
         self.refuses: Callable[[str], str] = lambda _address: ""
         """Asked with each caller's address; returns why it may not come in, "" = it may."""
         self.reports = Reports()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, door: Door) -> None:
+    def add(self, door: ClientConnection) -> None:
         """Take a socket in; the oldest stranger makes room."""
         door.quiet_since = asyncio.get_running_loop().time()
         self.all.add(door)
@@ -146,7 +146,7 @@ class Doors:
             self._send_away(next(iter(self.strangers)))
         self._look_later()
 
-    def admit(self, door: Door, identity: Identity) -> bool:
+    def admit(self, door: ClientConnection, identity: ClientIdentity) -> bool:
         """Let somebody with a token use a socket; return whether they have not too many.
 
         One token has a share of all, and all tokens together leave some to the user who runs the gateway.
@@ -161,9 +161,9 @@ class Doors:
         self.strangers.pop(door, None)
         return True
 
-    def unknown(self, is_known: Callable[[Identity], bool]) -> list[Door]:
+    def unknown(self, is_known: Callable[[ClientIdentity], bool]) -> list[ClientConnection]:
         """Return the sockets of those who are not known any more."""
-        found: dict[Identity, bool] = {}
+        found: dict[ClientIdentity, bool] = {}
         mine = [(door, door.identity) for door in self.all if door.identity is not None]
         return [door for door, identity in mine if not found.setdefault(identity, is_known(identity))]
 
@@ -179,11 +179,11 @@ class Doors:
         self._send_away(oldest)
         return True
 
-    def _send_away(self, door: Door) -> None:
+    def _send_away(self, door: ClientConnection) -> None:
         self.drop(door)
         door.make_room()
 
-    def drop(self, door: Door) -> None:
+    def drop(self, door: ClientConnection) -> None:
         """Forget a socket."""
         self.all.discard(door)
         self.strangers.pop(door, None)
@@ -211,13 +211,13 @@ class Doors:
             self._timer.cancel()
 
 
-class Server(web.Server):
+class LimitedServer(web.Server):
     """aiohttp's server, with a door for every socket."""
 
-    def __init__(self, *values: Any, doors: Doors, **more: Any) -> None:
+    def __init__(self, *values: Any, doors: ConnectionLimits, **more: Any) -> None:
         super().__init__(*values, **more)
         self._doors = doors
 
     def __call__(self) -> RequestHandler:
         """Return the handler of a new socket."""
-        return Door(self, loop=self._loop, doors=self._doors, **self._kwargs)
+        return ClientConnection(self, loop=self._loop, doors=self._doors, **self._kwargs)

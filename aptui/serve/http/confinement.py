@@ -148,7 +148,7 @@ def _choose() -> Opener:
         os.close(descriptor)
 
 
-class Root:
+class ConfinedRoot:
     """A folder, held open; when another one has taken its place it is that one."""
 
     def __init__(self, path: bytes) -> None:

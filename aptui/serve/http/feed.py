@@ -20,7 +20,7 @@ from aptui.store.queries.change_tail import ChangeTail, Record
 from aptui.store.queries.current import CurrentDatabase, Moment
 
 if TYPE_CHECKING:
-    from aptui.serve.access.guard import Identity
+    from aptui.serve.access.guard import ClientIdentity
 
 LOOK_S = 0.05
 """How often somebody looks for all followers whether anything was written."""
@@ -30,7 +30,7 @@ FOLLOWERS_PER_TOKEN, FOLLOWERS_LIMIT = 16, 64
 """Followers of one token, and of all; a quarter of the places is left to the user who runs the gateway."""
 
 
-class Pulse:
+class FeedPulse:
     """Wakes followers when anything was written; nobody looks while there are none. All of them read by one thread with one reader."""
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class Pulse:
         return await asyncio.get_running_loop().run_in_executor(self._thread, tail.page)
 
     @asynccontextmanager
-    async def followed(self, identity: Identity) -> AsyncIterator[None]:
+    async def followed(self, identity: ClientIdentity) -> AsyncIterator[None]:
         """Keep looking meanwhile.
 
         Raises:
@@ -113,14 +113,14 @@ class Pulse:
         self._thread.shutdown()
 
 
-PULSE = web.AppKey("pulse", Pulse)
+PULSE = web.AppKey("pulse", FeedPulse)
 
 
 def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
     from aptui.serve.context import ROOM
 
-    pulse = app[PULSE] = Pulse(app[ROOM].database.path)
+    pulse = app[PULSE] = FeedPulse(app[ROOM].database.path)
     app.router.add_get("/v1/changes", changes)
     app.on_shutdown.append(pulse.close)
 
@@ -161,7 +161,7 @@ def _since(request: web.Request) -> int | None:
     return min(int(text), (1 << 63) - 1)
 
 
-async def _follow(pulse: Pulse, tail: ChangeTail, response: web.StreamResponse) -> None:
+async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamResponse) -> None:
     while not pulse.is_over:
         count = pulse.count
         while page := await pulse.page(tail):

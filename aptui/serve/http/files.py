@@ -22,12 +22,12 @@ from aiohttp import web
 
 from aptui.core.paths import from_text, to_text
 from aptui.serve.access.guard import require
-from aptui.serve.context import ROOM, Room, room_of
+from aptui.serve.context import ROOM, GatewayContext, room_of
 from aptui.serve.http import waiting
-from aptui.serve.http.confinement import Root, open_beneath
-from aptui.serve.http.product_opener import Shelf
+from aptui.serve.http.confinement import ConfinedRoot, open_beneath
+from aptui.serve.http.product_opener import ProductOpener
 from aptui.serve.http.sending import send
-from aptui.serve.protocol.codec import Mistake, Scope
+from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.mappers import asset_id, parse_asset_id
 from aptui.shared.errors import HostError, KnownError
 from aptui.store.db.schema import uuid_text
@@ -40,15 +40,15 @@ _TREE_PAGE = 2_000
 _TRUE = ("", "1", "true", "yes")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-SHELF = web.AppKey("shelf", Shelf)
-LOGS = web.AppKey("logs", Root)
+SHELF = web.AppKey("shelf", ProductOpener)
+LOGS = web.AppKey("logs", ConfinedRoot)
 
 
 def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
     room = app[ROOM]
-    app[SHELF] = Shelf(room.database.path, room.config.cache_dir)
-    app[LOGS] = Root(os.fsencode(room.config.log_dir))
+    app[SHELF] = ProductOpener(room.database.path, room.config.cache_dir)
+    app[LOGS] = ConfinedRoot(os.fsencode(room.config.log_dir))
     app.on_cleanup.append(_close)
     app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _told(product))
     app.router.add_get(f"{ASSETS}/{{id:[^/]+}}", _told(asset))
@@ -71,7 +71,7 @@ def _told(handler: Handler) -> Handler:
             return await handler(request)
         except HostError as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "1"}) from None
-        except (KnownError, Mistake) as error:
+        except (KnownError, RequestMistake) as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
 
     return answer
@@ -185,9 +185,9 @@ async def _wait(
         raise web.HTTPTooManyRequests(text="that is too much at once\n", headers={"Retry-After": "1"})
     try:
         await waiting.until_processed(room, awaited, is_there, timeout_s)
-    except waiting.Late:
+    except waiting.WaitTimeout:
         raise web.HTTPGatewayTimeout(text=f"it was not processed within {timeout_s:g} s\n") from None
-    except waiting.Broken as error:
+    except waiting.WaitBroken as error:
         raise web.HTTPConflict(text=f"a job of '{error.args[0]}' failed\n") from None
 
 
@@ -205,7 +205,7 @@ def _timeout_s(request: web.Request) -> float:
 # ----------------------------------------------------------------------------------------------------------------- folders
 
 
-async def folder_of(room: Room, path: str) -> tuple[list[str], list[ProductFile]] | None:
+async def folder_of(room: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
     """Return the folders and products in a folder ("" = the platforms), None when there is no such folder."""
     if not path:
         found = set(await room.database.ask(product_files.platforms))
@@ -261,7 +261,7 @@ async def tree(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _tree_page(room: Room, path: str, after: str) -> list[ProductFile]:
+async def _tree_page(room: GatewayContext, path: str, after: str) -> list[ProductFile]:
     return await room.database.ask(lambda reader: product_files.below(reader, path, after, _TREE_PAGE))
 
 

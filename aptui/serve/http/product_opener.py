@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aptui.core.paths import cache_path, from_text
-from aptui.serve.http.confinement import Root
+from aptui.serve.http.confinement import ConfinedRoot
 from aptui.shared.errors import HostError
 from aptui.store.queries import product_files
 from aptui.store.queries.current import CurrentDatabase, Moment
@@ -34,7 +34,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class Taken:
+class OpenedProduct:
     """A product with its open file, which whoever takes it closes; several may have taken the same one.
 
     Args:
@@ -55,15 +55,15 @@ class Taken:
             self.descriptor = -1
 
 
-class Shelf:
+class ProductOpener:
     """The products of one cache; for the event loop's thread."""
 
     def __init__(self, database: Path, cache: Path) -> None:
         self._database = CurrentDatabase(database)
-        self._root = Root(os.fsencode(cache))
+        self._root = ConfinedRoot(os.fsencode(cache))
         self._known: dict[str, ProductFile | None] = {}
         """What was looked up since anything was written."""
-        self._open_files: dict[str, Taken] = {}
+        self._open_files: dict[str, OpenedProduct] = {}
         """Those that were taken since, and are small."""
         self._moment: Moment | None = None
 
@@ -88,7 +88,7 @@ class Shelf:
             self._known[name] = self._database.ask(lambda reader: product_files.find(reader, name))
         return self._known[name]
 
-    async def take(self, name: str) -> Taken | None:
+    async def take(self, name: str) -> OpenedProduct | None:
         """Return the product of this name with its open file, None when there is none.
 
         Raises:
@@ -113,7 +113,7 @@ class Shelf:
                 return await self._take_read(product)
             await asyncio.sleep(_RETRY_S)
 
-    def _kept(self, name: str) -> Taken | None:
+    def _kept(self, name: str) -> OpenedProduct | None:
         """Return the product as it was taken before, unless somebody touched its file."""
         taken = self._open_files.get(name)
         if taken is None:
@@ -125,7 +125,7 @@ class Shelf:
         taken.users += 1
         return taken
 
-    def _keep(self, name: str, taken: Taken) -> None:
+    def _keep(self, name: str, taken: OpenedProduct) -> None:
         if taken.size <= _OPEN_BYTES:
             while len(self._open_files) >= _OPEN_MOST:
                 self._open_files.pop(next(iter(self._open_files))).close()
@@ -136,18 +136,18 @@ class Shelf:
         while self._open_files:
             self._open_files.popitem()[1].close()
 
-    def _open(self, product: ProductFile) -> Taken | None:
+    def _open(self, product: ProductFile) -> OpenedProduct | None:
         try:
             descriptor, found = self._root.open_file(from_text(cache_path(product.name)))
         except OSError:
             return None  # somebody deleted it, or put something odd in its place: the engine will see to it
-        return Taken(product, descriptor, int(found.st_mtime), found.st_size)
+        return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
 
-    def _is_the_one(self, taken: Taken) -> bool:
+    def _is_the_one(self, taken: OpenedProduct) -> bool:
         """Whether nothing was written since the product was looked up, and the file is as long as it should be."""
         return taken.size == taken.product.size and self._database.moment() == self._moment
 
-    async def _take_read(self, product: ProductFile) -> Taken:
+    async def _take_read(self, product: ProductFile) -> OpenedProduct:
         """Take a product that somebody else may have touched, if its bytes are those of its row."""
         taken = self._open(product)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aptui.link import port
-from aptui.serve.context import Room
+from aptui.serve.context import GatewayContext
 from aptui.shared.errors import KnownError
 from aptui.store.queries import product_files
 from aptui.store.queries.current import CurrentDatabase, Moment
@@ -22,11 +22,11 @@ _LOOK_S = 0.03
 _FENCE_LIMIT_S = 10.0
 
 
-class Late(Exception):
+class WaitTimeout(Exception):
     """It was not processed in time."""
 
 
-class Broken(Exception):
+class WaitBroken(Exception):
     """A job that it waits for has failed; `args` say of which sources."""
 
 
@@ -42,7 +42,7 @@ def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
 
 @dataclass(slots=True)
 class _Wait:
-    room: Room
+    room: GatewayContext
     awaited: Callable[[Reader], list[Awaited]]
     is_there: Callable[[Reader], bool]
     hurried: set[str] = field(default_factory=set)
@@ -70,7 +70,7 @@ class _Wait:
             return False
         broken = [each.key for each in found if each.failed]
         if broken:
-            raise Broken(*broken)
+            raise WaitBroken(*broken)
         return await self.room.database.ask(self.is_there) or await self._is_idle()
 
     async def _is_idle(self) -> bool:
@@ -86,7 +86,7 @@ class _Wait:
 
 
 async def until_processed(
-    room: Room, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
+    room: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
 ) -> None:
     """Return when all that these sources owe is done, and what is asked for is there or will not come.
 
@@ -97,4 +97,4 @@ async def until_processed(
         async with asyncio.timeout(timeout_s):
             await _Wait(room, awaited, is_there).until_over()
     except TimeoutError:
-        raise Late from None
+        raise WaitTimeout from None

@@ -23,7 +23,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.peers import Dial, PeerState
 
 if TYPE_CHECKING:
-    from aptui.config.serve import Serve
+    from aptui.config.serve import GatewaySettings
 
 PATH = "/v1/device"
 """What a device answers at."""
@@ -34,12 +34,12 @@ _HEARTBEAT_S = 30.0
 _STEADY_S = 5.0
 """A connection that held so long was one; one that ends sooner counts as a try that failed."""
 Socket = aiohttp.ClientWebSocketResponse
-Serving = Callable[["Dialler", Socket], Awaitable[None]]
+Serving = Callable[["OutboundConnections", Socket], Awaitable[None]]
 Trust: TypeAlias = ssl.SSLContext | aiohttp.Fingerprint | bool
 """Which certificates are believed; True = those that this machine believes."""
 
 
-class Dialler:
+class OutboundConnections:
     """One connection that people made.
 
     Args:
@@ -147,7 +147,7 @@ class _Pins(aiohttp.Fingerprint):
             raise aiohttp.ServerFingerprintMismatch(self.fingerprint, digest, *transport.get_extra_info("peername")[:2])
 
 
-def trust(serve: Serve) -> Trust:
+def trust(serve: GatewaySettings) -> Trust:
     """Return which devices are believed: those with a pinned certificate, else those whose certificate an authority signed.
 
     Raises:

@@ -19,23 +19,23 @@ from aiohttp import web
 
 from aptui.core.messages import PeerOrdered
 from aptui.link import peer_file, port
-from aptui.serve.access.admission import Admission, Refusal
-from aptui.serve.access.guard import Identity
+from aptui.serve.access.admission import Admission, AdmissionRefusal
+from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.context import ROOM
-from aptui.serve.peers.outbound import Dialler, Socket, client, trust
+from aptui.serve.peers.outbound import OutboundConnections, Socket, client, trust
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.addresses import canonical, parsed
 from aptui.shared.errors import KnownError
-from aptui.shared.peers import Deed, Dial, GatewayReport, Peer, PeerOrder, PeerSettings, PeerState
+from aptui.shared.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     import aiohttp
 
-    from aptui.link.codec import News
-    from aptui.serve.context import Room
-    from aptui.serve.ws.sessions import Session
+    from aptui.link.codec import NoticeLine
+    from aptui.serve.context import GatewayContext
+    from aptui.serve.ws.sessions import WireSession
 
 DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
 """What a device may do that people had us dial: it has no token, its address is what they trust."""
@@ -56,15 +56,15 @@ class Peers:
         admission: the lists; tests give their own.
     """
 
-    def __init__(self, room: Room, admission: Admission | None = None) -> None:
+    def __init__(self, room: GatewayContext, admission: Admission | None = None) -> None:
         self.room = room
         self.configured = peer_file.configured(room.config.serve)
         self.admission = admission or Admission(self.configured)
         self.trouble = ""
         self._file = room.config.cache_dir / peer_file.PLACE
         self._stamp: peer_file.Stamp | None = None
-        self._diallers: dict[str, Dialler] = {}
-        self._sessions: dict[str, Session] = {}
+        self._diallers: dict[str, OutboundConnections] = {}
+        self._sessions: dict[str, WireSession] = {}
         """{id of a connection that we made: its session}."""
         self._trust = trust(room.config.serve)
         self._http: aiohttp.ClientSession | None = None
@@ -109,7 +109,7 @@ class Peers:
 
     # ------------------------------------------------------------------------------------------------------------ the lists
 
-    def check(self, remote: str) -> Refusal | None:
+    def check(self, remote: str) -> AdmissionRefusal | None:
         """Return why a caller may not come in, None = they may."""
         refusal = self.admission.check(remote)
         if refusal is not None and refusal.is_first:  # how often is told once a second
@@ -138,7 +138,7 @@ class Peers:
             await self._diallers.pop(name).close()
         for name in wanted.keys() - self._diallers.keys():
             assert self._http is not None
-            dialler = Dialler(wanted[name], self._http, self._trust, self._serve, self._denied, self._changed)
+            dialler = OutboundConnections(wanted[name], self._http, self._trust, self._serve, self._denied, self._changed)
             self._diallers[name] = dialler
             dialler.start()
 
@@ -148,9 +148,9 @@ class Peers:
             return self.admission.denied(address)
         return f"{remote} is rejected" if canonical(remote) in self.admission.settings.rejected else ""
 
-    async def _serve(self, dialler: Dialler, socket: Socket) -> None:
+    async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
         """Be the server of a device that answered."""
-        identity = Identity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
+        identity = ClientIdentity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
         with self.room.sessions.taken_in(self.room, socket, identity) as session:
             self._sessions[dialler.dial.id] = session
             try:
@@ -160,7 +160,7 @@ class Peers:
 
     # --------------------------------------------------------------------------------------------------------------- orders
 
-    def hear(self, batch: Sequence[News]) -> None:
+    def hear(self, batch: Sequence[NoticeLine]) -> None:
         """Do what the engine passes on from people."""
         for news in batch:
             if isinstance(news.notice, PeerOrdered):
@@ -174,7 +174,7 @@ class Peers:
 
     async def order(self, order: PeerOrder) -> None:
         """Do what people said; what keeps it from being done is told."""
-        if order.deed is Deed.DISCONNECT:
+        if order.deed is PeerAction.DISCONNECT:
             session = self.room.sessions.all.get(order.number)
             if session is not None:
                 await session.close(1008, "disconnected by a person")
@@ -187,7 +187,7 @@ class Peers:
                 self.trouble = str(error)
             else:
                 self._stamp = peer_file.stamp(self._file)
-                if order.deed in (Deed.ALLOW, Deed.REJECT, Deed.FORGET):
+                if order.deed in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
                     self.admission.forget(canonical(order.entry))
                 await self._adopt(settings)
         self._changed()
@@ -245,12 +245,12 @@ class Peers:
                     await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)
 
 
-def _incoming(session: Session) -> Peer:
+def _incoming(session: WireSession) -> Peer:
     name = session.hello.client if session.hello else ""
     return _with_session(Peer(0, name, False, PeerState.CONNECTED, session.identity.address, 0), session)
 
 
-def _with_session(peer: Peer, session: Session) -> Peer:
+def _with_session(peer: Peer, session: WireSession) -> Peer:
     return replace(
         peer,
         number=session.number,

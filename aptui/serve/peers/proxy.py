@@ -28,7 +28,7 @@ from aptui.shared.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aptui.serve.access.guard import Identity
+    from aptui.serve.access.guard import ClientIdentity
 
 PREFIX = "/v1/proxy/"
 _HOP_BY_HOP = frozenset({
@@ -47,7 +47,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProxyLimits:
     """What requests may cost.
 
     Args:
@@ -65,7 +65,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProxyTarget:
     """A service: `base` is its URL without a slash at its end, "" = raw TCP to `host` and `port`."""
 
     base: str
@@ -76,8 +76,8 @@ class Target:
 class Proxy:
     """All configured services, and how busy they are."""
 
-    def __init__(self, known: Mapping[str, Target], limits: Limits | None = None) -> None:
-        self.known, self.limits = dict(known), limits or Limits()
+    def __init__(self, known: Mapping[str, ProxyTarget], limits: ProxyLimits | None = None) -> None:
+        self.known, self.limits = dict(known), limits or ProxyLimits()
         self.http: aiohttp.ClientSession | None = None
         self._busy: Counter[str] = Counter()
 
@@ -96,7 +96,7 @@ class Proxy:
             await self.http.close()
 
     @contextlib.contextmanager
-    def place(self, identity: Identity) -> Iterator[None]:
+    def place(self, identity: ClientIdentity) -> Iterator[None]:
         """Take one of the places.
 
         Raises:
@@ -125,7 +125,7 @@ class Proxy:
 
     # ---------------------------------------------------------------------------------------------------------- one request
 
-    async def _forward(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _forward(self, request: web.Request, target: ProxyTarget) -> web.StreamResponse:
         assert self.http is not None
         url, body = forwarded_url(request, target), _Body(request, self.limits)
         if (request.content_length or 0) > self.limits.request_bytes:
@@ -143,7 +143,7 @@ class Proxy:
                 raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, self.limits.request_bytes + 1) from None
             raise web.HTTPBadGateway(text=f"the service cannot be reached, or makes no sense: {type(error).__name__}\n") from None
 
-    async def _answer(self, request: web.Request, target: Target, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         if (answer.content_length or 0) > self.limits.response_bytes:
             raise web.HTTPBadGateway(text="the service answers more than may be forwarded\n")
         response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=_passed(answer.headers, _NOT_THEIRS))
@@ -172,7 +172,7 @@ class Proxy:
 class _Body:
     """What a client sends, piece by piece."""
 
-    def __init__(self, request: web.Request, limits: Limits) -> None:
+    def __init__(self, request: web.Request, limits: ProxyLimits) -> None:
         self._request, self._limits = request, limits
         self.is_too_long = False
 
@@ -191,7 +191,7 @@ class _Body:
             yield piece
 
 
-def _is_same(known: Identity, asks: Identity) -> bool:
+def _is_same(known: ClientIdentity, asks: ClientIdentity) -> bool:
     return (known.name, known.address) == (asks.name, asks.address)
 
 
@@ -202,7 +202,7 @@ def _passed(headers: Mapping[str, str], kept_back: frozenset[str]) -> CIMultiDic
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in barred)
 
 
-def forwarded_url(request: web.Request, target: Target) -> URL:
+def forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
     """Return what is asked of the service: below its base, as the client wrote it.
 
     Raises:
@@ -224,7 +224,7 @@ def _leads_out(path: str) -> bool:
     return False
 
 
-def _own_place(request: web.Request, target: Target, answer: aiohttp.ClientResponse) -> str:
+def _own_place(request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> str:
     """Return the place that a service sends to, as clients reach it.
 
     Raises:
@@ -239,7 +239,7 @@ def _own_place(request: web.Request, target: Target, answer: aiohttp.ClientRespo
     return f"{PREFIX}{request.match_info['name']}{place.removeprefix(target.base)}"
 
 
-def targets(proxies: Iterable[tuple[str, str]]) -> dict[str, Target]:
+def targets(proxies: Iterable[tuple[str, str]]) -> dict[str, ProxyTarget]:
     """Return {name: service}.
 
     Raises:
@@ -248,7 +248,7 @@ def targets(proxies: Iterable[tuple[str, str]]) -> dict[str, Target]:
     return {name: _target(name, url) for name, url in proxies}
 
 
-def _target(name: str, url: str) -> Target:
+def _target(name: str, url: str) -> ProxyTarget:
     hint = "as 'http://127.0.0.1:8080/path' or 'tcp://127.0.0.1:61453'"
     try:
         found = urlsplit(url)
@@ -256,9 +256,9 @@ def _target(name: str, url: str) -> Target:
     except ValueError:
         raise UserError(f"'serve.proxies': '{name}': '{url}' is no URL", hint=hint) from None
     if found.scheme in ("http", "https") and host and not found.query and not found.fragment and found.username is None:
-        return Target(url.rstrip("/"), host, port or 0)
+        return ProxyTarget(url.rstrip("/"), host, port or 0)
     if found.scheme == "tcp" and host and port and not found.path.strip("/"):
-        return Target("", host, port)
+        return ProxyTarget("", host, port)
     raise UserError(f"'serve.proxies': '{name}': '{url}' cannot be forwarded to", hint=hint)
 
 

@@ -122,7 +122,7 @@ _encoder = msgspec.json.Encoder()
 # -------------------------------------------------------------------------------------------------------------------- JSON
 
 
-class Mistake(Exception):
+class RequestMistake(Exception):
     """A frame is not what it should be. `number` is the id it carried, 0 if none can be read; `code` as in a refusal."""
 
     def __init__(self, what: str, hint: str = "", *, number: int = 0, code: int = 3) -> None:
@@ -130,7 +130,7 @@ class Mistake(Exception):
         self.what, self.hint, self.number, self.code = what, hint, number, code
 
 
-class Said(NamedTuple):
+class WireMessage(NamedTuple):
     """What a gateway says: an answer, a refusal (`refusal` not None), or notices (`number` 0)."""
 
     number: int
@@ -160,26 +160,26 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     given = _decoded(frame, dict[str, msgspec.Raw], 0)
     number = _number(given)
     if "request" not in given:
-        raise Mistake("a frame without 'request'", number=number)
+        raise RequestMistake("a frame without 'request'", number=number)
     name = _decoded(given["request"], str, number)
     exchange = REQUESTS.get(name)
     if exchange is None:
-        raise Mistake(f"there is no request '{_short(name)}'", _nearest(name, REQUESTS), number=number)
+        raise RequestMistake(f"there is no request '{_short(name)}'", _nearest(name, REQUESTS), number=number)
     known = {each.name for each in fields(exchange.request)}
     for word in given.keys() - known - _ENVELOPE:
-        raise Mistake(f"'{name}' has no field '{_short(word)}'", _nearest(word, known), number=number)
+        raise RequestMistake(f"'{name}' has no field '{_short(word)}'", _nearest(word, known), number=number)
     request = _decoded(frame, exchange.request, number)
     if name != "hello" and (what := bounds.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
-        raise Mistake(f"'{name}': {what}", number=number)
+        raise RequestMistake(f"'{name}': {what}", number=number)
     return number, name, request
 
 
 def _number(given: dict[str, msgspec.Raw]) -> int:
     if "id" not in given:
-        raise Mistake("a frame without 'id'")
+        raise RequestMistake("a frame without 'id'")
     number: int = _decoded(given["id"], int, 0)
     if not 0 < number <= _LAST_ID:
-        raise Mistake(f"'id': expected a number from 1 to {_LAST_ID}")
+        raise RequestMistake(f"'id': expected a number from 1 to {_LAST_ID}")
     return number
 
 
@@ -198,14 +198,14 @@ def encode_notices(epoch: int, seq: int, notices: Iterable[object]) -> str:
     return encoded({"epoch": epoch, "seq": seq, "notices": [{"notice": name_of(each), **_fields(each)} for each in notices]})
 
 
-def decode_said(frame: str) -> Said:
+def decode_said(frame: str) -> WireMessage:
     """Return what a gateway says.
 
     Raises:
         Mistake: it is nothing that a gateway says.
     """
-    said = _decoded(frame, _Said, 0)
-    return Said(said.id, said.answer, said.refusal, said.epoch, said.seq, said.notices)
+    said = _decoded(frame, _WireForm, 0)
+    return WireMessage(said.id, said.answer, said.refusal, said.epoch, said.seq, said.notices)
 
 
 def record_of(notice: dict[str, Any]) -> object | None:
@@ -223,7 +223,7 @@ def converted(data: object, record: type[T]) -> T:
     try:
         return msgspec.convert(data, record)
     except msgspec.ValidationError as error:
-        raise Mistake(str(error)) from None
+        raise RequestMistake(str(error)) from None
 
 
 def encoded(value: object) -> str:
@@ -235,7 +235,7 @@ def encoded(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _WireForm:
     id: int = 0
     answer: dict[str, Any] | None = None
     refusal: dict[str, Any] | None = None
@@ -257,7 +257,7 @@ def _decoded(data: str | msgspec.Raw, form: Any, number: int) -> Any:
     try:
         return _decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Mistake(_reason(error), number=number) from None
+        raise RequestMistake(_reason(error), number=number) from None
 
 
 def _reason(error: Exception) -> str:

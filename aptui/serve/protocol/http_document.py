@@ -20,7 +20,7 @@ from aptui.serve.http import dav, feed, files
 from aptui.serve.peers import outbound, proxy
 from aptui.serve.protocol import asyncapi, codec
 from aptui.serve.protocol.codec import Scope
-from aptui.serve.ws.sessions import Sessions
+from aptui.serve.ws.sessions import WireSessions
 
 _Json = dict[str, Any]
 FILE = "aptui-serve.openapi.json"
@@ -94,7 +94,7 @@ def addresses() -> tuple[Address, ...]:
             query=(("since", (_NUMBER, "The `seq` of the last change that is known; without it everything is listed first.")),
                    ("follow", (_FLAG, "1: go on with what changes."))),
         ),
-        Address("/v1/connect", codec.PATH, Sessions.connect, answers=(("101", "A WebSocket."),), kind="",
+        Address("/v1/connect", codec.PATH, WireSessions.connect, answers=(("101", "A WebSocket."),), kind="",
                 more=f"What is said on it: `{asyncapi.FILE}`, also at `/v1/protocol`."),
         Address("/v1/protocol", "/v1/protocol", gateway.tell_protocol, kind="application/json", answers=(("200", "The document."),)),
         Address("/v1/openapi", "/v1/openapi", tell_document, kind="application/json", answers=(("200", "The document."),)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aptui.core.messages import JobChanged
-from aptui.serve.protocol.codec import Mistake
+from aptui.serve.protocol.codec import RequestMistake
 from aptui.serve.protocol.model import Asset, JobInfo
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow
@@ -29,7 +29,7 @@ def parse_asset_id(text: str) -> tuple[bytes, int | None]:
     """
     found = _ASSET_ID.fullmatch(text.strip())
     if found is None:
-        raise Mistake(f"'{text[:60]}' is no asset id", "'{UUID}:<sub id in hexadecimal>'")
+        raise RequestMistake(f"'{text[:60]}' is no asset id", "'{UUID}:<sub id in hexadecimal>'")
     return bytes.fromhex("".join(found.groups()[:5])), int(found[6], 16) if found[6] else None
 
 

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from aptui.config.serve import Serve
+from aptui.config.serve import GatewaySettings
 from aptui.serve import gateway
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.guard import Audit, Guard
-from aptui.serve.access.limits import STRANGERS_LIMIT, Doors
+from aptui.serve.access.limits import STRANGERS_LIMIT, ConnectionLimits
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import HostError
 from aptui.sharing.accepting import Acceptor
@@ -48,7 +48,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self' {socket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_IDENTITY = guard.Identity("web", frozenset(Scope), "")
+_IDENTITY = guard.ClientIdentity("web", frozenset(Scope), "")
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Web:
             raise web.HTTPForbidden(text="this ticket opens nothing\n")
         if len(self._screens) >= SCREENS_LIMIT:
             raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already\n")
-        identity = guard.Identity(_IDENTITY.name, _IDENTITY.scopes, guard.address_of(request))
+        identity = guard.ClientIdentity(_IDENTITY.name, _IDENTITY.scopes, guard.address_of(request))
         guard.admit(request, identity)
         self._rules.audit.write(identity, "screen", "opened")
         self._screens[id(request)] = request
@@ -151,7 +151,7 @@ def _checking(rules: Guard) -> Middleware:
 # --------------------------------------------------------------------------------------------------------------------- life
 
 
-class Stage:
+class TerminalPage:
     """A browser's way to a screen: `open`, then `close`.
 
     Args:
@@ -162,8 +162,8 @@ class Stage:
 
     def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
         self._command, self._audit, self._port = command, audit, port
-        self._runner: gateway.Runner | None = None
-        self._doors = Doors(2 * SCREENS_LIMIT + STRANGERS_LIMIT)
+        self._runner: gateway.GatewayRunner | None = None
+        self._doors = ConnectionLimits(2 * SCREENS_LIMIT + STRANGERS_LIMIT)
         self._acceptor: Acceptor | None = None
         self._web: Web | None = None
 
@@ -175,13 +175,13 @@ class Stage:
         """
         server = _textual_serve()
         bridge = [sys.executable, "-P", "-m", "aptui.serve.web.terminal", *self._command]
-        serve, token = Serve(port=self._port), tokens.fresh()
+        serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = gateway.listen(serve)
         try:
             # No file has tokens for this: what opens it is this one alone.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             self._web = Web(server(shlex.join(bridge)), rules)
-            self._runner = gateway.Runner(
+            self._runner = gateway.GatewayRunner(
                 self._web.application(), self._doors, access_log=None, handler_cancellation=True, shutdown_timeout=2.0
             )
             await self._runner.setup()
@@ -228,10 +228,10 @@ def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], 
     Raises:
         KnownError: it cannot listen.
     """
-    asyncio.run(_run(Stage(command, config.log_dir / "gateway-audit.log", port), say))
+    asyncio.run(_run(TerminalPage(command, config.log_dir / "gateway-audit.log", port), say))
 
 
-async def _run(stage: Stage, say: Callable[[str], object]) -> None:
+async def _run(stage: TerminalPage, say: Callable[[str], object]) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, over.set)

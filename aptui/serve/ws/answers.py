@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aptui.link import port
 from aptui.serve.protocol import requests
-from aptui.serve.protocol.codec import REQUESTS, Mistake, Scope
+from aptui.serve.protocol.codec import REQUESTS, RequestMistake, Scope
 from aptui.serve.protocol.requests import Done
 from aptui.serve.ws import answers_assets, answers_engine
 from aptui.shared.errors import HostError, KnownError
 
 if TYPE_CHECKING:
-    from aptui.serve.ws.sessions import Session
+    from aptui.serve.ws.sessions import WireSession
 
 _FENCE_LIMIT_S = 5.0
 _AUDITED = frozenset({Scope.CONTROL, Scope.SHUTDOWN})
 _NOT_ALLOWED = 1
 
 
-class Answered(NamedTuple):
+class RequestAnswer(NamedTuple):
     """An answer, the bytes that follow it, and what is to be closed when they were sent, or cannot be."""
 
     record: object
@@ -28,7 +28,7 @@ class Answered(NamedTuple):
     close: Callable[[], object] = bool
 
 
-async def answer(session: Session, name: str, request: Any) -> Answered:
+async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
     """Return the answer to a request.
 
     Raises:
@@ -39,7 +39,7 @@ async def answer(session: Session, name: str, request: Any) -> Answered:
     if not identity.may(scope):
         if scope in _AUDITED:
             guard.audit.write(identity, name, "refused: not allowed", **_details(request))
-        raise Mistake(
+        raise RequestMistake(
             f"'{identity.name}' may not: its token lacks the scope '{scope}'",
             "'aptui token add' makes one that may",
             code=_NOT_ALLOWED,
@@ -48,7 +48,7 @@ async def answer(session: Session, name: str, request: Any) -> Answered:
         return await _answer(session, name, request)
     try:
         answered = await _answer(session, name, request)
-    except (Mistake, KnownError) as error:
+    except (RequestMistake, KnownError) as error:
         guard.audit.write(identity, name, f"refused: {error}", **_details(request))
         raise
     guard.audit.write(identity, name, "done", **_details(request))
@@ -64,22 +64,22 @@ def scope_of(name: str, request: Any) -> Scope:
     return REQUESTS[name].scope
 
 
-async def _answer(session: Session, name: str, request: Any) -> Answered:
+async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
     match request:
         case requests.Hello():
-            raise Mistake("hello was said already")
+            raise RequestMistake("hello was said already")
         case requests.Ping():
-            return Answered(Done())
+            return RequestAnswer(Done())
         case requests.SendCatalog():
             session.send_catalog()
-            return Answered(Done())
+            return RequestAnswer(Done())
         case requests.ReadProduct():
-            return Answered(*await answers_assets.read_product(session, request))
+            return RequestAnswer(*await answers_assets.read_product(session, request))
     is_fenced = await fence(session) if getattr(request, "fence", False) else True
-    return Answered(await _HANDLERS[name](session, request, is_fenced))
+    return RequestAnswer(await _HANDLERS[name](session, request, is_fenced))
 
 
-async def fence(session: Session) -> bool:
+async def fence(session: WireSession) -> bool:
     """Wait until the engine knows what changed on the disk before now; return whether it does."""
     engine = session.room.engine
     if not engine.is_here:
@@ -97,7 +97,7 @@ def _details(request: Any) -> dict[str, object]:
     return {"arguments": asdict(request)}
 
 
-_Handler = Callable[["Session", Any, bool], Awaitable[object]]
+_Handler = Callable[["WireSession", Any, bool], Awaitable[object]]
 _HANDLERS: dict[str, _Handler] = {
     "asset_status": answers_assets.asset_status,
     "wait_ready": answers_assets.wait_ready,

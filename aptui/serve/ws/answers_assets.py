@@ -13,7 +13,7 @@ from aptui.core.paths import normalize, to_text
 from aptui.link import port
 from aptui.serve.access import guard
 from aptui.serve.protocol import model, requests
-from aptui.serve.protocol.codec import Mistake, Scope
+from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.mappers import asset_id, asset_of, job_of, parse_asset_id
 from aptui.serve.protocol.model import JobInfo, Match, Reach, Status
 from aptui.serve.protocol.requests import AssetState
@@ -33,8 +33,8 @@ from aptui.store.queries.serving import (
 )
 
 if TYPE_CHECKING:
-    from aptui.serve.context import Room
-    from aptui.serve.ws.sessions import Session
+    from aptui.serve.context import GatewayContext
+    from aptui.serve.ws.sessions import WireSession
 
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
 """As in the reference (spec/engine.md §5)."""
@@ -49,7 +49,7 @@ _PIECE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _AssetLookup:
     """What a question names; `uuid` b"" = by term."""
 
     platform: str
@@ -60,7 +60,7 @@ class _Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundAsset:
     """What there is of it: jobs that are owed, others that count, products, sources."""
 
     owed: tuple[JobRow, ...] = ()
@@ -69,27 +69,29 @@ class _Found:
     sources: tuple[str, ...] = ()
 
 
-def _wish(room: Room, request: requests.AssetStatus | requests.WaitReady | requests.Escalate | requests.JobsInfo) -> _Wish:
+def _wish(
+    room: GatewayContext, request: requests.AssetStatus | requests.WaitReady | requests.Escalate | requests.JobsInfo
+) -> _AssetLookup:
     known = [each.id for each in room.config.project.platforms]
     if request.platform and request.platform not in known:
-        raise Mistake(f"nothing is made for the platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
+        raise RequestMistake(f"nothing is made for the platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
     uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
     match = getattr(request, "match", Match.DEFAULT)
     term = "" if uuid else normalize(request.term).lower().strip("/")
-    return _Wish(request.platform, uuid, sub_id, term, match is Match.EXACT)
+    return _AssetLookup(request.platform, uuid, sub_id, term, match is Match.EXACT)
 
 
-async def _look(room: Room, wish: _Wish) -> _Found:
+async def _look(room: GatewayContext, wish: _AssetLookup) -> _FoundAsset:
     platforms = (wish.platform,) if wish.platform else tuple(each.id for each in room.config.project.platforms)
     return await room.database.ask(lambda reader: _find(reader, wish, platforms))
 
 
-def _find(reader: Reader, wish: _Wish, platforms: Sequence[str]) -> _Found:
+def _find(reader: Reader, wish: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
     if wish.uuid:
         return _find_by_id(reader, wish, platforms)
     owed = owed_jobs(reader, wish.term, wish.platform, is_exact=wish.is_exact)
     if owed:
-        return _Found(owed=tuple(owed[:_MOST]), sources=tuple(dict.fromkeys(row.source for row in owed[:_MOST])))
+        return _FoundAsset(owed=tuple(owed[:_MOST]), sources=tuple(dict.fromkeys(row.source for row in owed[:_MOST])))
     products = products_meant(reader, wish.term, platforms, _MOST)
     if products:
         rested = jobs_by_id(reader, {product.job_id for product in products})
@@ -98,7 +100,7 @@ def _find(reader: Reader, wish: _Wish, platforms: Sequence[str]) -> _Found:
     return _find_sources(reader, numbers, platforms)
 
 
-def _find_by_id(reader: Reader, wish: _Wish, platforms: Sequence[str]) -> _Found:
+def _find_by_id(reader: Reader, wish: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
     found = _find_sources(reader, source_ids(reader, wish.uuid), platforms)
     if wish.sub_id is None or found.owed:
         return found
@@ -108,7 +110,7 @@ def _find_by_id(reader: Reader, wish: _Wish, platforms: Sequence[str]) -> _Found
     return replace(found, products=products, rested=rested)
 
 
-def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[str]) -> _Found:
+def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[str]) -> _FoundAsset:
     numbers = list(numbers)
     rows = [row for number in numbers for row in reader.jobs_of(number)]
     ids = [each.product_id for row in rows if row.job_id for each in reader.products_of(row.job_id)]
@@ -116,9 +118,9 @@ def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[st
     return _of_jobs(rows, platforms, products_by_id(reader, ids[:_MOST]), sources)
 
 
-def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequence[Served], sources: Sequence[str]) -> _Found:
+def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequence[Served], sources: Sequence[str]) -> _FoundAsset:
     mine = [row for row in rows if row.platform in (*platforms, "common", "all")]
-    return _Found(
+    return _FoundAsset(
         tuple(row for row in mine if row.status in _OWED),
         tuple(row for row in mine if row.status not in _OWED),
         tuple(each for each in products if each.name.partition("/")[0] in platforms),
@@ -126,7 +128,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
     )
 
 
-def _status(room: Room, found: _Found, wish: _Wish) -> Status:
+def _status(room: GatewayContext, found: _FoundAsset, wish: _AssetLookup) -> Status:
     if not (wish.uuid or wish.term):
         return Status.UNKNOWN
     if found.owed:
@@ -137,21 +139,21 @@ def _status(room: Room, found: _Found, wish: _Wish) -> Status:
     return Status.COMPILED if is_there else Status.MISSING
 
 
-def _state(session: Session, found: _Found, wish: _Wish, is_fenced: bool) -> AssetState:
+def _state(session: WireSession, found: _FoundAsset, wish: _AssetLookup, is_fenced: bool) -> AssetState:
     shown = [*found.owed, *(row for row in found.rested if row.status == "failed")]
     return AssetState(
         _status(session.room, found, wish), _jobs(session.room, shown), tuple(map(asset_of, found.products[:_MOST])), is_fenced
     )
 
 
-def _jobs(room: Room, rows: Iterable[JobRow]) -> tuple[JobInfo, ...]:
+def _jobs(room: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...]:
     names = {builder.uuid: builder.name for builder in room.config.project.builders}
     running = room.engine.running
     infos = (job_of(row, names.get(row.builder) or uuid_text(row.builder)) for row in rows)
     return tuple(replace(job, status="processing") if job.status == "pending" and job.job_id in running else job for job in infos)
 
 
-async def _hurry(session: Session, found: _Found, wish: _Wish, urgency: int) -> int:
+async def _hurry(session: WireSession, found: _FoundAsset, wish: _AssetLookup, urgency: int) -> int:
     """Have what is owed done soon, if the client may ask for that; also what is named and not known yet.
 
     Raises:
@@ -166,7 +168,7 @@ async def _hurry(session: Session, found: _Found, wish: _Wish, urgency: int) -> 
     if keys or found.owed:
         if not room.guard.may_escalate(session.identity):
             what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
-            raise Mistake(what, "ask again in a moment", code=_BUSY)
+            raise RequestMistake(what, "ask again in a moment", code=_BUSY)
         ids = tuple(row.job_id for row in found.owed if row.job_id)
         await room.engine.ask(port.Escalate(ids, tuple(sorted(keys)), urgency))
     return len(found.owed)
@@ -175,7 +177,7 @@ async def _hurry(session: Session, found: _Found, wish: _Wish, urgency: int) -> 
 # -------------------------------------------------------------------------------------------------------------- how far
 
 
-async def asset_status(session: Session, request: requests.AssetStatus, is_fenced: bool) -> AssetState:
+async def asset_status(session: WireSession, request: requests.AssetStatus, is_fenced: bool) -> AssetState:
     """Say how far an asset is, and hurry what is owed."""
     wish = _wish(session.room, request)
     found = await _look(session.room, wish)
@@ -183,14 +185,14 @@ async def asset_status(session: Session, request: requests.AssetStatus, is_fence
     return _state(session, found, wish, is_fenced)
 
 
-async def escalate(session: Session, request: requests.Escalate, _is_fenced: bool) -> requests.Escalated:
+async def escalate(session: WireSession, request: requests.Escalate, _is_fenced: bool) -> requests.Escalated:
     """Hurry everything that makes some assets."""
     wish = _wish(session.room, request)
     found = await _look(session.room, wish)
     return requests.Escalated(await _hurry(session, found, wish, WAIT_URGENCY))
 
 
-async def wait_ready(session: Session, request: requests.WaitReady, is_fenced: bool) -> AssetState:
+async def wait_ready(session: WireSession, request: requests.WaitReady, is_fenced: bool) -> AssetState:
     """Hurry what is owed and say how far it is when that is over: all of it well, or any of it failed."""
     room, loop = session.room, asyncio.get_running_loop()
     wish = _wish(room, request)
@@ -213,14 +215,14 @@ def _failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
     return [row for row in jobs_by_id(reader, job_ids) if row.status == "failed"]
 
 
-async def jobs_info(session: Session, request: requests.JobsInfo, is_fenced: bool) -> requests.JobList:
+async def jobs_info(session: WireSession, request: requests.JobsInfo, is_fenced: bool) -> requests.JobList:
     """List the jobs of what is named."""
     room = session.room
     wish = _wish(room, request)
     if request.job_key:
         rows = await room.database.ask(lambda reader: jobs_with_key(reader, request.job_key, _MOST + 1))
         rows = [row for row in rows if request.platform in ("", row.platform)]
-        found = _Found(owed=tuple(row for row in rows if row.status in _OWED), sources=tuple({row.source for row in rows}))
+        found = _FoundAsset(owed=tuple(row for row in rows if row.status in _OWED), sources=tuple({row.source for row in rows}))
     else:
         found = await _look(room, wish)
         sources = found.sources
@@ -238,11 +240,11 @@ def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobR
 # ------------------------------------------------------------------------------------------------- sources, products, paths
 
 
-async def source_info(session: Session, request: requests.SourceInfo, _is_fenced: bool) -> requests.SourceFacts:
+async def source_info(session: WireSession, request: requests.SourceInfo, _is_fenced: bool) -> requests.SourceFacts:
     """Return a source and everything made of it."""
     room = session.room
     if not (request.path or request.asset):
-        raise Mistake("'path' or 'asset' is missing")
+        raise RequestMistake("'path' or 'asset' is missing")
 
     def find(reader: Reader) -> tuple[SourceRow, list[Served], list[JobRow]] | None:
         row = _source_meant(room, reader, request.path, request.asset)
@@ -261,7 +263,7 @@ async def source_info(session: Session, request: requests.SourceInfo, _is_fenced
     )
 
 
-def _source_meant(room: Room, reader: Reader, path: str, asset: str) -> SourceRow | None:
+def _source_meant(room: GatewayContext, reader: Reader, path: str, asset: str) -> SourceRow | None:
     if asset:
         uuid, _sub_id = parse_asset_id(asset)
         return next((row for number in source_ids(reader, uuid) if (row := source_by_id(reader, number)) is not None), None)
@@ -273,7 +275,7 @@ def _source_meant(room: Room, reader: Reader, path: str, asset: str) -> SourceRo
     return source_by_id(reader, product.source_id) if product is not None else None
 
 
-def _relatives(room: Room, path: str) -> list[str]:
+def _relatives(room: GatewayContext, path: str) -> list[str]:
     """Return what an absolute path is called in the scan folders, the one that wins first; a relative one is what it is."""
     text = normalize(path)
     if not text.startswith("/"):
@@ -282,7 +284,7 @@ def _relatives(room: Room, path: str) -> list[str]:
     return [text[len(folder.path) + 1 :].lower() for folder in folders if text.startswith(f"{folder.path}/")]
 
 
-def _product_names(room: Room, path: str, platform: str) -> list[str]:
+def _product_names(room: GatewayContext, path: str, platform: str) -> list[str]:
     """Return the names that products at this path would have, `platform` "" = on all."""
     text = normalize(path)
     cache = to_text(os.fsencode(room.config.cache_dir))
@@ -293,7 +295,7 @@ def _product_names(room: Room, path: str, platform: str) -> list[str]:
     return [lower, *(f"{each}/{lower}" for each in platforms)] if not platform else [f"{platform}/{lower}"]
 
 
-async def product_info(session: Session, request: requests.ProductInfo, _is_fenced: bool) -> requests.ProductFacts:
+async def product_info(session: WireSession, request: requests.ProductInfo, _is_fenced: bool) -> requests.ProductFacts:
     """Return products, and what they are made of."""
     room = session.room
 
@@ -308,7 +310,7 @@ async def product_info(session: Session, request: requests.ProductInfo, _is_fenc
     return requests.ProductFacts(shown, source.source, f"{source.root}/{source.source}", uuid_text(source.uuid))
 
 
-def _products(room: Room, reader: Reader, asset: str, path: str, platform: str) -> list[Served]:
+def _products(room: GatewayContext, reader: Reader, asset: str, path: str, platform: str) -> list[Served]:
     if asset:
         uuid, sub_id = parse_asset_id(asset)
         found = [
@@ -317,15 +319,15 @@ def _products(room: Room, reader: Reader, asset: str, path: str, platform: str) 
     elif path:
         found = products_named(reader, _product_names(room, path, platform))
     else:
-        raise Mistake("'path' or 'asset' is missing")
+        raise RequestMistake("'path' or 'asset' is missing")
     return [each for each in found if platform in ("", each.name.partition("/")[0])]
 
 
-async def resolve_path(session: Session, request: requests.ResolvePath, _is_fenced: bool) -> requests.ResolvedPath:
+async def resolve_path(session: WireSession, request: requests.ResolvePath, _is_fenced: bool) -> requests.ResolvedPath:
     """Say what a path is; a file that is no source yet is resolved too, if it lies in a scan folder."""
     room = session.room
     if not request.path:
-        raise Mistake("'path' is missing")
+        raise RequestMistake("'path' is missing")
 
     def find(reader: Reader) -> requests.ResolvedPath | None:
         row = _source_meant(room, reader, request.path, "")
@@ -341,7 +343,7 @@ async def resolve_path(session: Session, request: requests.ResolvePath, _is_fenc
     return found if found is not None else await asyncio.to_thread(_resolve_on_disk, room, request.path)
 
 
-def _resolve_on_disk(room: Room, path: str) -> requests.ResolvedPath:
+def _resolve_on_disk(room: GatewayContext, path: str) -> requests.ResolvedPath:
     """Find the scan folder in which a path lies, or would: the first one that has such a file wins, `..` may lead from one to another."""
     folders = sorted(room.config.project.scan_folders, key=lambda folder: folder.order)
     text = os.path.normpath(normalize(path))
@@ -356,7 +358,7 @@ def _resolve_on_disk(room: Room, path: str) -> requests.ResolvedPath:
 # ------------------------------------------------------------------------------------------------------------ dependencies
 
 
-async def dependencies(session: Session, request: requests.Dependencies, _is_fenced: bool) -> requests.DependencyList:
+async def dependencies(session: WireSession, request: requests.Dependencies, _is_fenced: bool) -> requests.DependencyList:
     """List what a product needs at run time."""
     room = session.room
 
@@ -366,7 +368,7 @@ async def dependencies(session: Session, request: requests.Dependencies, _is_fen
 
     found = await room.database.ask(find)
     if found is None:
-        raise Mistake(f"there is no product '{request.asset[:60]}'")
+        raise RequestMistake(f"there is no product '{request.asset[:60]}'")
     return requests.DependencyList(tuple(found[:_MOST]), len(found) > _MOST)
 
 
@@ -386,7 +388,7 @@ def _reached(reader: Reader, start: int, is_all: bool) -> list[model.DependencyI
     return list(dict.fromkeys(found))
 
 
-async def unresolved_counts(session: Session, request: requests.UnresolvedCounts, _is_fenced: bool) -> requests.Unresolved:
+async def unresolved_counts(session: WireSession, request: requests.UnresolvedCounts, _is_fenced: bool) -> requests.Unresolved:
     """Count the dependencies of a product that lead to nothing."""
     room = session.room
 
@@ -396,7 +398,7 @@ async def unresolved_counts(session: Session, request: requests.UnresolvedCounts
 
     found = await room.database.ask(count)
     if found is None:
-        raise Mistake(f"there is no product '{request.asset[:60]}'")
+        raise RequestMistake(f"there is no product '{request.asset[:60]}'")
     return requests.Unresolved(*found)
 
 
@@ -404,12 +406,12 @@ async def unresolved_counts(session: Session, request: requests.UnresolvedCounts
 
 
 async def read_product(
-    session: Session, request: requests.ReadProduct
+    session: WireSession, request: requests.ReadProduct
 ) -> tuple[requests.ProductBytes, AsyncIterator[bytes], Callable[[], object]]:
     """Return a product, the bytes of it that are wanted, and what closes it."""
     room = session.room
     if request.offset < 0 or request.length < 0:
-        raise Mistake("'offset' and 'length' are not below zero")
+        raise RequestMistake("'offset' and 'length' are not below zero")
     products = await room.database.ask(lambda reader: _products(room, reader, request.asset, request.path, request.platform))
     if not products:
         raise _no_product()
@@ -421,8 +423,8 @@ async def read_product(
     return requests.ProductBytes(product, length), _pieces(taken.descriptor, request.offset, length), taken.close
 
 
-def _no_product() -> Mistake:
-    return Mistake("there is no such product", "'asset_status' says how far it is")
+def _no_product() -> RequestMistake:
+    return RequestMistake("there is no such product", "'asset_status' says how far it is")
 
 
 async def _pieces(descriptor: int, offset: int, length: int) -> AsyncIterator[bytes]:

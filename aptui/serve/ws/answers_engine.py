@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.core.paths import normalize
 from aptui.link import port
 from aptui.serve.protocol import model, requests
-from aptui.serve.protocol.codec import Mistake
+from aptui.serve.protocol.codec import RequestMistake
 from aptui.serve.protocol.requests import Counted, Done
 from aptui.serve.ws.news import is_critical_done
 from aptui.shared.errors import HostError, KnownError
@@ -17,8 +17,8 @@ from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import job_of_run, sources_meant
 
 if TYPE_CHECKING:
-    from aptui.serve.context import Room
-    from aptui.serve.ws.sessions import Session
+    from aptui.serve.context import GatewayContext
+    from aptui.serve.ws.sessions import WireSession
 
 _LINES_MOST = 5_000
 _SOURCES_MOST = 1_000
@@ -26,7 +26,7 @@ _CATALOG_LIMIT_S = 300.0
 _RELOCATION_LIMIT_S = 120.0
 
 
-async def processor_status(session: Session, request: requests.ProcessorStatus, _is_fenced: bool) -> requests.ProcessorState:
+async def processor_status(session: WireSession, request: requests.ProcessorStatus, _is_fenced: bool) -> requests.ProcessorState:
     """Say what is owed, and whether everything critical is done."""
     room = session.room
     _refuse_unknown(room, request.platform)
@@ -49,19 +49,19 @@ def _sum(counts: Any, platform: str) -> int:
     return sum(count for name, count in counts.items() if platform in ("", name) or name == "common")
 
 
-async def platform_status(session: Session, request: requests.PlatformStatus, _is_fenced: bool) -> requests.PlatformState:
+async def platform_status(session: WireSession, request: requests.PlatformStatus, _is_fenced: bool) -> requests.PlatformState:
     """Say which platforms products are made for."""
     enabled = tuple(platform.id for platform in session.room.config.project.platforms)
     return requests.PlatformState(request.platform in enabled, enabled)
 
 
-def _refuse_unknown(room: Room, platform: str) -> None:
+def _refuse_unknown(room: GatewayContext, platform: str) -> None:
     known = [each.id for each in room.config.project.platforms]
     if platform and platform not in known:
-        raise Mistake(f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}")
+        raise RequestMistake(f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}")
 
 
-async def scan_folders(session: Session, _request: requests.ScanFolders, _is_fenced: bool) -> requests.ScanFolderList:
+async def scan_folders(session: WireSession, _request: requests.ScanFolders, _is_fenced: bool) -> requests.ScanFolderList:
     """Say where sources are."""
     folders = sorted(session.room.config.project.scan_folders, key=lambda folder: folder.order)
     return requests.ScanFolderList(
@@ -69,11 +69,11 @@ async def scan_folders(session: Session, _request: requests.ScanFolders, _is_fen
     )
 
 
-async def job_log(session: Session, request: requests.JobLog, _is_fenced: bool) -> requests.JobLogText:
+async def job_log(session: WireSession, request: requests.JobLog, _is_fenced: bool) -> requests.JobLogText:
     """Return what a job logged."""
     log_dir = session.room.config.log_dir
 
-    def read(reader: Reader) -> tuple[logs.RunLog | None, str]:
+    def read(reader: Reader) -> tuple[logs.StoredRunLog | None, str]:
         job_id, back = (request.job_id, 0) if request.job_id else job_of_run(reader, request.run_key) or (0, 0)
         runs = reader.runs_of(job_id)
         name = runs[back].log_file if back < len(runs) else ""
@@ -81,7 +81,7 @@ async def job_log(session: Session, request: requests.JobLog, _is_fenced: bool) 
 
     found, name = await session.room.database.ask(read)
     if found is None:
-        raise Mistake("there is no such run", "'jobs_info' says which there are")
+        raise RequestMistake("there is no such run", "'jobs_info' says which there are")
     lines = found.lines[-_LINES_MOST:]
     path = logs.place_of(log_dir, name) if request.wants_path and name else ""
     return requests.JobLogText(
@@ -90,13 +90,13 @@ async def job_log(session: Session, request: requests.JobLog, _is_fenced: bool) 
 
 
 async def check_relocation(
-    session: Session, request: requests.CheckMove | requests.CheckDelete, _is_fenced: bool
+    session: WireSession, request: requests.CheckMove | requests.CheckDelete, _is_fenced: bool
 ) -> requests.RelocationCheck:
     """Say what would come of moving or deleting a source."""
     is_delete = isinstance(request, requests.CheckDelete)
     destination = "" if isinstance(request, requests.CheckDelete) else request.destination
     if not request.source or not (is_delete or destination):
-        raise Mistake("'source' or 'destination' is missing")
+        raise RequestMistake("'source' or 'destination' is missing")
     said: Any = await session.room.engine.ask(Relocate(request.source, destination, is_delete=is_delete), _RELOCATION_LIMIT_S)
     items = said["items"]
     dependants = {each["path"]: None for item in items for each in item["dependants"]}
@@ -111,17 +111,17 @@ async def check_relocation(
 # ------------------------------------------------------------------------------------------------------------------- deeds
 
 
-async def save_catalog(session: Session, _request: requests.SaveCatalog, _is_fenced: bool) -> Done:
+async def save_catalog(session: WireSession, _request: requests.SaveCatalog, _is_fenced: bool) -> Done:
     """Have the catalogs written."""
     await session.room.engine.ask(port.SaveCatalog(), _CATALOG_LIMIT_S)
     return Done()
 
 
-async def clear_fingerprint(session: Session, request: requests.ClearFingerprint, _is_fenced: bool) -> Counted:
+async def clear_fingerprint(session: WireSession, request: requests.ClearFingerprint, _is_fenced: bool) -> Counted:
     """Have the jobs of the sources that a term means run again, whatever they were made of."""
     term = normalize(request.term).lower()
     if not term:
-        raise Mistake("'term' is missing")
+        raise RequestMistake("'term' is missing")
 
     def find(reader: Reader) -> list[str]:
         from aptui.store.queries.assets import source_by_id
@@ -131,27 +131,27 @@ async def clear_fingerprint(session: Session, request: requests.ClearFingerprint
 
     keys = await session.room.database.ask(find)
     if not keys:
-        raise Mistake(f"no source is meant by '{request.term[:100]}'")
+        raise RequestMistake(f"no source is meant by '{request.term[:100]}'")
     await session.room.engine.ask(port.Reprocess(tuple(keys)))
     return Counted(len(keys))
 
 
-async def reprocess(session: Session, request: requests.Reprocess, _is_fenced: bool) -> Counted:
+async def reprocess(session: WireSession, request: requests.Reprocess, _is_fenced: bool) -> Counted:
     """Have jobs run again."""
     keys = tuple(normalize(path).lower() for path in request.sources)
     if not keys and not request.job_ids:
-        raise Mistake("'sources' or 'job_ids' is missing", "'*' means all sources")
+        raise RequestMistake("'sources' or 'job_ids' is missing", "'*' means all sources")
     said = await session.room.engine.ask(port.Reprocess(keys, request.job_ids))
     return Counted(int(str(said["count"])))
 
 
-async def rescan(session: Session, _request: requests.Rescan, _is_fenced: bool) -> Done:
+async def rescan(session: WireSession, _request: requests.Rescan, _is_fenced: bool) -> Done:
     """Have everything looked at again."""
     await session.room.engine.ask(port.Rescan())
     return Done()
 
 
-async def shutdown(session: Session, request: requests.Shutdown, _is_fenced: bool) -> Done:
+async def shutdown(session: WireSession, request: requests.Shutdown, _is_fenced: bool) -> Done:
     """Have the engine stop."""
     try:
         await session.room.engine.ask(port.Shutdown(request.is_when_idle))

@@ -29,7 +29,7 @@ _TAIL = b"\x00\x00\xff\xff"
 Socket: TypeAlias = web.WebSocketResponse | ClientWebSocketResponse
 
 
-class Message:
+class FrameMessage:
     """Something to be said, to one or to many."""
 
     __slots__ = ("_deflated", "_plain", "data", "kind")
@@ -79,7 +79,7 @@ class Wire:
         self._is_deflated = transport is not None and socket.compress == _WINDOW
         self.sent_bytes = 0
 
-    def takes(self, message: Message) -> bool:
+    def takes(self, message: FrameMessage) -> bool:
         """Send a message if that needs no waiting, because all that was said before is gone; return whether it was sent."""
         transport = self._transport
         if transport is None or self._socket.closed or transport.is_closing() or transport.get_write_buffer_size():
@@ -87,7 +87,7 @@ class Wire:
         self._write(transport, message)
         return True
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: FrameMessage) -> None:
         """Send a message; waits while the client does not read.
 
         Raises:
@@ -102,7 +102,7 @@ class Wire:
         self._write(self._transport, message)
         await self._writer.drain()
 
-    def _write(self, transport: asyncio.WriteTransport, message: Message) -> None:
+    def _write(self, transport: asyncio.WriteTransport, message: FrameMessage) -> None:
         frame = message.frame(is_deflated=self._is_deflated)
         self.sent_bytes += len(frame)
         transport.write(frame)

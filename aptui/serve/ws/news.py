@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.core.messages import JobChanged, ProductsChanged, Progress, ShowAsked, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.link import port
-from aptui.link.codec import News
+from aptui.link.codec import NoticeLine
 from aptui.serve.protocol import codec, model, notices
 from aptui.serve.protocol.mappers import asset_id, asset_of, job_of_news
 from aptui.serve.ws.sessions import frame_of, is_wanted, taken
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.serve.database import Database
     from aptui.serve.engine import EngineLink
-    from aptui.serve.ws.sessions import Session, Sessions
+    from aptui.serve.ws.sessions import WireSession, WireSessions
 
 _MOST = 20_000
 """News that may wait to be told; more, and everybody begins again."""
@@ -41,7 +41,7 @@ _TAKING_S = 0.05
 """How long those who had taken all before may take for the next."""
 
 
-class Pulse:
+class NewsPulse:
     """Lets requests wait until anything has happened."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Pulse:
             self._waiting.discard(beat)
 
 
-class Teller:
+class NewsPublisher:
     """Makes notifications of news.
 
     Args:
@@ -75,11 +75,11 @@ class Teller:
 
     engine: EngineLink
 
-    def __init__(self, config: Config, database: Database, sessions: Sessions) -> None:
+    def __init__(self, config: Config, database: Database, sessions: WireSessions) -> None:
         self._config, self._database, self._sessions = config, database, sessions
-        self.pulse = Pulse()
+        self.pulse = NewsPulse()
         self._platforms = tuple(platform.id for platform in config.project.platforms)
-        self._pending: list[News] = []
+        self._pending: list[NoticeLine] = []
         self._wake = asyncio.Event()
         self._ids: dict[str, tuple[bytes, int]] | None = None
         self._started: set[int] = set()
@@ -110,7 +110,7 @@ class Teller:
 
     # ------------------------------------------------------------------------------------------------------------- hearing
 
-    def hear(self, batch: Sequence[News]) -> None:
+    def hear(self, batch: Sequence[NoticeLine]) -> None:
         """Take news of the engine."""
         self._is_unsure = True
         if self._sessions.is_anybody_here:
@@ -134,14 +134,14 @@ class Teller:
         self._wake.set()
         self.pulse.beat()
 
-    def _greeted(self, session: Session) -> None:
+    def _greeted(self, session: WireSession) -> None:
         ready = [notices.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]
         wanted = [each for each in ready if is_wanted(each, *session.wanted)]
         if wanted:
             session.queue(frame_of(self.engine.epoch, self.engine.seq, wanted))
         self._wake.set()
 
-    def _left(self, _session: Session) -> None:
+    def _left(self, _session: WireSession) -> None:
         if not self._sessions.is_anybody_here:
             self._ids = None
 
@@ -173,7 +173,7 @@ class Teller:
             return
         self._ids = {name: (uuid, sub_id) for name, uuid, sub_id in rows}
 
-    async def _tell(self, pending: Sequence[News]) -> None:
+    async def _tell(self, pending: Sequence[NoticeLine]) -> None:
         """Tell in their order; of a product that changed several times only the last."""
         epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
         digests, paths = _asked_of_the_database(pending)
@@ -308,7 +308,7 @@ def _is_of_its_source(notice: JobChanged) -> bool:
     return bool(is_owed) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
 
 
-def _asked_of_the_database(pending: Sequence[News]) -> tuple[dict[str, str], set[str]]:
+def _asked_of_the_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
     """Return what news leave out: ({product: its last digest, "" = gone}, sources)."""
     digests: dict[str, str] = {}
     paths: set[str] = set()

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import WSMsgType, web
 
 from aptui import __version__
-from aptui.serve.access.guard import SUBPROTOCOL, Identity, require
+from aptui.serve.access.guard import SUBPROTOCOL, ClientIdentity, require
 from aptui.serve.context import ROOM
 from aptui.serve.protocol import codec, notices
-from aptui.serve.protocol.codec import Mistake, Scope
+from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.notices import Resync
 from aptui.serve.protocol.requests import Hello, Welcome
-from aptui.serve.ws.frames import Message, Socket, Wire
+from aptui.serve.ws.frames import FrameMessage, Socket, Wire
 from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
-    from aptui.serve.context import Room
+    from aptui.serve.context import GatewayContext
 
 HELLO_LIMIT_S = 30.0
 _HEARTBEAT_S = 30.0
@@ -54,18 +54,18 @@ class Frame:
     epoch: int
     seq: int
     notices: tuple[object, ...]
-    message: Message
+    message: FrameMessage
 
 
 def frame_of(epoch: int, seq: int, told: Sequence[object]) -> Frame:
     """Return some notifications as a frame."""
-    return Frame(epoch, seq, tuple(told), Message(codec.encode_notices(epoch, seq, told).encode()))
+    return Frame(epoch, seq, tuple(told), FrameMessage(codec.encode_notices(epoch, seq, told).encode()))
 
 
 REVOKED = "your token was revoked"
 
 
-class Session:
+class WireSession:
     """One client.
 
     Args:
@@ -76,7 +76,9 @@ class Session:
         wire: the way to it, unless aiohttp is to send.
     """
 
-    def __init__(self, room: Room, socket: Socket, identity: Identity, number: int, wire: Wire | None = None) -> None:
+    def __init__(
+        self, room: GatewayContext, socket: Socket, identity: ClientIdentity, number: int, wire: Wire | None = None
+    ) -> None:
         self.room, self.identity, self.number = room, identity, number
         self.hello: Hello | None = None
         self.since_s = self.last_s = monotonic()
@@ -182,11 +184,11 @@ class Session:
 
     async def send(self, text: str) -> None:
         """Send a frame; waits while the client does not read."""
-        await self._wire.send(Message(text.encode()))
+        await self._wire.send(FrameMessage(text.encode()))
 
     async def send_bytes(self, data: bytes) -> None:
         """Send a binary frame."""
-        await self._wire.send(Message(data, WSMsgType.BINARY))
+        await self._wire.send(FrameMessage(data, WSMsgType.BINARY))
 
     # ----------------------------------------------------------------------------------------------------------- receiving
 
@@ -222,7 +224,7 @@ class Session:
         try:
             number, _name, said = codec.decode_request(message.data)
             self._refuse_stranger(number, said)
-        except Mistake as mistake:
+        except RequestMistake as mistake:
             await self.send(codec.encode_refusal(mistake.number or number, mistake.what, mistake.hint, mistake.code))
             await self.close(1002, mistake.what)
             return False
@@ -246,31 +248,33 @@ class Session:
         config = self.room.config
         known = [platform.id for platform in config.project.platforms]
         if not isinstance(said, Hello):
-            raise Mistake("the first request is 'hello'", number=number)
+            raise RequestMistake("the first request is 'hello'", number=number)
         if said.protocol != codec.VERSION:
-            raise Mistake(
+            raise RequestMistake(
                 f"this gateway speaks protocol {codec.VERSION}, you speak {said.protocol}",
                 "use the same aptui at both ends",
                 number=number,
             )
         if said.project and said.project.lower() != config.name.lower():
-            raise Mistake(
+            raise RequestMistake(
                 f"this is the project '{config.name}', not '{said.project[:100]}'", "look at the address and port", number=number
             )
         for platform in said.platforms:
             if platform not in known:
-                raise Mistake(
+                raise RequestMistake(
                     f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}", number=number
                 )
         for name in said.notices:
             if name not in codec.NOTICES:
-                raise Mistake(f"there is no notification '{name[:40]}'", f"there are: {', '.join(codec.NOTICES)}", number=number)
+                raise RequestMistake(
+                    f"there is no notification '{name[:40]}'", f"there are: {', '.join(codec.NOTICES)}", number=number
+                )
 
     async def _take(self, text: str) -> None:
         self.received_bytes += len(text)
         try:
             number, name, request = codec.decode_request(text)
-        except Mistake as mistake:
+        except RequestMistake as mistake:
             await self.send(codec.encode_refusal(mistake.number, mistake.what, mistake.hint, mistake.code))
             return
         if not self.room.guard.is_known(self.identity):
@@ -294,7 +298,7 @@ class Session:
 
         try:
             answered = await answer(self, name, request)
-        except Mistake as mistake:
+        except RequestMistake as mistake:
             await self.send(codec.encode_refusal(number, mistake.what, mistake.hint, mistake.code))
         except KnownError as error:
             await self.send(codec.encode_refusal(number, error.what, error.hint, error.exit_code))
@@ -320,19 +324,19 @@ class Session:
             await asyncio.wait_for(self._socket.close(code=code, message=why.encode()[:120]), 2 * _CLOSE_LIMIT_S)
 
 
-class Sessions:
+class WireSessions:
     """All clients."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.all: dict[int, Session] = {}
-        self.greets: list[Callable[[Session], object]] = []
+        self.all: dict[int, WireSession] = {}
+        self.greets: list[Callable[[WireSession], object]] = []
         """Told of each client that has said hello; it has every notification from then on."""
-        self.leaves: list[Callable[[Session], object]] = []
+        self.leaves: list[Callable[[WireSession], object]] = []
         """Told of each client that is gone."""
         self._count = self._opening = 0
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[WireSession]:
         return iter([session for session in self.all.values() if session.hello is not None])
 
     @property
@@ -340,7 +344,7 @@ class Sessions:
         """Whether anybody hears notifications."""
         return any(session.hello is not None for session in self.all.values())
 
-    def publish(self, epoch: int, seq: int, told: Sequence[object]) -> list[Session]:
+    def publish(self, epoch: int, seq: int, told: Sequence[object]) -> list[WireSession]:
         """Have notifications sent to everybody who wants them; return for whom they wait who had taken all before."""
         frames: dict[Wanted, Frame | None] = {}
         late = []
@@ -362,7 +366,7 @@ class Sessions:
         for session in self:
             session.lose(why)
 
-    def greeted(self, session: Session) -> None:
+    def greeted(self, session: WireSession) -> None:
         """Tell that a client has said hello."""
         for greet in self.greets:
             greet(session)
@@ -376,7 +380,7 @@ class Sessions:
             )
         return await self.hold(request, identity)
 
-    async def hold(self, request: web.Request, identity: Identity) -> web.StreamResponse:
+    async def hold(self, request: web.Request, identity: ClientIdentity) -> web.StreamResponse:
         """Open the WebSocket and serve it to its end."""
         self._opening += 1
         try:
@@ -398,10 +402,12 @@ class Sessions:
         return socket
 
     @contextlib.contextmanager
-    def taken_in(self, room: Room, socket: Socket, identity: Identity, wire: Wire | None = None) -> Iterator[Session]:
+    def taken_in(
+        self, room: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
+    ) -> Iterator[WireSession]:
         """Count a client among ours for as long as it is served; whoever opened its WebSocket closes it."""
         self._count += 1
-        session = self.all[self._count] = Session(room, socket, identity, self._count, wire)
+        session = self.all[self._count] = WireSession(room, socket, identity, self._count, wire)
         try:
             yield session
         finally:
@@ -420,7 +426,7 @@ def _once(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-async def taken(sessions: Sequence[Session], limit_s: float) -> None:
+async def taken(sessions: Sequence[WireSession], limit_s: float) -> None:
     """Return when nothing waits for these clients any more, or after a time."""
     deadline_s = monotonic() + limit_s
     while any(session.waiting_count for session in sessions) and monotonic() < deadline_s:

@@ -30,7 +30,7 @@ _NEW_S = 60.0
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
-class Writer(Enum):
+class ForeignWriter(Enum):
     """Whose a database is."""
 
     NOBODY = "nobody"
@@ -59,7 +59,7 @@ _former: dict[Path, _Copy] = {}
 _lock = threading.Lock()
 
 
-def writer_of(path: Path) -> Writer:
+def writer_of(path: Path) -> ForeignWriter:
     """Return who wrote a database; nothing beside it changes.
 
     Raises:
@@ -67,9 +67,9 @@ def writer_of(path: Path) -> Writer:
         HostError: it cannot be read.
     """
     if not path.is_file() or (path.stat().st_size == 0 and not _has_companion(path)):
-        return Writer.NOBODY
+        return ForeignWriter.NOBODY
     found = _judged(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
-    if found is not Writer.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
+    if found is not ForeignWriter.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
         return _judged(private_copy(path).as_uri())
     return found
 
@@ -140,14 +140,14 @@ def _has_companion(path: Path) -> bool:
     return any(facts is not None and facts[0] > 0 for facts in _stamp(path)[1:])
 
 
-def _judged(uri: str) -> Writer:
+def _judged(uri: str) -> ForeignWriter:
     with closing(sqlite3.connect(uri, uri=True)) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "aptui_state" in tables:
-        return Writer.APTUI
+        return ForeignWriter.APTUI
     if "dbinfo" in tables:
-        return Writer.O3DE
-    return Writer.SOMEBODY if tables else Writer.NOBODY
+        return ForeignWriter.O3DE
+    return ForeignWriter.SOMEBODY if tables else ForeignWriter.NOBODY
 
 
 def _copied(path: Path) -> _Copy:

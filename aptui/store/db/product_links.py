@@ -34,7 +34,7 @@ _KIND, _PATH, _PREFIX = 3, 5, 6
 """Columns of "put_link"."""
 
 
-class Target(NamedTuple):
+class LinkTarget(NamedTuple):
     """A product as links can name it; `path` is without the platform, `source` the key of its source."""
 
     guid: bytes
@@ -189,7 +189,7 @@ _PUT_UNMET = f"""{_ROW} SELECT {_UNMET_ROW}, l.path, l.kind, 0 FROM touched_plac
 # --------------------------------------------------------------------------------------------------------------- projection
 
 
-class ProductLinks:
+class ProductLinkProjection:
     """Keeps `ProductDependencies` as they ought to be, transaction by transaction, on the writer's connection.
 
     A project whose products declare nothing pays one look at a dictionary for each transaction.
@@ -198,7 +198,7 @@ class ProductLinks:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self._are_there = database.execute("SELECT 1 FROM aptui_product_links LIMIT 1").fetchone() is not None
-        self._before: dict[int, Target] = {}
+        self._before: dict[int, LinkTarget] = {}
         self._put: set[int] = set()
         self._fresh: set[int] = set()
         self._renamed_uuids: set[bytes] = set()
@@ -287,9 +287,9 @@ class ProductLinks:
         if self.owners is not None:
             self.owners.update(owners)
 
-    def _targets(self, sql: str, ids: Sequence[object]) -> Iterator[tuple[int, Target]]:
+    def _targets(self, sql: str, ids: Sequence[object]) -> Iterator[tuple[int, LinkTarget]]:
         for row in _asked(self._database, sql, ids):
-            yield row[0], Target(*row[1:])
+            yield row[0], LinkTarget(*row[1:])
 
     def _renamed(self, rows: Iterable[tuple[object, ...]]) -> list[object]:
         """Return the stored sources that get another UUID or path."""
@@ -311,7 +311,7 @@ class ProductLinks:
         for table in _SCRATCH_TABLES:
             self._database.execute(f"DELETE FROM {table}")
 
-    def _fill(self, touched: Iterable[Target]) -> None:
+    def _fill(self, touched: Iterable[LinkTarget]) -> None:
         ids = {(item.guid, item.sub_id, item.platform) for item in touched}
         places = {_Place(LinkKind.PRODUCT_FILE, item.platform, item.path) for item in touched}
         places |= {_Place(LinkKind.SOURCE_FILE, item.platform, item.source) for item in touched}
@@ -319,7 +319,7 @@ class ProductLinks:
         self._database.executemany("INSERT INTO touched_places VALUES (?, ?, ?)", sorted(places))
         self._database.executemany("INSERT INTO fresh_owners VALUES (?)", [(product_id,) for product_id in sorted(self._fresh)])
 
-    def _is_named(self, target: Target, known: _Known) -> bool:
+    def _is_named(self, target: LinkTarget, known: _Known) -> bool:
         """Whether any link or row names a product: for most, nothing more is to be done."""
         (is_named,) = self._database.execute(_IS_NAMED, target._asdict()).fetchone()
         return bool(is_named) or any(self._patterns_for(target, known))
@@ -334,14 +334,14 @@ class ProductLinks:
         self._database.execute(_FIND_TARGETS)
         for kind in (LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE):
             self._database.execute(_FOUND_BY_PLACE, {"kind": int(kind)})
-        for target in map(Target._make, self._database.execute("SELECT * FROM link_targets").fetchall()):
+        for target in map(LinkTarget._make, self._database.execute("SELECT * FROM link_targets").fetchall()):
             for pattern in self._patterns_for(target, known):
                 where = {"prefix": pattern.prefix, "kind": pattern.kind, "platform": pattern.platform, "pattern": pattern.path}
                 guid, sub_id, path, source = _found(target)
                 found = {"guid": guid, "sub_id": sub_id, "path": path, "source": source}
                 self._database.execute(_FOUND_BY_PATTERN, where | found)
 
-    def _patterns_for(self, target: Target, known: _Known) -> Iterator[_Pattern]:
+    def _patterns_for(self, target: LinkTarget, known: _Known) -> Iterator[_Pattern]:
         for kind in (LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE):
             text = _text_of(target, kind)
             for prefix in _prefixes(text):
@@ -369,7 +369,7 @@ class ProductLinks:
                     rows = ((*owner, guid, sub_id, target.platform, path, source, 1) for owner in wanting)
                     self._database.executemany("INSERT INTO found_links VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def _below(self, pattern: _Pattern) -> list[Target]:
+    def _below(self, pattern: _Pattern) -> list[LinkTarget]:
         """Return the products that lie where a pattern can match anything."""
         if pattern.kind == LinkKind.PRODUCT_FILE:
             start = f"{pattern.platform}/{pattern.prefix}"
@@ -377,7 +377,7 @@ class ProductLinks:
         else:
             end = f"{pattern.prefix[:-1]}0" if pattern.prefix else "\U0010ffff"
             rows = self._database.execute(_BELOW_SOURCE, (pattern.prefix, end, pattern.platform))
-        return [Target(*row) for row in rows.fetchall()]
+        return [LinkTarget(*row) for row in rows.fetchall()]
 
     # ------------------------------------------------------------------------------------------------------------------- rows
 
@@ -428,12 +428,12 @@ def _relative(row: tuple[object, ...], roots: Sequence[str]) -> tuple[object, ..
     return (*row[:_PATH], path, prefix, *row[_PREFIX + 1 :])
 
 
-def _text_of(target: Target, kind: LinkKind) -> str:
+def _text_of(target: LinkTarget, kind: LinkKind) -> str:
     """Return what a pattern of a kind is held against."""
     return target.source.partition(SHADOW)[0] if kind is LinkKind.SOURCE_FILE else target.path
 
 
-def _found(target: Target) -> tuple[bytes, int, str, str]:
+def _found(target: LinkTarget) -> tuple[bytes, int, str, str]:
     return target.guid, target.sub_id, target.path, _text_of(target, LinkKind.SOURCE_FILE)
 
 

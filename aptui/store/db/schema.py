@@ -143,10 +143,10 @@ def _obstacle(path: Path) -> str | None:
 
 def refuse_foreign(path: Path) -> None:
     """Raise UserError when O3DE wrote the database at `path`, without a change to it or beside it."""
-    found = foreign.Writer.SOMEBODY
+    found = foreign.ForeignWriter.SOMEBODY
     with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is `prepare`'s business
         found = foreign.writer_of(path)
-    if found is foreign.Writer.O3DE:
+    if found is foreign.ForeignWriter.O3DE:
         raise UserError(
             f"'{path}' was written by O3DE's Asset Processor",
             hint="name another cache folder, or take this one over with '--adopt-cache', which sets aside what is there",
@@ -160,7 +160,7 @@ def set_aside_foreign(path: Path) -> Path | None:
         HostError: it cannot be read or renamed.
     """
     try:
-        return _renamed(path) if foreign.writer_of(path) is foreign.Writer.O3DE else None
+        return _renamed(path) if foreign.writer_of(path) is foreign.ForeignWriter.O3DE else None
     except sqlite3.Error as error:
         raise host_error(path, error) from error
     except OSError as error:

@@ -29,7 +29,7 @@ from aptui.core.messages import Rows
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db.catalog_mark import CatalogMark
 from aptui.store.db.change_log import ChangeLog
-from aptui.store.db.product_links import ProductLinks
+from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, reshaped
 
@@ -339,7 +339,7 @@ class Writer:
                 database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
                 database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
                 database.execute("PRAGMA temp_store = MEMORY")
-                self._links, self._mark, self._changes = ProductLinks(database), CatalogMark(database), ChangeLog(database)
+                self._links, self._mark, self._changes = ProductLinkProjection(database), CatalogMark(database), ChangeLog(database)
                 stat = self._path.stat()
             except sqlite3.Error as error:
                 raise host_error(self._path, error) from error

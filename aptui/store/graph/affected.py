@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from aptui.core.model import COMMON_PLATFORM, DependencyKind, EdgeKind, JobPlan
 from aptui.core.patterns import wildcard
 from aptui.core.rows import unpack_analysis
-from aptui.store.graph.source_edges import Declared, SourceEdges
+from aptui.store.graph.source_edges import DeclaredEdge, SourceEdges
 from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
 
@@ -140,7 +140,7 @@ class Spreading:
         names.update((path, path) for path in changed)
         return {name: path for name, path in names.items() if name not in self._seen}
 
-    def _onto(self, frontier: Mapping[str, str]) -> list[tuple[Declared, str]]:
+    def _onto(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
         """Return the dependencies on these names, each with the path that is meant."""
         found = [(edge, frontier[edge.target]) for edge in self.edges.declared_on(frontier)]
         paths = dict.fromkeys(frontier.values())
@@ -172,7 +172,7 @@ class Spreading:
         rows = self._ask(_PLANS_SQL, (json.dumps(list(ids)),))
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
-    def _concerned(self, edge: Declared, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
+    def _concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
         """Yield which jobs a dependency on jobs of the source `other` makes run; all of its builder where the plans do not say."""
         is_known = False
         for plan in plans:
@@ -217,6 +217,6 @@ class Spreading:
         return [name for (name,) in self._ask(_PRODUCTS_SQL, (json.dumps([job.job_id for job in jobs]),))]
 
 
-def _why(edge: Declared, path: str) -> str:
+def _why(edge: DeclaredEdge, path: str) -> str:
     words = {EdgeKind.WILDCARD: f"'{edge.target}' matches '{path}'", EdgeKind.DISCOVERED: f"a run of it read '{path}'"}
     return words.get(edge.kind, f"it depends on '{path}'")

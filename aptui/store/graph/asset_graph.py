@@ -16,7 +16,7 @@ from typing import NamedTuple, NewType
 from aptui.core.model import COMMON_PLATFORM, EdgeKind
 from aptui.core.patterns import wildcard
 from aptui.store.graph.source_edges import SourceEdges
-from aptui.store.queries.asset_facts import Dangling, Fact, FileFact, Missing, ProductFact, SourceFact, Unmet
+from aptui.store.queries.asset_facts import AssetFile, Dangling, Fact, MissingReference, ProductFact, SourceFact, Unmet
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, asset_id_text
 from aptui.store.queries.reader import Reader
 
@@ -324,7 +324,7 @@ class AssetGraph:
         if products:
             sql = _PRODUCTS_SQL.format(of="json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value")
             found.update((Node(row[0]), _product(*row)) for row in self._ask(sql, (json.dumps(products),)))
-        found.update((node, FileFact(self.file_name(node))) for node in files)
+        found.update((node, AssetFile(self.file_name(node))) for node in files)
         return found
 
     def products(self, *, intermediates: bool = False) -> list[ProductFact]:
@@ -377,10 +377,10 @@ class AssetGraph:
             pass  # what it finds on the way is what is wanted
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
-    def missing(self, products: Collection[Node]) -> list[Missing]:
+    def missing(self, products: Collection[Node]) -> list[MissingReference]:
         """Return what a scan found in the bytes of these products and nobody declared."""
         rows = self._ask(_MISSING_SQL, (json.dumps(list(products)),))
-        return [Missing(product, text, asset_id_text(uuid, sub_id)) for product, text, uuid, sub_id in rows]
+        return [MissingReference(product, text, asset_id_text(uuid, sub_id)) for product, text, uuid, sub_id in rows]
 
     def platforms(self) -> list[str]:
         """Return the platforms that have jobs."""

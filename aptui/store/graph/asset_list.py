@@ -18,7 +18,7 @@ LIST_BYTES_MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedProduct:
     """A product that ships; `pulled_in_by` is the product that needed it first, "" for a seed. `digest` "" and `size` -1 when not known."""
 
     name: str
@@ -45,7 +45,7 @@ class AssetList:
 
     platform: str
     seeds: tuple[str, ...]
-    products: tuple[Listed, ...]
+    products: tuple[ListedProduct, ...]
     loose_ends: tuple[LooseEnd, ...] = ()
 
     @property
@@ -91,9 +91,9 @@ def _ships(fact: ProductFact) -> bool:
     return not fact.is_intermediate
 
 
-def _listed(fact: ProductFact, edge: Edge | None, facts: dict[Node, ProductFact]) -> Listed:
+def _listed(fact: ProductFact, edge: Edge | None, facts: dict[Node, ProductFact]) -> ListedProduct:
     reason = facts[edge.needs].name if edge is not None and edge.needs in facts else ""
-    return Listed(fact.name, fact.asset_id, fact.size, fact.digest.hex(), fact.source, reason)
+    return ListedProduct(fact.name, fact.asset_id, fact.size, fact.digest.hex(), fact.source, reason)
 
 
 def _loose_ends(graph: AssetGraph, facts: dict[Node, ProductFact]) -> list[LooseEnd]:
@@ -133,14 +133,14 @@ def read(data: bytes, path: str) -> AssetList:
         raise UserError(f"this asset list is damaged: {error}", where=path, hint=hint) from None
 
 
-def _product(item: dict[str, object]) -> Listed:
+def _product(item: dict[str, object]) -> ListedProduct:
     size, digest = item["size"], _text(item["digest"])
     if not isinstance(size, int) or isinstance(size, bool) or size < -1:
         message = f"{size!r} is no size"
         raise ValueError(message)
     bytes.fromhex(digest)
     source, reason = (_text(item.get(key, "")) for key in ("source", "pulled_in_by"))
-    return Listed(_text(item["name"]), _text(item["asset_id"]), size, digest, source, reason)
+    return ListedProduct(_text(item["name"]), _text(item["asset_id"]), size, digest, source, reason)
 
 
 def _text(value: object) -> str:
@@ -154,7 +154,7 @@ def _text(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AssetListChange:
     """How a product differs between two lists; `old_bytes` 0 for an added, `new_bytes` 0 for a removed one."""
 
     kind: str
@@ -163,7 +163,7 @@ class Change:
     new_bytes: int
 
 
-def compare(old: AssetList, new: AssetList) -> list[Change]:
+def compare(old: AssetList, new: AssetList) -> list[AssetListChange]:
     """Return what is added, removed, grown, shrunk, and changed with the same size; by kind in this order, then by name."""
     before, after = {item.name: item for item in old.products}, {item.name: item for item in new.products}
     found = []
@@ -171,14 +171,14 @@ def compare(old: AssetList, new: AssetList) -> list[Change]:
         was, now = before.get(name), after.get(name)
         kind = _kind_of_change(was, now)
         if kind:
-            found.append(Change(kind, name, max(was.size, 0) if was else 0, max(now.size, 0) if now else 0))
+            found.append(AssetListChange(kind, name, max(was.size, 0) if was else 0, max(now.size, 0) if now else 0))
     return sorted(found, key=lambda change: (CHANGES.index(change.kind), change.name))
 
 
 CHANGES = ("added", "removed", "grown", "shrunk", "changed")
 
 
-def _kind_of_change(was: Listed | None, now: Listed | None) -> str:
+def _kind_of_change(was: ListedProduct | None, now: ListedProduct | None) -> str:
     if was is None or now is None:
         return "added" if was is None else "removed"
     if was.size != now.size:

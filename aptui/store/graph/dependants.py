@@ -24,21 +24,21 @@ JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID =
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSource:
     """A source that is to move or go, with its products."""
 
     source: SourceRow
     products: tuple[ProductRow, ...]
 
 
-def sources_in(reader: Reader, folder: str, root: str, paths: Collection[str]) -> dict[str, Known]:
+def sources_in(reader: Reader, folder: str, root: str, paths: Collection[str]) -> dict[str, KnownSource]:
     """Return {path: source} of those `paths` that are sources of the scan folder with this name or root."""
     sql = _SOURCES_SQL.format(condition="s.SourceName = k.value")
     wanted = set(paths)
     rows = (SourceRow(*row) for row in reader.ask(sql, (json.dumps(sorted(wanted)),)))
     mine = {row.source: row for row in rows if row.source in wanted and (row.root == root or row.scan_folder == folder)}
     products = _products(reader, [row.source_id for row in mine.values()])
-    return {path: Known(row, tuple(products.get(row.source_id, ()))) for path, row in mine.items()}
+    return {path: KnownSource(row, tuple(products.get(row.source_id, ()))) for path, row in mine.items()}
 
 
 def _products(reader: Reader, ids: Sequence[int]) -> Mapping[int, list[ProductRow]]:
@@ -50,7 +50,7 @@ def _products(reader: Reader, ids: Sequence[int]) -> Mapping[int, list[ProductRo
     return found
 
 
-def dependants_of(reader: Reader, known: Iterable[Known]) -> dict[int, list[Dependant]]:
+def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, list[Dependant]]:
     """Return {source id: who depends on it}; what a source says of itself does not count."""
     moved = list(known)
     found: dict[int, dict[Dependant, None]] = {}
@@ -74,7 +74,7 @@ def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
     return {source_id: list(paths) for source_id, paths in found.items()}
 
 
-def _by_edges(reader: Reader, moved: Sequence[Known]) -> Iterator[tuple[int, Dependant]]:
+def _by_edges(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple[int, Dependant]]:
     targets = {target: item.source for item in moved for target in (item.source.source.lower(), item.source.uuid.hex())}
     declared = SourceEdges(reader).declared_on(list(targets))
     rows = reader.ask(_SOURCES_SQL.format(condition="s.SourceID = k.value"), (json.dumps(sorted({edge[0] for edge in declared})),))
@@ -96,9 +96,9 @@ def _needed(products: Sequence[ProductRow], sub_id: int, platform: str) -> str:
     return next((name for name in names if name.startswith(f"{platform}/")), names[0] if names else "")
 
 
-def _by_products(reader: Reader, moved: Sequence[Known]) -> Iterator[tuple[int, Dependant]]:
+def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple[int, Dependant]]:
     by_uuid = {item.source.uuid: item for item in moved}
-    by_path: dict[str, Known] = {}
+    by_path: dict[str, KnownSource] = {}
     for item in moved:
         for product in item.products:
             by_path.setdefault(product.name.partition("/")[2].lower(), item)

@@ -18,7 +18,7 @@ _CHUNK = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Dependency:
+class AssetDependency:
     """A product dependency; `product_id` is the other side, 0 = there is no such product. `is_by_id` (0 or 1): it was declared by asset id."""
 
     product_id: int
@@ -57,14 +57,14 @@ _IN_SQL = f"""SELECT p.ProductID, p.ProductName, {_COLUMNS} FROM Products t CROS
     CROSS JOIN Products p ON p.ProductID = d.ProductPK WHERE t.ProductID = ? AND d.Platform = j.Platform ORDER BY 2, 1"""
 
 
-def outgoing(reader: Reader, product_id: int) -> list[Dependency]:
+def outgoing(reader: Reader, product_id: int) -> list[AssetDependency]:
     """Return what a product needs, one step far, on its own platform."""
-    return [Dependency(*row) for row in reader.ask(_OUT_SQL, (product_id,))]
+    return [AssetDependency(*row) for row in reader.ask(_OUT_SQL, (product_id,))]
 
 
-def incoming(reader: Reader, product_id: int) -> list[Dependency]:
+def incoming(reader: Reader, product_id: int) -> list[AssetDependency]:
     """Return who needs a product, one step far, on its own platform; each names the product that needs it."""
-    return [Dependency(*row) for row in reader.ask(_IN_SQL, (product_id,))]
+    return [AssetDependency(*row) for row in reader.ask(_IN_SQL, (product_id,))]
 
 
 def unmet_paths(reader: Reader, product_id: int) -> list[UnmetPath]:

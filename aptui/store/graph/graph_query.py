@@ -193,7 +193,7 @@ def _nearest(function: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryAnswer:
     """What a query comes to: a set, or for `somepath` as the whole query the nodes in their order and the edges between them."""
 
     nodes: tuple[Node, ...]
@@ -201,7 +201,7 @@ class Answer:
     is_way: bool = False
 
 
-def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], Iterable[Node]]) -> Answer:
+def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], Iterable[Node]]) -> QueryAnswer:
     """Return what a query comes to.
 
     Args:
@@ -213,8 +213,8 @@ def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], I
     if isinstance(expression, Call) and expression.function == "somepath":
         starts, ends = (evaluation.nodes(argument) for argument in expression.arguments)
         nodes, way = evaluation.some_path(starts, ends)
-        return Answer(tuple(nodes), tuple(way), is_way=True)
-    return Answer(tuple(evaluation.nodes(expression)))
+        return QueryAnswer(tuple(nodes), tuple(way), is_way=True)
+    return QueryAnswer(tuple(evaluation.nodes(expression)))
 
 
 class _Evaluation:

@@ -27,7 +27,7 @@ _UUIDS_SQL = (
 """Where UUIDs stand: a source's own before one that it answers to as well."""
 
 
-class Declared(NamedTuple):
+class DeclaredEdge(NamedTuple):
     """A source dependency as declared; `target` is a path in lower case, a pattern with `*`, or 32 hex digits of a UUID."""
 
     source_id: int
@@ -42,13 +42,13 @@ class SourceEdges:
     def __init__(self, reader: Reader) -> None:
         self._ask = reader.ask
         self.is_ours = reader.ask("SELECT 1 FROM aptui_sources LIMIT 1").fetchone() is not None
-        self._patterns: list[Declared] | None = None
+        self._patterns: list[DeclaredEdge] | None = None
         self._matches: dict[str, list[int]] = {}
         self._roots = [root.lower() + "/" for (root,) in reader.ask("SELECT ScanFolder FROM ScanFolders")]
 
     # ---------------------------------------------------------------------------------------------------------------- rows
 
-    def declared_by(self, ids: Collection[int]) -> list[Declared]:
+    def declared_by(self, ids: Collection[int]) -> list[DeclaredEdge]:
         """Return what these sources depend on."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.source_id = k.value"
@@ -57,7 +57,7 @@ class SourceEdges:
                 CROSS JOIN SourceDependency d ON d.SourceGuid = m.SourceGuid"""
         return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(ids))))
 
-    def declared_on(self, targets: Collection[str]) -> list[Declared]:
+    def declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
         """Return who depends on one of these paths (lower case) or UUIDs (hex) by its name; patterns are the business of `patterns`."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.target = k.value WHERE e.kind <> 1"
@@ -66,7 +66,7 @@ class SourceEdges:
             CROSS JOIN Sources m ON m.SourceGuid = d.SourceGuid WHERE d.TypeOfDependency & {_WILDCARD_BIT} = 0 ORDER BY 1, 4, 3"""
         return list(self._rows(sql, json.dumps([form for target in targets for form in self._forms(target)])))
 
-    def patterns(self) -> list[Declared]:
+    def patterns(self) -> list[DeclaredEdge]:
         """Return every dependency on a pattern."""
         if self._patterns is None:
             if self.is_ours:
@@ -77,21 +77,21 @@ class SourceEdges:
             self._patterns = list(self._rows(f"{sql} ORDER BY 1, 4"))
         return self._patterns
 
-    def _rows(self, sql: str, *values: str) -> Iterator[Declared]:
+    def _rows(self, sql: str, *values: str) -> Iterator[DeclaredEdge]:
         rows = self._ask(sql, values)
         if self.is_ours:
-            return (Declared(source, builder, EdgeKind(kind), target) for source, builder, kind, target in rows)
+            return (DeclaredEdge(source, builder, EdgeKind(kind), target) for source, builder, kind, target in rows)
         return (self._foreign(*row) for row in rows)
 
-    def _foreign(self, source: int, builder: bytes, bits: int, text: str) -> Declared:
+    def _foreign(self, source: int, builder: bytes, bits: int, text: str) -> DeclaredEdge:
         if bits & _WILDCARD_BIT:  # O3DE keeps them as it asks for them, for LIKE
-            return Declared(source, builder, EdgeKind.WILDCARD, text.lower().replace("%", "*"))
+            return DeclaredEdge(source, builder, EdgeKind.WILDCARD, text.lower().replace("%", "*"))
         parsed = parse_asset_id(text)
         if parsed is not None:
-            return Declared(source, builder, EdgeKind.UUID, parsed[0].hex())
+            return DeclaredEdge(source, builder, EdgeKind.UUID, parsed[0].hex())
         path = text.lower().replace("\\", "/")
         root = next((root for root in self._roots if path.startswith(root)), "")
-        return Declared(source, builder, EdgeKind.JOB if bits & _JOB_BIT else EdgeKind.PATH, path[len(root) :])
+        return DeclaredEdge(source, builder, EdgeKind.JOB if bits & _JOB_BIT else EdgeKind.PATH, path[len(root) :])
 
     def _forms(self, target: str) -> Iterator[str]:
         """Yield the forms in which O3DE may have written a target."""
@@ -106,7 +106,7 @@ class SourceEdges:
 
     # ------------------------------------------------------------------------------------------------------------- targets
 
-    def sources_of(self, declared: Iterable[Declared]) -> dict[tuple[EdgeKind, str], list[int]]:
+    def sources_of(self, declared: Iterable[DeclaredEdge]) -> dict[tuple[EdgeKind, str], list[int]]:
         """Return {(kind, target): the sources that it is}; what is no source is left out."""
         kinds: dict[EdgeKind, dict[str, None]] = {}
         for edge in declared:

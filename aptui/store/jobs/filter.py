@@ -56,7 +56,7 @@ class FilterError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class TextMatch:
     """A regex on a field. `column` is where the pattern begins in the text, from 1; `raw` is the pattern as it was typed."""
 
     field: str
@@ -82,7 +82,7 @@ class Slower:
     is_negated: bool
 
 
-Term = Match | After | Slower
+Term = TextMatch | After | Slower
 
 
 class Columns(Protocol):
@@ -117,7 +117,7 @@ class Filter:
         """
         count = columns.row_count() if rows is None else len(rows)
         mask = np.ones(count, np.bool_)
-        for term in sorted(self.terms, key=lambda term: isinstance(term, Match) and term.field == "source"):
+        for term in sorted(self.terms, key=lambda term: isinstance(term, TextMatch) and term.field == "source"):
             if isinstance(term, After):
                 found = _of(columns.number("completed_ms"), rows, count) >= term.time_ms
             elif isinstance(term, Slower):
@@ -136,7 +136,7 @@ class Filter:
             FilterError: a pattern is no regular expression; the error says where.
         """
         for term in self.terms:
-            if isinstance(term, Match) and not _is_bare_status(term):
+            if isinstance(term, TextMatch) and not _is_bare_status(term):
                 _try(term)
 
     def spans(self, texts: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
@@ -144,7 +144,7 @@ class Filter:
 
         Meant for the rows on the screen: one call for all of them.
         """
-        terms = [term for term in self.terms if isinstance(term, Match) and term.field == "source" and not term.is_negated]
+        terms = [term for term in self.terms if isinstance(term, TextMatch) and term.field == "source" and not term.is_negated]
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
         if terms and texts:
             series = engine()(list(texts))
@@ -161,7 +161,7 @@ class Filter:
         """Return the status words that positive terms ask for, for the picker."""
         return tuple(
             word for word in STATUS_WORDS
-            if any(isinstance(term, Match) and term.field == "status" and not term.is_negated and word in _words(term)
+            if any(isinstance(term, TextMatch) and term.field == "status" and not term.is_negated and word in _words(term)
                    for term in self.terms)
         )  # fmt: skip
 
@@ -220,7 +220,7 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
     if field is None:
         word = "" if is_quoted else _status_word(value)
         if word:
-            return Match("status", f"^{word}$", is_negated, column, value)
+            return TextMatch("status", f"^{word}$", is_negated, column, value)
         name = "source"
     else:
         name = _field(text, field, found.start("field") + 1)
@@ -230,7 +230,7 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
         return After(_moment(value, now_ms, column), is_negated)
     if name == "slower":
         return Slower(_duration_ms(value, "s", column), is_negated)
-    return Match(name, _smart(value.replace(",", "|") if name == "status" else value), is_negated, column, value)
+    return TextMatch(name, _smart(value.replace(",", "|") if name == "status" else value), is_negated, column, value)
 
 
 def _field(text: str, field: str, column: int) -> str:
@@ -255,7 +255,7 @@ def _smart(pattern: str) -> str:
 
 
 def _hints(term: Term) -> list[str]:
-    if isinstance(term, Match) and term.field == "source" and _ENDING.fullmatch(term.raw):
+    if isinstance(term, TextMatch) and term.field == "source" and _ENDING.fullmatch(term.raw):
         return [f"`.` matches any character: `\\{term.raw}`"]
     return []
 
@@ -307,18 +307,18 @@ def _of(values: npt.NDArray[np.number], rows: npt.NDArray[np.integer] | None, co
     return values[:count] if rows is None else values[rows]
 
 
-def _words(term: Match) -> set[str]:
+def _words(term: TextMatch) -> set[str]:
     names = [*STATUS_WORDS, *_ALIASES]
     mask = _checked(term, lambda: contains(engine()(names), term.pattern))
     return {_ALIASES.get(name, name) for name, is_hit in zip(names, mask, strict=True) if is_hit}
 
 
-def _is_bare_status(term: Match) -> bool:
+def _is_bare_status(term: TextMatch) -> bool:
     """Whether it is one known word, which needs no engine."""
     return term.field == "status" and term.pattern == f"^{_status_word(term.raw)}$"
 
 
-def _with_status(term: Match, columns: Columns, rows: npt.NDArray[np.integer] | None, count: int) -> Mask:
+def _with_status(term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer] | None, count: int) -> Mask:
     wanted = {term.raw.lower()} if _is_bare_status(term) else _words(term)
     wanted = {_ALIASES.get(word, word) for word in wanted}
     status = _of(columns.number("status"), rows, count)
@@ -329,7 +329,7 @@ def _with_status(term: Match, columns: Columns, rows: npt.NDArray[np.integer] | 
 
 
 def _with_text(
-    term: Match, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None]
+    term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None]
 ) -> Mask:
     """Return which rows have the pattern; those that are not `wanted` any more may be answered with no."""
     codes, texts = columns.text(term.field)
@@ -347,7 +347,7 @@ def _with_text(
     return mask
 
 
-def _checked(term: Match, search: Callable[[], Mask]) -> Mask:
+def _checked(term: TextMatch, search: Callable[[], Mask]) -> Mask:
     """Search, and say what the engine says about the pattern in our words."""
     try:
         return search()
@@ -357,11 +357,11 @@ def _checked(term: Match, search: Callable[[], Mask]) -> Mask:
         raise _pattern_error(term, str(error)) from None
 
 
-def _try(term: Match) -> None:
+def _try(term: TextMatch) -> None:
     _checked(term, lambda: contains(engine()(["x"]), term.pattern))
 
 
-def _pattern_error(term: Match, said: str) -> FilterError:
+def _pattern_error(term: TextMatch, said: str) -> FilterError:
     found = _PARSE_ERROR.search(said)
     if found is None:
         what = "the pattern is too large" if "size limit" in said else said.partition("\n")[0]

@@ -19,7 +19,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.jobs.filter import STATUS_CODES
 from aptui.store.jobs.packed import Packed, read_packed
-from aptui.store.jobs.texts import Codes, Mask, Pool, Texts
+from aptui.store.jobs.texts import Codes, Mask, TextPool, Texts
 from aptui.store.queries.reader import ERROR_SQL, REASON_SQL, SHOWN, Reader
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
@@ -105,7 +105,7 @@ class JobTable:
         self._count = 0
         self._sorted = 0
         self._columns = {name: np.empty(0, kind) for name, kind in _NUMBERS.items()}
-        self._pools = {name: Pool() for name in _POOLS}
+        self._pools = {name: TextPool() for name in _POOLS}
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._late: dict[int, int] = {}
         self._recent: dict[str, dict[str, int]] = {"reason": {}, "error": {}}

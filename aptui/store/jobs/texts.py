@@ -45,7 +45,7 @@ def engine() -> type[pl.Series]:
     return Series
 
 
-class _Blob:
+class _TextBlob:
     """A full chunk as it was loaded."""
 
     __slots__ = ("_ends", "_text")
@@ -66,7 +66,7 @@ class Texts:
     """An append-only column of texts; a text is named by its code, its place. One thread appends, any thread reads what was there."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._full: list[_Blob | pl.Series] = []
+        self._full: list[_TextBlob | pl.Series] = []
         self._tail: list[str] = []
         self._lock = threading.Lock()
         self._ranks: tuple[int, Codes] = (-1, np.empty(0, np.int32))
@@ -95,14 +95,14 @@ class Texts:
             self._tail += clean
             while len(self._tail) >= CHUNK:
                 joined = "".join(f"{text}{_SEPARATOR}" for text in self._tail[:CHUNK])
-                self._full.append(_Blob(joined.encode("utf-8", "replace")))
+                self._full.append(_TextBlob(joined.encode("utf-8", "replace")))
                 self._tail = self._tail[CHUNK:]
 
     def extend_joined(self, data: bytes, count: int) -> None:
         """Add `count` texts in UTF-8 that stand with NUL between them, as the database joins them."""
         if not self._tail and count == CHUNK and data.count(b"\0") == count - 1:
             with self._lock:
-                self._full.append(_Blob(data + b"\0"))
+                self._full.append(_TextBlob(data + b"\0"))
         elif count:
             texts = data.decode("utf-8", "replace").split(_SEPARATOR)
             self.extend(texts[:count] + [""] * (count - len(texts)))
@@ -165,12 +165,12 @@ class Texts:
             if number >= len(self._full):
                 return make(self._tail, dtype=_string())
             chunk = self._full[number]
-            if isinstance(chunk, _Blob):
+            if isinstance(chunk, _TextBlob):
                 chunk = self._full[number] = make(chunk.texts(), dtype=_string())
             return chunk
 
 
-class Pool(dict[str, int]):
+class TextPool(dict[str, int]):
     """A column of few distinct texts: `pool[text]` is the code, made on first sight; `texts` is the column."""
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ _temporary_names = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class JobLogLine:
     """One line of a log as it is shown; `context` belongs to it."""
 
     level: int
@@ -145,7 +145,7 @@ def _context_key(key: str) -> str:
 # ----------------------------------------------------------------------------------------------------------------- reading
 
 
-def parse(path: Path) -> list[LogLine]:
+def parse(path: Path) -> list[JobLogLine]:
     """Return the lines of a log for people; whatever is no record is a message of its own.
 
     Raises:
@@ -158,12 +158,12 @@ def parse(path: Path) -> list[LogLine]:
     return parse_text(data.decode("utf-8", "replace"), now_ms)
 
 
-def parse_text(text: str, now_ms: int) -> list[LogLine]:
+def parse_text(text: str, now_ms: int) -> list[JobLogLine]:
     """Return the lines of a log; `now_ms` is the time of lines that do not say theirs."""
     physical = _LINE_END.split(text)
     if physical[-1] == "":
         physical.pop()
-    lines: list[LogLine] = []
+    lines: list[JobLogLine] = []
     context: dict[str, str] = {}
     for line in physical:
         level, window, message, time_ms = _split(line, now_ms)
@@ -173,7 +173,7 @@ def parse_text(text: str, now_ms: int) -> list[LogLine]:
                 context[entry[1]] = entry[2]
             continue
         level, message = _cleaned(level, window, message)
-        lines.append(LogLine(level, window, message, time_ms, tuple(sorted(context.items()))))
+        lines.append(JobLogLine(level, window, message, time_ms, tuple(sorted(context.items()))))
         context.clear()
     return lines
 

@@ -15,13 +15,13 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
 @dataclass(frozen=True, slots=True)
-class RunLog:
+class StoredRunLog:
     """One run of a job, or the last analysis, and its log; `lines` is empty and `note` says why where there is none."""
 
     run_key: int
     completed_ms: int
     outcome: int
-    lines: tuple[joblog.LogLine, ...] = ()
+    lines: tuple[joblog.JobLogLine, ...] = ()
     note: str = ""
 
 
@@ -59,7 +59,7 @@ def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
     return [*([current] if current.is_file() else []), *rolled]
 
 
-def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> RunLog | None:
+def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> StoredRunLog | None:
     """Return the log of a job's last run, or of the one `back` runs before; None when there is no such run.
 
     Raises:
@@ -76,13 +76,13 @@ def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> RunLog
     return _read(log_dir, run.run_key, run.completed_ms, run.outcome, run.log_file)
 
 
-def analysis_log(reader: Reader, log_dir: Path, source_id: int, job_key: str) -> RunLog | None:
+def analysis_log(reader: Reader, log_dir: Path, source_id: int, job_key: str) -> StoredRunLog | None:
     """Return the log of a failed analysis, by its source and the `CreateJobs_…` it is listed as; None when it does not fail any more."""
     row = next((row for row in reader.jobs_of(source_id) if row.job_id == 0 and row.job_key == job_key), None)
     return _read(log_dir, 0, row.completed_ms, 1, row.log) if row else None
 
 
-def _read(log_dir: Path, run_key: int, completed_ms: int, outcome: int, name: str) -> RunLog:
+def _read(log_dir: Path, run_key: int, completed_ms: int, outcome: int, name: str) -> StoredRunLog:
     if not name:
-        return RunLog(run_key, completed_ms, outcome, note="this run logged nothing")
-    return RunLog(run_key, completed_ms, outcome, tuple(joblog.parse(path_of(log_dir, name))))
+        return StoredRunLog(run_key, completed_ms, outcome, note="this run logged nothing")
+    return StoredRunLog(run_key, completed_ms, outcome, tuple(joblog.parse(path_of(log_dir, name))))

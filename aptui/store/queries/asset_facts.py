@@ -39,13 +39,13 @@ class ProductFact:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFact:
+class AssetFile:
     """A file that something depends on and that is no source, if it is there at all; `name` in lower case."""
 
     name: str
 
 
-Fact = SourceFact | ProductFact | FileFact
+Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
@@ -73,7 +73,7 @@ class Dangling(NamedTuple):
     asset_id: str
 
 
-class Missing(NamedTuple):
+class MissingReference(NamedTuple):
     """What looks like an undeclared dependency in a product's bytes."""
 
     product_id: int

@@ -37,7 +37,7 @@ WHERE d.DependencySourceGuid = ? AND d.DependencySubID = ? AND d.Platform = ? AN
 
 
 @dataclass(frozen=True, slots=True)
-class Dependency:
+class DeclaredDependency:
     """A source dependency; `source_id` 0 = its target is no source that we know: a pattern, a path, a UUID, shown as `text`.
 
     `kind` is "source", "job" or "wildcard".
@@ -54,8 +54,8 @@ class SourceDetails:
 
     source: SourceRow
     products: tuple[ProductRow, ...]
-    out: tuple[Dependency, ...]
-    incoming: tuple[Dependency, ...]
+    out: tuple[DeclaredDependency, ...]
+    incoming: tuple[DeclaredDependency, ...]
     intermediates: tuple[tuple[ProductRow, int], ...]
     jobs: tuple[JobRow, ...]
     analysis_ms: int
@@ -68,7 +68,7 @@ class SourceDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class ProductLink:
+class ResolvedLink:
     """A product dependency; `product_id` 0 = there is no such product, `name` is its asset id then. `has_more` = it depends on others."""
 
     product_id: int
@@ -158,16 +158,16 @@ def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
     return dict(reader.ask(theirs, tuple(ids)).fetchall()) | dict(reader.ask(sql, tuple(ids)).fetchall())
 
 
-def _out(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
+def _out(reader: Reader, source: SourceRow) -> tuple[DeclaredDependency, ...]:
     found = {}
     for edge in reader.edges_of(source.source_id):
         kind = "wildcard" if edge.type_bits & _WILDCARD_BIT else "job" if edge.type_bits & _JOB_BIT else "source"
         target = 0 if kind == "wildcard" else _source_named(reader, edge.target)
-        found[edge.target, kind] = Dependency(_name_of(reader, target) or edge.target, kind, target)
+        found[edge.target, kind] = DeclaredDependency(_name_of(reader, target) or edge.target, kind, target)
     return tuple(found.values())
 
 
-def _incoming(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
+def _incoming(reader: Reader, source: SourceRow) -> tuple[DeclaredDependency, ...]:
     names = {
         "path": source.source.lower(),
         "uuid": source.uuid.hex(),
@@ -183,7 +183,7 @@ def _incoming(reader: Reader, source: SourceRow) -> tuple[Dependency, ...]:
         WHERE e.target IN (:path, :uuid) AND s.SourceGuid NOT IN (SELECT SourceGuid FROM SourceDependency)
         ORDER BY 1, 2"""
     return tuple(
-        Dependency(name, "wildcard" if bits & _WILDCARD_BIT else "job" if bits & _JOB_BIT else "source", number)
+        DeclaredDependency(name, "wildcard" if bits & _WILDCARD_BIT else "job" if bits & _JOB_BIT else "source", number)
         for name, bits, number in reader.ask(sql, names)
     )
 
@@ -248,12 +248,12 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
     )  # fmt: skip
 
 
-def product_links(reader: Reader, product_id: int) -> list[ProductLink]:
+def product_links(reader: Reader, product_id: int) -> list[ResolvedLink]:
     """Return what a product needs at run time, one step far; whoever shows them as a tree guards against rings."""
     return _links(reader, _OUT_SQL, (product_id,))
 
 
-def product_dependents(reader: Reader, product_id: int) -> list[ProductLink]:
+def product_dependents(reader: Reader, product_id: int) -> list[ResolvedLink]:
     """Return which products need this one, one step far. There is no index for it: at a million products it takes 0.1 s."""
     sql = """SELECT s.SourceGuid, p.SubID, j.Platform FROM Products p JOIN Jobs j ON j.JobID = p.JobPK
         JOIN Sources s ON s.SourceID = j.SourcePK WHERE p.ProductID = ?"""
@@ -261,7 +261,7 @@ def product_dependents(reader: Reader, product_id: int) -> list[ProductLink]:
     return _links(reader, _IN_SQL, tuple(row)) if row else []
 
 
-def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[ProductLink]:
+def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[ResolvedLink]:
     rows = reader.ask(sql, values).fetchall()
     ids = sorted({row[0] for row in rows if row[0]})
     more = {
@@ -270,7 +270,7 @@ def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[Product
         if reader.ask("SELECT 1 FROM ProductDependencies WHERE ProductPK = ? LIMIT 1", (number,)).fetchone()
     }
     return [
-        ProductLink(number or 0, name or asset_id_text(uuid, sub_id), asset_id_text(uuid, sub_id), flags, number in more)
+        ResolvedLink(number or 0, name or asset_id_text(uuid, sub_id), asset_id_text(uuid, sub_id), flags, number in more)
         for number, name, uuid, sub_id, flags in rows
     ]
 

@@ -64,7 +64,7 @@ class Scanned(NamedTuple):
         return self.name.partition("/")[2].lower()
 
 
-class Target(NamedTuple):
+class MissingTarget(NamedTuple):
     """A product that a name means; `inner` is its path in lower case without the platform, `platforms` those that it is made for."""
 
     uuid: bytes
@@ -73,7 +73,7 @@ class Target(NamedTuple):
     platforms: tuple[str, ...] = ()
 
 
-class Hit(NamedTuple):
+class MissingHit(NamedTuple):
     """What looks like a dependency and was not declared."""
 
     text: str
@@ -84,7 +84,7 @@ class Hit(NamedTuple):
 
 
 @dataclass(slots=True)
-class Declared:
+class DeclaredReference:
     """What a product declares: asset ids with the sources they are of, and paths and wildcards in lower case."""
 
     assets: set[tuple[bytes, int]] = field(default_factory=set)
@@ -107,7 +107,7 @@ class Declared:
         return path in self.paths or any(pattern.fullmatch(path) for pattern in self.wildcards)
 
 
-class Found(NamedTuple):
+class FoundName(NamedTuple):
     """A row of a scan, for people: a hit, or with `uuid` `NO_UUID` how the scan ended."""
 
     product_id: int
@@ -168,19 +168,19 @@ def remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict
     return {number: (digest, unpacked(names)) for number, digest, names in rows}
 
 
-def declared(reader: Reader, product_ids: Collection[int]) -> dict[int, Declared]:
+def declared(reader: Reader, product_ids: Collection[int]) -> dict[int, DeclaredReference]:
     """Return {product id: what it declares}."""
     sql = """SELECT d.ProductPK, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
         FROM json_each(?) k JOIN ProductDependencies d ON d.ProductPK = k.value"""
-    found = {number: Declared() for number in product_ids}
+    found = {number: DeclaredReference() for number in product_ids}
     for number, uuid, sub_id, path in reader.ask(sql, (json.dumps(list(product_ids)),)):
         found[number].note(uuid, sub_id, path)
     return found
 
 
-def declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str, Declared]:
+def declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str, DeclaredReference]:
     """Return {path in lower case: what the products of that source declare, and what it depends on itself}."""
-    found = {key: Declared() for key in keys}
+    found = {key: DeclaredReference() for key in keys}
     of_products = """SELECT k.value, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
         FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value JOIN Jobs j ON j.SourcePK = w.source_id
         JOIN Products p ON p.JobPK = j.JobID JOIN ProductDependencies d ON d.ProductPK = p.ProductID"""
@@ -201,7 +201,7 @@ def declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str, Decl
 # --------------------------------------------------------------------------------------------------------- what there is
 
 
-class Known:
+class KnownName:
     """The assets there are. Ask `learn` for all names of many files, then the others as often as you like.
 
     `extensions` are those of all sources and products, in lower case; `platforms` those that have jobs.
@@ -221,9 +221,9 @@ class Known:
 
     def forget(self) -> None:
         """Forget what was learnt, for it takes memory."""
-        self._uuids: dict[bytes, tuple[Target, ...]] = {}
-        self._sources: dict[str, tuple[Target, ...]] = {}
-        self._products: dict[tuple[str, str], Target] = {}
+        self._uuids: dict[bytes, tuple[MissingTarget, ...]] = {}
+        self._sources: dict[str, tuple[MissingTarget, ...]] = {}
+        self._products: dict[tuple[str, str], MissingTarget] = {}
 
     def learn(self, uuids: Collection[bytes], paths: Collection[str], of_platforms: dict[str, set[str]]) -> None:
         """Look up UUIDs, paths of sources, and {platform: paths of products}."""
@@ -232,14 +232,16 @@ class Known:
             rows = self._reader.ask(
                 f"{sql} WHERE s.SourceGuid IN ({', '.join('?' * len(some))}) AND {_REAL} ORDER BY p.ProductID", some
             )
-            _add(self._uuids, ((uuid, Target(uuid, sub_id, inner.lower(), (on,))) for uuid, sub_id, inner, on in rows))
+            _add(self._uuids, ((uuid, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for uuid, sub_id, inner, on in rows))
             self._learn_former([uuid for uuid in some if uuid not in self._uuids])
         for names in _portions(paths, _NAMES_AT_ONCE):
             sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value
                 JOIN Sources s ON s.SourceID = w.source_id JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
                 WHERE {_REAL} ORDER BY p.ProductID"""
             rows = self._reader.ask(sql, (json.dumps(names),))
-            _add(self._sources, ((path, Target(uuid, sub_id, inner.lower(), (on,))) for path, uuid, sub_id, inner, on in rows))
+            _add(
+                self._sources, ((path, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for path, uuid, sub_id, inner, on in rows)
+            )
         for platform, of_platform in of_platforms.items():
             self._learn_products(platform, of_platform)
 
@@ -249,7 +251,7 @@ class Known:
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
             WHERE l.uuid IN ({", ".join("?" * len(uuids))}) AND {_REAL} ORDER BY l.created_ms, p.ProductID"""
         rows = self._reader.ask(sql, uuids)
-        _add(self._uuids, ((former, Target(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
+        _add(self._uuids, ((former, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
 
     def _learn_products(self, platform: str, paths: Collection[str]) -> None:
         """A product is named without its platform, or without that and its first folder, or with both."""
@@ -258,7 +260,7 @@ class Known:
         prefixes = json.dumps(["", *self._prefixes_of(platform)])
         for names in _portions(paths, _NAMES_AT_ONCE):
             for path, uuid, sub_id, inner in self._reader.ask(sql, (json.dumps(names), prefixes)):
-                self._products.setdefault((platform, path), Target(uuid, sub_id, inner.lower()))
+                self._products.setdefault((platform, path), MissingTarget(uuid, sub_id, inner.lower()))
 
     def _prefixes_of(self, platform: str) -> list[str]:
         """Return `<platform>/` and, if they are not too many, `<platform>/<first folder>/` of all products, the shortest first."""
@@ -270,20 +272,20 @@ class Known:
             self._prefixes[platform] = sorted(found, key=lambda prefix: (prefix.count("/"), prefix))
         return self._prefixes[platform]
 
-    def of_uuid(self, uuid: bytes) -> tuple[Target, ...]:
+    def of_uuid(self, uuid: bytes) -> tuple[MissingTarget, ...]:
         """Return all products of a source, each sub id once, whatever the platform."""
         return self._uuids.get(uuid, ())
 
-    def of_source(self, path: str) -> tuple[Target, ...]:
+    def of_source(self, path: str) -> tuple[MissingTarget, ...]:
         """Return all products of the source at a path, each sub id once."""
         return self._sources.get(path, ())
 
-    def of_product(self, platform: str, path: str) -> Target | None:
+    def of_product(self, platform: str, path: str) -> MissingTarget | None:
         """Return the product that a path means on a platform."""
         return self._products.get((platform, path))
 
 
-def _add(found: dict[T, tuple[Target, ...]], rows: Iterable[tuple[T, Target]]) -> None:
+def _add(found: dict[T, tuple[MissingTarget, ...]], rows: Iterable[tuple[T, MissingTarget]]) -> None:
     for key, target in rows:
         before = found.get(key, ())
         known = next((other for other in before if other.sub_id == target.sub_id), None)
@@ -303,7 +305,7 @@ def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
 # ------------------------------------------------------------------------------------------------------------------- rows
 
 
-def result_rows(product: Scanned, hits: Sequence[Hit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
+def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
     """Return the parameters of "put_missing" for a product: its hits, and `says` if there is anything to say.
 
     `stamp` is the time, in seconds since 1970 and for people.
@@ -333,7 +335,7 @@ def unpacked(data: bytes) -> Names:
     )
 
 
-def results(reader: Reader, product_ids: Collection[int]) -> list[Found]:
+def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
     """Return what is missing of these products, and how their scans ended, by name; what a hit means is named on its own platform if it can be."""
     meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
         WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""
@@ -341,4 +343,4 @@ def results(reader: Reader, product_ids: Collection[int]) -> list[Found]:
         COALESCE(({meant} AND j.Platform = {_PLATFORM} LIMIT 1), ({meant} LIMIT 1), ''), m.ScanTimeSecondsSinceEpoch
         FROM json_each(?) k JOIN Products p ON p.ProductID = k.value JOIN MissingProductDependencies m ON m.ProductPK = p.ProductID
         ORDER BY p.ProductName, m.MissingProductDependencyId"""
-    return [Found(*row) for row in reader.ask(sql, (json.dumps(list(product_ids)),))]
+    return [FoundName(*row) for row in reader.ask(sql, (json.dumps(list(product_ids)),))]

@@ -182,7 +182,7 @@ class BuilderMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class JobTotals:
     """Counts over everything; `jobs` {status: count} has every status, failed analyses count as failed."""
 
     sources: int
@@ -258,7 +258,7 @@ class Reader:
         """Return what each builder did."""
         return [BuilderMetric(*row) for row in self._database.execute(_METRICS_SQL)]
 
-    def totals(self) -> Totals:
+    def totals(self) -> JobTotals:
         """Return counts over everything; what is completed without a word costs one count, not one look each."""
         jobs = dict.fromkeys(STATUSES, 0)
         unfinished = f"""SELECT {_STATE_SQL}, COUNT(*) FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
@@ -273,7 +273,7 @@ class Reader:
             SELECT WarningCount w, ErrorCount e FROM Jobs WHERE WarningCount > 0 OR ErrorCount > 0
             UNION ALL SELECT warnings, errors FROM aptui_analyses WHERE state = 'failed')"""
         warnings, errors = self._database.execute(logged).fetchone()
-        return Totals(sources, products, jobs, warnings, errors)
+        return JobTotals(sources, products, jobs, warnings, errors)
 
     # ------------------------------------------------------------------------------------------ sources, products, files
 
@@ -346,7 +346,7 @@ def open_reader(path: Path) -> Reader:
         raise UserError(f"there is no asset database '{path}'", hint="start the engine once, or name another file")
     with ExitStack() as stack:
         try:
-            is_ours = foreign.writer_of(path) is foreign.Writer.APTUI
+            is_ours = foreign.writer_of(path) is foreign.ForeignWriter.APTUI
             database = stack.enter_context(closing(_connect(path) if is_ours else _connect_copy(path)))
             _check_version(path, database, is_ours=is_ours)
             if not is_ours:

@@ -53,7 +53,7 @@ def _changed_between(runs: Sequence[RunRow]) -> str:
     """Return what differs between the last two runs of a job that never succeeded, "" when nothing does or it cannot be known."""
     if len(runs) < 2 or any(run.outcome == 0 for run in runs):
         return ""
-    last, before = history.moments(history.Moment(), [(False, run.step) for run in runs[:2]])
+    last, before = history.moments(history.RunStep(), [(False, run.step) for run in runs[:2]])
     return fingerprint.explain(before.inputs, last.inputs)
 
 

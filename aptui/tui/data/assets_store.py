@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aptui.shared.errors import KnownError
-from aptui.store.jobs.filter import Filter, Match, parse
+from aptui.store.jobs.filter import Filter, TextMatch, parse
 from aptui.store.jobs.job_table import argsort
 from aptui.store.jobs.packed import Packed, read_packed
 from aptui.store.jobs.texts import Codes, Mask, contains, engine
@@ -147,7 +147,7 @@ class AssetTree:
             return np.isin(self.keys, ids)
         found = np.ones(len(self), np.bool_)
         for term in parse(text).terms:
-            if isinstance(term, Match):
+            if isinstance(term, TextMatch):
                 Filter(text, (term,)).check()
                 series = self._paths() if "/" in term.raw else self.names
                 # A word that is a status elsewhere is part of a name here.

@@ -19,7 +19,7 @@ from aptui.shared.errors import HostError, KnownError, UserError
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice, Progress
-    from aptui.link.client import Client
+    from aptui.link.client import EngineClient
     from aptui.link.port import Answer, Verb
     from aptui.shared.health import Connection, Health
     from aptui.shared.peers import GatewayReport
@@ -178,7 +178,7 @@ class LinkSession:
         places: Places,
         *,
         is_read_only: bool = False,
-        connect: Callable[[str], Client] | None = None,
+        connect: Callable[[str], EngineClient] | None = None,
         back_off_s: tuple[float, ...] = BACK_OFF_S,
     ) -> None:
         self.project_name, self.cache_dir, self.is_read_only = places.project_name, places.cache_dir, is_read_only
@@ -191,7 +191,7 @@ class LinkSession:
         self.connections: tuple[Connection, ...] = ()
         self.gateway: GatewayReport | None = None
         self._places, self._connect, self._back_off_s = places, connect or _connect, back_off_s
-        self._client: Client | None = None
+        self._client: EngineClient | None = None
         self._is_closing = False
         self._tries_now = threading.Event()
         self._wants_engine = places.start is not None and not is_read_only
@@ -267,7 +267,7 @@ class LinkSession:
                 client.close()
             self._lose()
 
-    def _attach(self) -> Client | None:
+    def _attach(self) -> EngineClient | None:
         """Return a connection to a living engine, started if somebody wants it; None = there is none now."""
         try:
             client = self._connect(self._places.socket)
@@ -276,7 +276,7 @@ class LinkSession:
             return self._start() if self._wants_engine else None
         return client
 
-    def _start(self) -> Client | None:
+    def _start(self) -> EngineClient | None:
         self._wants_engine = False
         self._turn(SessionState.ATTACHING, "")
         try:
@@ -293,7 +293,7 @@ class LinkSession:
             self._turn(SessionState.DETACHED, str(refused))
         return None
 
-    def _follow(self, client: Client) -> None:
+    def _follow(self, client: EngineClient) -> None:
         """Subscribe, then hand on what is said until the connection ends."""
         # Here and not above: these records cost a good part of the time to the first paint, and this thread runs after it.
         from aptui.core.notices import JobChanged  # for start-up
@@ -369,10 +369,10 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split("+", maxsplit=1)[0].split(".")[:3])
 
 
-def _connect(path: str) -> Client:
-    from aptui.link.client import Client  # for start-up
+def _connect(path: str) -> EngineClient:
+    from aptui.link.client import EngineClient  # for start-up
 
-    return Client.connect(path, "tui")
+    return EngineClient.connect(path, "tui")
 
 
 def _failed(why: KnownError) -> Future[Answer]:

@@ -18,7 +18,7 @@ from textual.content import Content
 
 from aptui.core.paths import to_text
 from aptui.shared.errors import KnownError
-from aptui.shared.relocation import Relocate, Report
+from aptui.shared.relocation import Relocate, RelocationReport
 from aptui.shared.relocation_report import lines, summary
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.frame.sheet import Lines
@@ -66,7 +66,7 @@ class Moving:
         Prompt.ask(self._shell.app, what, take_answer, value=value)
 
     def _look(self, order: Relocate, panel: Panel, typed: str = "") -> None:
-        def take_report(report: Report) -> None:
+        def take_report(report: RelocationReport) -> None:
             RelocationPreview.ask(self._shell.app, report, self._say)
 
         def show_refusal(error: KnownError) -> None:
@@ -76,13 +76,15 @@ class Moving:
 
         self._say(order, take_report, show_refusal)
 
-    def _say(self, order: Relocate, then: Callable[[Report], object], show_refusal: Callable[[KnownError], object]) -> None:
+    def _say(
+        self, order: Relocate, then: Callable[[RelocationReport], object], show_refusal: Callable[[KnownError], object]
+    ) -> None:
         """Ask the engine, and hand over what it says."""
 
         def take_answer(answer: Future[Answer]) -> None:
             error = answer.exception()
             if error is None:
-                then(msgspec.convert(answer.result(), Report))
+                then(msgspec.convert(answer.result(), RelocationReport))
             elif isinstance(error, KnownError):
                 show_refusal(error)
             else:
@@ -91,7 +93,7 @@ class Moving:
         self._shell.session.ask(order).add_done_callback(lambda answer: self._shell.in_ui(take_answer, answer))
 
 
-Say = Callable[[Relocate, Callable[[Report], object], Callable[[KnownError], object]], object]
+Say = Callable[[Relocate, Callable[[RelocationReport], object], Callable[[KnownError], object]], object]
 
 
 def source_of(panel: Panel) -> str:
@@ -146,7 +148,7 @@ class RelocationPreview(_PopUp):
     """
     _ESCAPE: ClassVar[str] = "Esc"
 
-    def __init__(self, report: Report, say: Say) -> None:
+    def __init__(self, report: RelocationReport, say: Say) -> None:
         super().__init__(lambda _what: None)
         self._report, self._say = report, say
         self._is_asking = False
@@ -156,7 +158,7 @@ class RelocationPreview(_PopUp):
         self.border_title = Content(f"{verb} {_short(named)}")
 
     @classmethod
-    def ask(cls, app: App[Any], report: Report, say: Say) -> RelocationPreview:
+    def ask(cls, app: App[Any], report: RelocationReport, say: Say) -> RelocationPreview:
         """Open it."""
         preview = cls(report, say)
         cls._pop_up(app, preview, None)
@@ -243,7 +245,7 @@ class RelocationPreview(_PopUp):
         self._say(order, self._take_answer, self._show_refusal)
         self._show()
 
-    def _take_answer(self, report: Report) -> None:
+    def _take_answer(self, report: RelocationReport) -> None:
         self._is_asking = False
         self._report = report if report.is_performed else replace(report, order=replace(report.order, is_confirmed=False))
         if report.is_whole:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from aptui.core.paths import cache_path
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import assets
-from aptui.store.queries.assets import Dependency, ProductDetails, ProductLink, SourceDetails
+from aptui.store.queries.assets import DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
 from aptui.store.queries.missing import NOTHING
 from aptui.store.queries.reader import JobRow, ProductRow, Reader
 from aptui.tui.data.assets_store import Kind
@@ -172,7 +172,7 @@ def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
     return Ref(SOURCE if source_id else "", source_id, row.name, note, size, "" if source_id else "muted")
 
 
-def _dependency_ref(edge: Dependency) -> Ref:
+def _dependency_ref(edge: DeclaredDependency) -> Ref:
     return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
 
 
@@ -261,7 +261,7 @@ def _scan_time(time_s: int) -> str:
     return then[11:19] if then[:10] == moment(time.time())[:10] else then[2:10]
 
 
-def _link_ref(link: ProductLink, direction: str) -> Ref:
+def _link_ref(link: ResolvedLink, direction: str) -> Ref:
     """Return a product dependency; what depends on a product is not known before it is asked."""
     goes_on = link.product_id and (link.has_more or direction == IN)
     role = "" if link.product_id else "muted"

@@ -19,9 +19,9 @@ from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
 if TYPE_CHECKING:
-    from aptui.config.model import Sharing
-    from aptui.sharing.account import Sum
-    from aptui.sharing.probe import Answer
+    from aptui.config.model import SharedCacheSettings
+    from aptui.sharing.account import SharingSum
+    from aptui.sharing.probe import ProbeAnswer
     from aptui.tui.pane import Shell
 
 MODES = ("inactive", "client", "server")
@@ -59,7 +59,7 @@ class Draft:
         return replace(self, patterns=tuple(rows))
 
 
-def draft_of(sharing: Sharing) -> Draft:
+def draft_of(sharing: SharedCacheSettings) -> Draft:
     """Return what is in force."""
     kinds = {PatternKind.GLOB: "glob", PatternKind.REGEX: "regex"}
     rows = (Row(each.name, kinds[each.pattern.kind], each.pattern.text, each.is_enabled) for each in sharing.patterns)
@@ -81,9 +81,9 @@ class SharedSettings:
         """What was in force when it was looked at last."""
         self._saved = Draft()
         self.draft = Draft()
-        self.answer: Answer | None = None
+        self.answer: ProbeAnswer | None = None
         self.account = ""
-        self._sums: dict[str, Sum] = {}
+        self._sums: dict[str, SharingSum] = {}
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -244,12 +244,12 @@ class SharedSettings:
             return
         sharing = replace(config.sharing, mode=self.draft.mode, store=self.draft.store)
 
-        def work(_task: BackgroundTask) -> Answer:
+        def work(_task: BackgroundTask) -> ProbeAnswer:
             from aptui.sharing.probe import probe  # for start-up
 
             return probe(sharing)
 
-        def take_answer(answer: Answer) -> None:
+        def take_answer(answer: ProbeAnswer) -> None:
             self.answer = answer
             self._changed()
 
@@ -286,7 +286,7 @@ class SharedSettings:
         self._changed()
 
 
-def _gain(one: Sum) -> str:
+def _gain(one: SharingSum) -> str:
     """Say what sharing gave one builder."""
     from aptui.sharing.account import duration  # for start-up
 

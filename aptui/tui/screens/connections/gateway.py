@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical
 from aptui.shared.addresses import canonical, split
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.peer_rules import applied
-from aptui.shared.peers import DEVICE_PORT, Deed, Dial, Peer, PeerOrder
+from aptui.shared.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.REJECTED))
-_OTHER = {"allowed": (Deed.REJECT, "rejected"), "rejected": (Deed.ALLOW, "allowed")}
-_ADDS = {"allowed": Deed.ALLOW, "rejected": Deed.REJECT}
+_OTHER = {"allowed": (PeerAction.REJECT, "rejected"), "rejected": (PeerAction.ALLOW, "allowed")}
+_ADDS = {"allowed": PeerAction.ALLOW, "rejected": PeerAction.REJECT}
 _NO_GATEWAY = (("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml has one started", "warning"),)
 _NO_GATEWAY_YET = "what is changed here holds when there is one"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
@@ -217,7 +217,9 @@ class GatewayPage(ConnectionTables):
         ]
 
         def order(values: dict[str, str]) -> PeerOrder:
-            return PeerOrder(Deed.EDIT, known.id, dial_of(values)) if known else PeerOrder(Deed.ADD, dial=dial_of(values))
+            return (
+                PeerOrder(PeerAction.EDIT, known.id, dial_of(values)) if known else PeerOrder(PeerAction.ADD, dial=dial_of(values))
+            )
 
         def check(values: dict[str, str]) -> tuple[str, str] | None:
             try:
@@ -237,7 +239,7 @@ class GatewayPage(ConnectionTables):
         """Dial the connection under the cursor, or no more."""
         peer = self._peer()
         if peer is not None and peer.is_dialled:
-            change = Deed.DISABLE if peer.is_enabled else Deed.ENABLE
+            change = PeerAction.DISABLE if peer.is_enabled else PeerAction.ENABLE
             self._do(PeerOrder(change, peer.id), f"'{peer.id}' is dialled {'no more' if peer.is_enabled else 'from now on'}")
 
     def action_disconnect(self) -> None:
@@ -246,19 +248,19 @@ class GatewayPage(ConnectionTables):
         if peer is None or not peer.number:
             return
         again = "; it is dialled again, 'o' ends that" if peer.is_dialled and peer.is_enabled else ""
-        order = PeerOrder(Deed.DISCONNECT, number=peer.number)
+        order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
         self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self._do, order, f"{peer.id} is disconnected"))
 
     def action_remove(self) -> None:
         """Remove the connection or the entry under the cursor, after asking."""
         peer, entry = self._peer(), self._entry()
         if peer is not None and peer.is_dialled:
-            order = PeerOrder(Deed.REMOVE, peer.id)
+            order = PeerOrder(PeerAction.REMOVE, peer.id)
             self._ask(
                 f"remove the connection '{peer.id}'?", "remove", partial(self._do, order, f"connection '{peer.id}' is removed")
             )
         elif entry:
-            order = PeerOrder(Deed.FORGET, entry=entry)
+            order = PeerOrder(PeerAction.FORGET, entry=entry)
             self._ask(f"take {entry} off the list?", "take it off", partial(self._do, order, f"{entry} is on no list"))
 
     # ------------------------------------------------------------------------------------------------------------- the lists
@@ -286,25 +288,25 @@ class GatewayPage(ConnectionTables):
         what = "Who may connect" if name == "allowed" else "Who may not connect"
         Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
 
-    def list_entry(self, change: Deed, word: str) -> None:
+    def list_entry(self, change: PeerAction, word: str) -> None:
         """Put an entry on a list, or take it off."""
         try:
             entry = canonical(word)
         except KnownError as error:
             self._shell.tell(str(error), "error", 10)
             return
-        done = {Deed.ALLOW: "is allowed", Deed.REJECT: "is rejected"}.get(change, "is on no list")
+        done = {PeerAction.ALLOW: "is allowed", PeerAction.REJECT: "is rejected"}.get(change, "is on no list")
         self._do(PeerOrder(change, entry=entry), f"{entry} {done}")
 
     def action_list(self) -> None:
         """Switch the allow list on; or off, after asking."""
         if not self.orders.settings.has_allow_list:
-            self._do(PeerOrder(Deed.LIST_ON), "only those on the allowed list may connect")
+            self._do(PeerOrder(PeerAction.LIST_ON), "only those on the allowed list may connect")
             return
 
         def take_answer(is_sure: bool) -> None:
             if is_sure:
-                self._do(PeerOrder(Deed.LIST_OFF), "the allowed list is off: everybody may connect who is not rejected")
+                self._do(PeerOrder(PeerAction.LIST_OFF), "the allowed list is off: everybody may connect who is not rejected")
 
         Confirm.ask(
             self._shell.app,
@@ -320,9 +322,11 @@ class GatewayPage(ConnectionTables):
         """Return what can be said here."""
         entries = self._entries
         return (
-            Command("allow", "let a host name, address or range connect", partial(self._take_entries, Deed.ALLOW), entries),
-            Command("reject", "let a host name, address or range never connect", partial(self._take_entries, Deed.REJECT), entries),
-            Command("forget", "take an entry off both lists", partial(self._take_entries, Deed.FORGET), entries),
+            Command("allow", "let a host name, address or range connect", partial(self._take_entries, PeerAction.ALLOW), entries),
+            Command(
+                "reject", "let a host name, address or range never connect", partial(self._take_entries, PeerAction.REJECT), entries
+            ),
+            Command("forget", "take an entry off both lists", partial(self._take_entries, PeerAction.FORGET), entries),
             Command("connect", "add a device to dial", lambda _rest: self._ask_dial(None)),
             Command("allow-list", "switch the allowed list on, or off", lambda _rest: self.action_list()),
         )
@@ -330,7 +334,7 @@ class GatewayPage(ConnectionTables):
     def _entries(self) -> list[str]:
         return [*self.orders.settings.allowed, *self.orders.settings.rejected]
 
-    def _take_entries(self, change: Deed, rest: str) -> None:
+    def _take_entries(self, change: PeerAction, rest: str) -> None:
         for word in split(rest):
             self.list_entry(change, word)
 

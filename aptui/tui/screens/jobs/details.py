@@ -63,7 +63,7 @@ class JobDetails:
     runs: tuple[RunRow, ...] = ()
     at: int = 0
     log: str = ""
-    records: tuple[joblog.LogLine, ...] = ()
+    records: tuple[joblog.JobLogLine, ...] = ()
     lines: tuple[LogLine, ...] = ()
     nothing: str = ""
 
@@ -137,7 +137,7 @@ class DetailsReader:
         return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
 
 
-def read_log(path: str) -> list[joblog.LogLine]:
+def read_log(path: str) -> list[joblog.JobLogLine]:
     """Return the lines of a log, of a very large one its end.
 
     Raises:
@@ -155,7 +155,7 @@ def read_log(path: str) -> list[joblog.LogLine]:
     if not left_out:
         return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
     lines = joblog.parse_text(data.partition(b"\n")[2].decode("utf-8", "replace"), now_ms)
-    return [joblog.LogLine(1, "aptui", f"{size_text(left_out)} before this are left out; the pager has all", now_ms), *lines]
+    return [joblog.JobLogLine(1, "aptui", f"{size_text(left_out)} before this are left out; the pager has all", now_ms), *lines]
 
 
 def find_job(reader: Reader, info: JobInfo) -> JobRow | None:
@@ -172,7 +172,7 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
     return request.expects is None or details.row is None or (details.row.status, details.row.run_key) == request.expects
 
 
-def _drawn(record: joblog.LogLine) -> LogLine:
+def _drawn(record: joblog.JobLogLine) -> LogLine:
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
     return LogLine(time_of_day, level_letter(record.level), record.window, record.text, bool(record.context))

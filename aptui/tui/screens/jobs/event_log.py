@@ -15,7 +15,7 @@ from textual.message import Message
 from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
 from aptui.store.jobs.filter import FilterError
-from aptui.store.logs.joblog import LogLine as Record
+from aptui.store.logs.joblog import JobLogLine as Record
 from aptui.tui.data.jobs_store import JobInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.jobs import copying

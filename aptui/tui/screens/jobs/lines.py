@@ -11,7 +11,7 @@ import numpy.typing as npt
 from aptui.core.notices import LogLevel
 from aptui.store.jobs.filter import STATUS_CODES, Filter, parse
 from aptui.store.jobs.texts import Texts
-from aptui.store.logs.joblog import LogLine as Record
+from aptui.store.logs.joblog import JobLogLine as Record
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.lines import LogLine
 

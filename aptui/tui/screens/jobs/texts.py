@@ -11,7 +11,7 @@ from datetime import datetime
 from aptui import __version__
 from aptui.core.notices import LogLevel
 from aptui.shared.sanitize import sanitize
-from aptui.store.logs.joblog import LogLine
+from aptui.store.logs.joblog import JobLogLine
 from aptui.tui.data.jobs_store import JobInfo, duration_text
 from aptui.tui.screens.jobs.details import JobDetails
 
@@ -26,7 +26,7 @@ def moment(time_ms: int) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}"
 
 
-def line_text(line: LogLine, *, has_details: bool) -> str:
+def line_text(line: JobLogLine, *, has_details: bool) -> str:
     """Return a line in the form in which the Asset Processor's Event Log copies it, its details below."""
     head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'Info')} | origin: {line.window} | {line.text}"
     return "\n".join([head, *details(line.context)]) if has_details else head
@@ -37,7 +37,7 @@ def details(context: Iterable[tuple[str, str]]) -> list[str]:
     return [f"[{key}] = {value}" for key, value in context]
 
 
-def log_text(lines: Sequence[LogLine], *, has_details: bool) -> str:
+def log_text(lines: Sequence[JobLogLine], *, has_details: bool) -> str:
     """Return lines of a log."""
     return "\n".join(line_text(line, has_details=has_details) for line in lines)
 

@@ -66,7 +66,7 @@ class OpenLogFile:
         """Return bytes from a place."""
         return os.pread(self.descriptor, count, start)
 
-    def record(self, start: int, *, has_context: bool = False) -> joblog.LogLine:
+    def record(self, start: int, *, has_context: bool = False) -> joblog.JobLogLine:
         """Return the line that begins at a place, on request with the context that stands before it."""
         raw = self.read(start, _LINE_BYTES).partition(b"\n")[0]
         before = self._context_before(start) if has_context else b""
@@ -175,11 +175,11 @@ class RecordLines:
             known = self._known[start] = drawn(self.record(index), has_details=start in self._detailed)
         return known
 
-    def record(self, index: int) -> joblog.LogLine:
+    def record(self, index: int) -> joblog.JobLogLine:
         """Return a line as it is written."""
         return _NO_RECORD if self._file is None else self._file.record(self.starts[index])
 
-    def records(self) -> Callable[[int], joblog.LogLine]:
+    def records(self) -> Callable[[int], joblog.JobLogLine]:
         """Return what gives lines by their keys, with context; it may be called in any thread, and stays with this file."""
         file, detailed = self._file, frozenset(self._detailed)
         return lambda key: _NO_RECORD if file is None else file.record(key, has_context=key in detailed)
@@ -200,15 +200,15 @@ class RecordLines:
         return (min(found) if step > 0 else max(found)) if found else None
 
 
-_NO_RECORD = joblog.LogLine(1, "", "", 0)
+_NO_RECORD = joblog.JobLogLine(1, "", "", 0)
 
 
-def _records(data: bytes) -> list[joblog.LogLine]:
+def _records(data: bytes) -> list[joblog.JobLogLine]:
     r"""Return the lines of some bytes; a `\r` within one is no line end here."""
     return joblog.parse_text(data.replace(b"\r", b"").decode("utf-8", "surrogateescape"), 0)
 
 
-def drawn(record: joblog.LogLine, *, has_details: bool = False) -> LogLine:
+def drawn(record: joblog.JobLogLine, *, has_details: bool = False) -> LogLine:
     """Return a record as a pane draws it; the day stands there where it is not today."""
     return LogLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
 
@@ -224,7 +224,7 @@ def _moment(time_ms: int) -> str:
 
 def parse_large(data: bytes) -> LogLine:
     """Return a line of a file that is shown as it is."""
-    return drawn((_records(data) or [joblog.LogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
+    return drawn((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
 
 
 # ── the thread ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -386,7 +386,7 @@ def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, b
 
 class _Seen(NamedTuple):
     start: int
-    record: joblog.LogLine
+    record: joblog.JobLogLine
     level: str
     has_context: bool
 

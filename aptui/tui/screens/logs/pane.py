@@ -70,7 +70,7 @@ class LogsPane(Pane):
         super().__init__(**named)
         self.lines = RecordLines()
         self._live_lines = MemoryLines()
-        self._live_records: list[joblog.LogLine] = []
+        self._live_records: list[joblog.JobLogLine] = []
         self._reader: LogReader | None = None
         self._tabs: list[LogTab] = list(STANDARD)
         self._tab = 1
@@ -137,7 +137,7 @@ class LogsPane(Pane):
     def on_news(self, batch: Batch) -> None:
         """Note that the engine said something; what it says stands in its log already."""
         if batch.said:
-            new = [joblog.LogLine(said.level, "aptui", said.text, _now_ms()) for said in batch.said]
+            new = [joblog.JobLogLine(said.level, "aptui", said.text, _now_ms()) for said in batch.said]
             self._live_records += new
             self._live_lines.add(map(drawn, new))
         if batch.said or any(news.notice.status == "failed" for news in batch.jobs):
@@ -312,7 +312,7 @@ class LogsPane(Pane):
         panel.styles.height = min(len(pairs) + 2, _DETAIL_ROWS, max(3, self.size.height // 3))
         panel.display = bool(pairs)
 
-    def _record(self, key: int | None) -> joblog.LogLine | None:
+    def _record(self, key: int | None) -> joblog.JobLogLine | None:
         """Return a line with its context."""
         source = self.pane.source
         place = None if key is None else source.index_of(key)
@@ -323,7 +323,7 @@ class LogsPane(Pane):
         if source is self._live_lines:
             return self._live_records[key]
         line = source.line(place)
-        return joblog.LogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
+        return joblog.JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 
     # ------------------------------------------------------------------------------------------------------------------- tabs
 
@@ -462,7 +462,7 @@ class LogsPane(Pane):
             else:
                 run_in_background("aptui-copy", self._copy_lines, keys, read, what != "line")
 
-    def _copy_lines(self, keys: Sequence[int], read: Callable[[int], joblog.LogLine | None], has_details: bool) -> None:
+    def _copy_lines(self, keys: Sequence[int], read: Callable[[int], joblog.JobLogLine | None], has_details: bool) -> None:
         found = [record for key in keys if (record := read(key)) is not None]
         self.shell.in_ui(self.shell.copy_text, log_text(found, has_details=has_details))
 

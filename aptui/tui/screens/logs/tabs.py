@@ -118,9 +118,9 @@ class LineFilter:
 
 
 def _as_filter(terms: Sequence[LineTerm]) -> Filter:
-    from aptui.store.jobs.filter import Filter, Match  # for start-up
+    from aptui.store.jobs.filter import Filter, TextMatch  # for start-up
 
-    return Filter(terms=tuple(Match("source", term.pattern, False, 1, term.pattern) for term in terms))
+    return Filter(terms=tuple(TextMatch("source", term.pattern, False, 1, term.pattern) for term in terms))
 
 
 def parsed(text: str) -> LineFilter:
@@ -129,12 +129,12 @@ def parsed(text: str) -> LineFilter:
     Raises:
         FilterError: it is not well formed, or names what lines do not have; `column` says where.
     """
-    from aptui.store.jobs.filter import Filter, FilterError, Match, parse  # for start-up
+    from aptui.store.jobs.filter import Filter, FilterError, TextMatch, parse  # for start-up
 
     terms: list[LineTerm] = []
-    patterns: list[Match] = []
+    patterns: list[TextMatch] = []
     for term in parse(text).terms:
-        if not isinstance(term, Match) or term.field not in {"source", "status"}:
+        if not isinstance(term, TextMatch) or term.field not in {"source", "status"}:
             raise FilterError("lines of a log have no such field", getattr(term, "column", 1), "fields are source and status")
         named = text[: term.column - 1].rstrip('"').lower()
         pattern, field = term.pattern, "source" if named.endswith(("source:", "path:")) else "text"
@@ -145,7 +145,7 @@ def parsed(text: str) -> LineFilter:
         elif term.field == "status":  # no line is "failed": such a word is a word here
             pattern = f"(?i){term.raw}" if term.raw.islower() else term.raw
         terms.append(LineTerm(field, pattern, term.is_negated))
-        patterns.append(Match("source", pattern, term.is_negated, term.column, term.raw))
+        patterns.append(TextMatch("source", pattern, term.is_negated, term.column, term.raw))
     Filter(text, tuple(patterns)).check()
     return LineFilter(terms)
 
