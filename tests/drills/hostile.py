@@ -19,7 +19,7 @@ from pool_harness import PLATFORMS, Harness, python_builder
 
 from aptui.core.messages import Outcome, ProcessOrder, RunResult
 from aptui.engine.pool.memory_budget import resident_bytes
-from aptui.engine.pool.pool import Settings
+from aptui.engine.pool.pool import PoolSettings
 from aptui.worker import processes
 
 from .kills import Report, Say
@@ -302,7 +302,7 @@ def crash_loop(folder: Path, jobs: int = 8, *, mutant: str = "") -> Report:
 @contextlib.contextmanager
 def _pool(folder: Path, builders: list) -> Iterator[Harness]:
     (folder / "project").mkdir(exist_ok=True)
-    pool = Harness(folder / "project", builders, size=2, settings=Settings(term_grace_s=0.3))
+    pool = Harness(folder / "project", builders, size=2, settings=PoolSettings(term_grace_s=0.3))
     try:
         yield pool
     finally:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 
 from watch_room import QUICK, Room, put
 
-from aptui.engine.watch.watcher import Hint, Root, Settings, Watcher
+from aptui.engine.watch.watcher import ChangeNotification, NotifiedRoot, Watcher, WatchTimings
 from aptui.shared.health import WatchMode
 
 from .kills import Report, Say
@@ -39,8 +39,8 @@ class Blunted(Watcher):
 
     mutant = ""
 
-    def __init__(self, roots, tell, tell_health, *, settings: Settings) -> None:
-        def dull(hint: Hint) -> None:
+    def __init__(self, roots, tell, tell_health, *, settings: WatchTimings) -> None:
+        def dull(hint: ChangeNotification) -> None:
             if self.mutant in ("no-trees", "no-second-look"):
                 hint = replace(hint, trees=frozenset() if self.mutant == "no-trees" else self._first(hint.trees))
             if self.mutant == "no-losses" and hint.is_lost and "began" not in hint.why:
@@ -71,7 +71,7 @@ class Looked(Room):
         self.seen: dict[bytes, tuple[int, int, int]] = {}
         self.everything: bytes = b""
 
-    def tell(self, hint: Hint) -> None:
+    def tell(self, hint: ChangeNotification) -> None:
         for path in hint.paths:
             self._look(path)
         for tree in hint.trees:
@@ -126,11 +126,11 @@ def facts_below(top: bytes) -> dict[bytes, tuple[int, int, int]]:
 
 
 @contextmanager
-def looking(top: bytes, mutant: str, settings: Settings = QUICK, **root) -> Iterator[Looked]:
+def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> Iterator[Looked]:
     """Give what an engine would know that trusts one watched root."""
     room = Looked()
     room.everything = top
-    room.watcher = _kind(mutant)([Root(top, "root", **root)], room.tell, room.tell_health, settings=settings)
+    room.watcher = _kind(mutant)([NotifiedRoot(top, "root", **root)], room.tell, room.tell_health, settings=settings)
     room.watcher.start()
     try:
         room.until(lambda: bool(room.losses()) or bool(mutant and room.watcher.health()[0].mode != WatchMode.STARTING))

@@ -14,7 +14,7 @@ from waiting import until
 
 from aptui.core.messages import AnalyseOrder, CopyOrder, ProcessOrder
 from aptui.core.model import Builder, BuilderKind, CommandRule, Platform
-from aptui.engine.pool.pool import Pool, Settings
+from aptui.engine.pool.pool import Pool, PoolSettings
 from aptui.worker.files import stat_key
 
 HOSTILE_FILE = Path(__file__).with_name("hostile_builders.py")
@@ -40,7 +40,7 @@ class Harness:
         folder: Path,
         builders: Sequence[Builder] = (),
         size: int = 2,
-        settings: Settings | None = None,
+        settings: PoolSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         **more: object,
     ) -> None:

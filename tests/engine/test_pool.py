@@ -13,7 +13,7 @@ import xxhash
 from pool_harness import Harness, command_builder, python_builder
 
 from aptui.core.messages import HashOrder, LogLevel, Outcome
-from aptui.engine.pool.pool import Settings
+from aptui.engine.pool.pool import PoolSettings
 from aptui.worker import processes
 
 pytestmark = pytest.mark.real
@@ -201,7 +201,7 @@ def test_killing_runs_that_have_not_begun_disturbs_nobody(harness):
 
 
 def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness):
-    pool = harness(GOOD, size=1, settings=Settings(recycle_runs=4))
+    pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=4))
     orders = [pool.process_order("good") for _ in range(10)]
 
     pids = set()
@@ -215,7 +215,7 @@ def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness
 
 
 def test_runs_of_commands_wear_no_worker_out(harness):
-    pool = harness(TOOL, size=1, settings=Settings(recycle_runs=2))
+    pool = harness(TOOL, size=1, settings=PoolSettings(recycle_runs=2))
 
     pids = set()
     for _ in range(3):

@@ -20,7 +20,7 @@ from waiting import until
 from aptui.core.messages import HashOrder, Outcome
 from aptui.engine.pool import slots
 from aptui.engine.pool.memory_budget import MemoryBudget
-from aptui.engine.pool.pool import Settings
+from aptui.engine.pool.pool import PoolSettings
 from aptui.engine.pool.process import mark_prefix
 from aptui.worker import processes
 
@@ -385,7 +385,7 @@ def test_a_worker_that_was_just_starting_returns_its_orders_and_files_are_hashed
 
 
 def test_a_worker_of_the_former_configuration_does_not_pass_its_orders_on(harness):
-    pool = harness(GOOD, size=1, settings=Settings(recycle_runs=1))
+    pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1))
     pool.run(pool.process_order("good"))
     orders = [pool.process_order("good", f"{number}.txt") for number in range(3)]
     pool.until(lambda: not pool.pool.worker_pids)

@@ -14,7 +14,7 @@ from run_room import PYTHON, Room, jobs, made, write
 
 from aptui.core.messages import LogLevel, Outcome
 from aptui.core.model import Builder, BuilderKind, CommandRule, UndeclaredReads
-from aptui.engine.pool.pool import Settings
+from aptui.engine.pool.pool import PoolSettings
 from aptui.sdk import JobDescriptor, JobProduct
 from aptui.worker import reads as worker_reads
 from aptui.worker import trace
@@ -216,7 +216,7 @@ def test_a_worker_process_tells_what_its_builder_read(tmp_path):
     )
     builder = replace(python_builder("Reader", "reader"), origin=f"file:{tmp_path}/reader.py:Reader")
     paths = f"{Path(__file__).parent}:{Path(__file__).parents[2]}"
-    settings = Settings(environment={"PYTHONPATH": paths}, scan_folders=(str(tmp_path / "assets"),))
+    settings = PoolSettings(environment={"PYTHONPATH": paths}, scan_folders=(str(tmp_path / "assets"),))
     harness = Harness(tmp_path, (builder,), 1, settings)
     try:
         write(tmp_path / "assets" / "other.txt")
@@ -280,7 +280,7 @@ def test_what_a_traced_command_looks_for_in_vain_can_become_a_dependency(room):
 @needs_strace
 def test_a_traced_command_that_overruns_its_limit_is_killed_with_its_tracer(tmp_path):
     builder = tracing("sleep 600 & sleep 600")
-    harness = Harness(tmp_path, (builder,), 1, Settings(scan_folders=(str(tmp_path / "assets"),)))
+    harness = Harness(tmp_path, (builder,), 1, PoolSettings(scan_folders=(str(tmp_path / "assets"),)))
     try:
         order = harness.process_order("tool", limit_s=1.0)
         (result,) = harness.run(order)

@@ -12,7 +12,7 @@ from watch_room import QUICK, Room, put, watching
 
 from aptui.engine.watch import limits as watch_limits
 from aptui.engine.watch.limits import WatchLimits, inotify_descriptors
-from aptui.engine.watch.watcher import Root, Settings, Watcher
+from aptui.engine.watch.watcher import NotifiedRoot, Watcher, WatchTimings
 from aptui.shared.health import WatchMode
 
 pytestmark = pytest.mark.real
@@ -28,7 +28,7 @@ def top(tmp_path):
 
 
 def native(folder, tag="a", **more):
-    return Root(folder, tag, poll=False, **more)
+    return NotifiedRoot(folder, tag, poll=False, **more)
 
 
 def test_watching_begins_with_the_word_that_all_has_to_be_looked_at(top):
@@ -312,7 +312,7 @@ def test_a_root_that_was_polled_for_a_name_is_watched_again_when_it_is_renamed(t
 def test_a_folder_that_goes_from_a_polled_root_is_told(top):
     put(top + b"/one/two/a")
     put(top + b"/old/a")
-    with watching(Root(top, "t", poll=True)) as room:
+    with watching(NotifiedRoot(top, "t", poll=True)) as room:
         room.until_mode(WatchMode.POLLING)
         room.forget()
         shutil.rmtree(os.fsdecode(top + b"/one"))
@@ -449,7 +449,7 @@ def test_without_an_inotify_descriptor_the_root_is_polled(top, monkeypatch):
 
 def test_a_polled_root_tells_folders_that_differ_and_trees_that_appeared(top):
     put(top + b"/old/a")
-    with watching(Root(top, "a", poll=True)) as room:
+    with watching(NotifiedRoot(top, "a", poll=True)) as room:
         put(top + b"/old/a", b"longer")
         room.until(lambda: room.paths() == {top + b"/old"})
         put(top + b"/new/deep/a")
@@ -462,7 +462,7 @@ def test_a_polled_root_tells_folders_that_differ_and_trees_that_appeared(top):
 
 
 def test_a_polled_root_that_goes_and_comes_back_is_told(top):
-    with watching(Root(top, "a", poll=True)) as room:
+    with watching(NotifiedRoot(top, "a", poll=True)) as room:
         os.rmdir(top)
         room.until_mode(WatchMode.GONE)
         room.forget()
@@ -483,7 +483,7 @@ def test_a_polled_root_that_goes_and_comes_back_is_told(top):
 )
 def test_the_file_system_decides_how_a_root_is_watched(top, kind, mode, word):
     text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s rw - %s x rw\n" % (top, kind)
-    with watching(Root(top, "a"), settings=replace(QUICK, mountinfo=lambda: text)) as room:
+    with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: text)) as room:
         assert word in room.until_mode(mode).detail
         put(top + b"/a")
 
@@ -493,7 +493,7 @@ def test_the_file_system_decides_how_a_root_is_watched(top, kind, mode, word):
 def test_a_foreign_file_system_on_a_folder_below_is_polled_and_the_rest_is_not(top):
     put(top + b"/share/a")
     text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s/share rw - nfs4 x rw\n" % top
-    with watching(Root(top, "a"), settings=replace(QUICK, mountinfo=lambda: text), is_settled=False) as room:
+    with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: text), is_settled=False) as room:
         room.until(lambda: "polling began" in room.losses())
         put(top + b"/share/a", b"new")
         room.until(lambda: top + b"/share" in room.paths())
@@ -503,7 +503,7 @@ def test_a_foreign_file_system_on_a_folder_below_is_polled_and_the_rest_is_not(t
 
 def test_a_mount_that_appears_below_sets_the_watch_anew(top):
     texts = [b"1 0 0:1 / / rw - ext4 /dev/x rw\n"]
-    with watching(Root(top, "a"), settings=replace(QUICK, mountinfo=lambda: texts[0])) as room:
+    with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: texts[0])) as room:
         texts[0] += b"2 1 0:2 / %s/share rw - tmpfs x rw\n" % top
 
         room.until(lambda: any("mounted" in why for why in room.losses()))
@@ -569,7 +569,7 @@ def test_a_fence_inside_a_root_is_no_path_of_that_root(top):
 def test_a_root_for_deletions_tells_only_what_is_no_more(top, poll):
     for name in (b"/a", b"/b", b"/c"):
         put(top + name)
-    with watching(Root(top, "cache", wants="deletions", poll=poll)) as room:
+    with watching(NotifiedRoot(top, "cache", wants="deletions", poll=poll)) as room:
         put(top + b"/new")
         put(top + b"/tmp")
         os.replace(top + b"/tmp", top + b"/a")
@@ -587,7 +587,7 @@ def test_close_leaves_no_thread_and_no_descriptor(top):
     put(top + b"/one/a")
     put(top + b"/two/a")
     threads, inotify, descriptors = set(threading.enumerate()), inotify_descriptors(), set(os.listdir("/proc/self/fd"))
-    with watching(native(top + b"/one", "one"), Root(top + b"/two", "two", poll=True)) as room:
+    with watching(native(top + b"/one", "one"), NotifiedRoot(top + b"/two", "two", poll=True)) as room:
         assert len(inotify_descriptors()) == len(inotify) + 1
         room.watcher.close()
         room.watcher.close()
@@ -606,7 +606,7 @@ def test_a_watcher_can_be_closed_before_it_was_started(top):
 
 def test_a_watcher_that_is_closed_at_once_ends(top):
     room = Room()
-    watcher = Watcher([native(top)], room.tell, room.tell_health, settings=Settings())
+    watcher = Watcher([native(top)], room.tell, room.tell_health, settings=WatchTimings())
     watcher.start()
     watcher.close()
 

@@ -9,23 +9,23 @@ from contextlib import contextmanager
 
 from waiting import until
 
-from aptui.engine.watch.watcher import Hint, Root, Settings, Watcher
+from aptui.engine.watch.watcher import ChangeNotification, NotifiedRoot, Watcher, WatchTimings
 from aptui.shared.health import WatchedRoot, WatchMode
 
 DEADLINE_S = 10.0
-QUICK = Settings(beat_s=0.02, poll_interval_s=0.02, overlay_interval_s=0.05, root_check_every_s=0.03)
+QUICK = WatchTimings(beat_s=0.02, poll_interval_s=0.02, overlay_interval_s=0.05, root_check_every_s=0.03)
 
 
 class Room:
     """What a watcher told."""
 
     def __init__(self) -> None:
-        self.hints: list[Hint] = []
+        self.hints: list[ChangeNotification] = []
         self.health: list[tuple[WatchedRoot, ...]] = []
         self.watcher: Watcher
         self._news = threading.Condition()
 
-    def tell(self, hint: Hint) -> None:
+    def tell(self, hint: ChangeNotification) -> None:
         with self._news:
             self.hints.append(hint)
             self._news.notify_all()
@@ -80,7 +80,7 @@ class Room:
 
 
 @contextmanager
-def watching(*roots: Root, settings: Settings = QUICK, is_settled: bool = True, kind: type[Watcher] = Watcher):
+def watching(*roots: NotifiedRoot, settings: WatchTimings = QUICK, is_settled: bool = True, kind: type[Watcher] = Watcher):
     """Give a room whose watcher watches `roots`; with `is_settled` all are watched, and the first hint of each is forgotten."""
     room = Room()
     room.watcher = kind(roots, room.tell, room.tell_health, settings=settings)
