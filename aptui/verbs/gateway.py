@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aptui.batch.run import load_config
 from aptui.link import places
-from aptui.link.client import EngineClient
-from aptui.link.client import NoEngine
+from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 

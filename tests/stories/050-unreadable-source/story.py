@@ -12,7 +12,7 @@ FILES = {"assets/a.txt": "a", "assets/b.txt": "b"}
 def play(story):
     story.run("a.txt:data", "b.txt:data")
     if os.geteuid() == 0:
-        return  # root reads everything; tests/engine/test_loop.py injects the error instead
+        return  # root reads everything; tests/engine/loop/test_engine.py injects the error instead
     story.write("assets/a.txt", "aa")
     story.path("assets/a.txt").chmod(0)
     ran = story.engine_run()

@@ -1,0 +1,420 @@
+"""`aptui batch` and its parts: the reporter with fakes, the rest on tiny real projects."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aptui.batch.reporter import Reporter
+from aptui.batch.run import exit_code
+from aptui.batch.summary import Summary
+from aptui.cli import main
+from aptui.core.messages import JobChanged, LogLevel, Progress, Said
+from aptui.core.model import RelPath, RunKey
+
+pytestmark = pytest.mark.real
+
+CONFIG = """
+platforms:
+  linux: {tags: [tools]}
+  server: {tags: [server]}
+scan_folders:
+  - {name: game, path: assets}
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - {name: tables, uses: json, patterns: ["*.json"]}
+  - name: upper
+    patterns: ["*.up"]
+    version: 1
+    command: "tr a-z A-Z < {source} > {products_dir}/{stem}.txt"
+    products: ["*.txt"]
+  - name: slow
+    patterns: ["*.slow"]
+    command: "sleep 30 && cp {source} {products_dir}/out"
+workers: 2
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg-cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
+    folder = tmp_path / "project"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "aptui.yaml").write_text(CONFIG)
+    (folder / "assets" / "a.txt").write_text("a")
+    (folder / "assets" / "b.up").write_text("b")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main.main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------------------------- batch
+
+
+def test_everything_is_processed_once(run: Run, project: Path) -> None:
+    code, out, _ = run("batch", "--json")
+    again, out_again, _ = run("batch", "--json")
+
+    first, second = json.loads(out), json.loads(out_again)
+    assert (code, again) == (0, 0)
+    assert (first["sources"], first["jobs_run"], first["jobs_skipped"], first["products"]) == (2, 4, 0, 4)
+    assert (second["sources"], second["jobs_run"], second["jobs_skipped"], second["products"]) == (2, 0, 4, 4)
+    assert (project / "Cache" / "server" / "b.txt").read_text() == "B"
+
+
+def test_json_is_one_object_on_stdout_and_news_go_to_stderr(run: Run, project: Path) -> None:
+    (project / "assets" / "bad.json").write_text('{"a": 1,\n oops}')
+
+    code, out, err = run("batch", "--json")
+
+    answer = json.loads(out)
+    assert code == 1
+    assert set(answer) >= {
+        "sources",
+        "jobs_run",
+        "jobs_skipped",
+        "jobs_failed",
+        "warnings",
+        "errors",
+        "products",
+        "seconds",
+        "failures",
+    }
+    assert [(failure["source"], failure["platform"], failure["builder"]) for failure in answer["failures"]] == [
+        ("bad.json", "linux", "tables"),
+        ("bad.json", "server", "tables"),
+    ]
+    assert all(Path(failure["log"]).is_file() and "bad.json" in failure["first_error"] for failure in answer["failures"])
+    assert "failed: bad.json@linux:tables: " in err
+    assert "\r" not in err
+    assert "\x1b" not in err
+
+
+def test_a_failure_is_there_on_the_second_run_too_and_heals(run: Run, project: Path) -> None:
+    bad = project / "assets" / "bad.json"
+    bad.write_text("{oops}")
+    first = run("batch", "--json")[0]
+    second, out, _ = run("batch", "--json")
+    bad.write_text("{}")
+    third, healed, _ = run("batch", "--json")
+
+    assert (first, second, third) == (1, 1, 0)
+    assert json.loads(out)["jobs_failed"] == 2
+    assert json.loads(healed)["failures"] == []
+
+
+@pytest.mark.parametrize(("fail_on", "expected"), [(None, 0), ("error", 0), ("warning", 1)])
+def test_a_warning_gate_sees_the_same_on_a_second_run(run: Run, project: Path, fail_on: str | None, expected: int) -> None:
+    (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
+    gate = ["--fail-on", fail_on] if fail_on else []
+
+    codes = [run("batch", *gate)[0] for _ in range(2)]
+
+    assert codes == [expected, expected]
+
+
+def test_only_the_platforms_asked_for_count(run: Run, project: Path) -> None:
+    (project / "assets" / "bad.json").write_text("{oops}")
+    run("batch")
+
+    code, out, _ = run("batch", "--json", "--platforms", "linux")
+
+    answer = json.loads(out)
+    assert code == 1
+    assert {failure["platform"] for failure in answer["failures"]} == {"linux"}
+    assert (answer["jobs_failed"], answer["products"]) == (1, 2)
+    assert (project / "Cache" / "server" / "a.txt").is_file()
+
+
+def test_summary_for_people_names_failures_and_logs(run: Run, project: Path) -> None:
+    (project / "assets" / "bad.json").write_text("{oops}")
+
+    code, out, _ = run("batch")
+
+    assert code == 1
+    assert "  bad.json@server:tables\n" in out
+    assert "JobLogs/bad.json-" in out
+    assert out.splitlines()[-1].startswith("6 jobs run, 0 skipped, 2 failed, ")
+
+
+def test_a_hostile_name_reaches_the_terminal_as_pictures(run: Run, project: Path) -> None:
+    (project / "assets" / "evil\x1b]0;x\x07\u202e.json").write_text("{oops}")
+    (project / "assets" / os.fsdecode(b"caf\xe9.json")).write_text("{oops}")
+
+    _, out, err = run("batch")
+
+    assert "\x1b" not in out + err
+    assert "\u202e" not in out + err
+    assert "caf\\xe9.json" in out
+
+
+def test_junit_lists_all_jobs(run: Run, project: Path) -> None:
+    (project / "assets" / "bad.json").write_text("{oops\x01}")
+
+    code, _, _ = run("batch", "--junit", "report.xml")
+
+    suite = ET.parse(project / "report.xml").getroot()[0]
+    assert code == 1
+    assert (suite.get("tests"), suite.get("failures")) == ("6", "2")
+    assert sorted(case.get("name", "") for case in suite if case.find("failure") is not None) == [
+        "bad.json@linux:tables",
+        "bad.json@server:tables",
+    ]
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_work(run: Run, project: Path) -> None:
+    code, _, err = run("batch", "--junit", "no/such/folder/report.xml")
+
+    assert code == 3
+    assert "cannot be written" in err
+    assert not (project / "Cache").exists()
+
+
+def test_unknown_platforms_are_a_mistake(run: Run) -> None:
+    assert run("batch", "--platforms", "linus")[0] == 3
+    assert run("batch", "--platforms", ",")[0] == 3
+
+
+def test_full_scan_finds_what_times_hide(run: Run, project: Path) -> None:
+    run("batch")
+    source = project / "assets" / "a.txt"
+    old = time.time() - 3600
+    os.utime(source, (old, old))
+    run("batch")
+
+    code, out, _ = run("batch", "--full-scan", "--json")
+
+    assert code == 0
+    assert json.loads(out)["jobs_run"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_cleanly_with_130(project: Path, number: signal.Signals) -> None:
+    (project / "assets" / "a.slow").write_text("a")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "aptui", "batch", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    try:
+        for _ in range(200):
+            if (project / "Cache" / "linux" / "a.txt").exists():
+                break
+            time.sleep(0.05)
+        began = time.monotonic()
+        engine.send_signal(number)
+        out, err = engine.communicate(timeout=20)
+    finally:
+        engine.kill()
+
+    answer = json.loads(out)
+    assert engine.returncode == 130
+    assert time.monotonic() - began < 15
+    assert answer["interrupted"]
+    assert answer["jobs_pending"] >= 1
+    assert b"stopping" in err
+
+
+def test_a_held_cache_is_exit_code_4(run: Run, project: Path) -> None:
+    (project / "assets" / "a.slow").write_text("a")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "aptui", "batch"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
+    try:
+        for _ in range(200):
+            if (project / "Cache" / "linux" / "a.txt").exists():
+                break
+            time.sleep(0.05)
+        code, _, err = run("batch")
+        _, status, _ = run("status", "--json")
+    finally:
+        engine.terminate()
+        engine.wait(20)
+
+    assert code == 4
+    assert f"process {engine.pid}" in err
+    assert json.loads(status)["engine_pid"] in (engine.pid, None)
+
+
+@pytest.mark.parametrize(
+    ("summary", "fail_on", "code"),
+    [
+        (Summary(), None, 0),
+        (Summary(jobs_failed=1), None, 1),
+        (Summary(warnings=1, errors=1), None, 0),
+        (Summary(errors=1), "error", 1),
+        (Summary(warnings=1), "error", 0),
+        (Summary(warnings=1), "warning", 1),
+        (Summary(jobs_failed=1, is_interrupted=True), "warning", 130),
+    ],
+)
+def test_exit_codes(summary: Summary, fail_on: str | None, code: int) -> None:
+    assert exit_code(summary, fail_on) == code
+
+
+# ---------------------------------------------------------------------------------------------------------------- reporter
+
+
+class Clock:
+    """A clock that moves when told."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def job(name: str, status: str = "completed", *, error: str = "", duration_ms: int = 1, job_id: int = 1) -> JobChanged:
+    return JobChanged(0, job_id, RelPath(name), 1, "linux", "key", "builder", status, "", error, 0, 0, duration_ms, "", RunKey(1))
+
+
+def progress(done: int, *, waiting: int = 0, failed: int = 0, is_scanning: bool = False) -> Progress:
+    return Progress(0, 7, 0, 0, waiting, 1, done, failed, is_scanning)
+
+
+def test_a_pipe_gets_plain_lines_now_and_then() -> None:
+    stream, clock = io.StringIO(), Clock()
+    reporter = Reporter(stream, Path("/logs"), clock)
+    for second in range(25):
+        clock.now = float(second)
+        reporter(progress(second * 10, waiting=100))
+    reporter(job("x\x1b[31m.png", "failed", error="broken\nbadly"))
+    reporter(Said(0, LogLevel.WARNING, "a link"))
+    reporter.close()
+
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("100 of 201 jobs, 1 running, 10.0/s" if "10.0/s" in lines[0] else "100 of 201 jobs, 1 running, 10/s")
+    assert lines[2] == "failed: x.png@linux:key: broken␊badly"
+    assert "\r" not in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_terminal_gets_one_line_that_fits_and_is_redrawn_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.shared.printing.width", lambda _stream: 30)
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream, clock = Terminal(), Clock()
+    reporter = Reporter(stream, Path("/logs"), clock)
+    for step in range(1000):
+        clock.now = step / 100
+        reporter(progress(step, waiting=1000 - step))
+    reporter(job("x.png", "failed", error="broken"))
+    reporter.close()
+
+    drawn = re.findall(r"\r([^\r\n]*?)\x1b\[K", stream.getvalue())
+    lines = [text for text in drawn if text]
+    assert 50 < len(lines) <= 102
+    assert max(map(len, lines)) < 30
+    assert "\r\x1b[Kfailed: x.png@linux:key: broken\n" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_a_quick_run_draws_nothing() -> None:
+    stream, clock = Terminal(), Clock()
+    reporter = Reporter(stream, Path("/logs"), clock)
+    reporter(progress(1))
+    clock.now = 0.2
+    reporter(progress(2))
+    reporter.close()
+
+    assert stream.getvalue() == ""
+
+
+def test_what_is_left_is_estimated_once_the_scan_ended() -> None:
+    stream, clock = io.StringIO(), Clock()
+    reporter = Reporter(stream, Path("/logs"), clock)
+    clock.now = 10.0
+    reporter(progress(100, waiting=100, is_scanning=True))
+    clock.now = 20.0
+    reporter(progress(200, waiting=99))
+    scanning, known = stream.getvalue().splitlines()
+
+    assert "scanning, 7 files so far" in scanning
+    assert "left" not in scanning
+    assert known.endswith("about 10.0 s left")
+
+
+def test_a_job_that_ran_twice_counts_once_and_the_slowest_are_kept() -> None:
+    reporter = Reporter(io.StringIO(), Path("/logs"))
+    for number in range(1, 21):
+        reporter(job(f"{number}.png", duration_ms=number, job_id=number * 997))
+    reporter(job("20.png", duration_ms=2, job_id=20 * 997))
+    reporter(job("a.png", "pending", job_id=5))
+    reporter(job("b.png", "", job_id=6))
+
+    assert reporter.jobs_run == 20
+    assert reporter.builders == {"builder": (21, sum(range(21)) + 2)}
+    assert sorted(duration for duration, _ in reporter.slowest) == [16, 17, 18, 19, 20]
+
+
+def test_a_stream_that_was_closed_stops_nothing() -> None:
+    stream = io.StringIO()
+    reporter = Reporter(stream, Path("/logs"))
+    stream.close()
+
+    reporter(job("x.png", "failed"))
+    reporter.close()
+
+
+def test_a_platform_that_is_switched_off_keeps_its_products_unless_it_is_asked_otherwise(run: Run, project: Path) -> None:
+    product = project / "Cache" / "server" / "a.txt"
+    (project / "aptui.yaml").write_text(CONFIG.replace("server: {tags: [server]}", "server: {tags: [server], enabled: false}"))
+    run("batch")
+    assert not product.parent.exists()
+    assert run("batch", "--platforms", "linux,server")[0] == 0
+    assert product.exists()
+
+    assert "0 jobs run" in run("batch")[1]
+    assert product.exists()
+    assert "left as they are: server" in run("status")[1]
+
+    assert "0 jobs run" in run("batch", "--remove")[1]
+    assert not product.exists()
+    assert "0 jobs run, 2 skipped" in run("batch")[1]
+    assert "0 jobs run, 2 skipped" in run("batch", "--remove")[1]
+
+
+def test_what_fail_on_counts_is_named_and_is_a_failure_for_ci(run: Run, project: Path) -> None:
+    (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
+    assert run("batch", "--platforms", "linux")[0] == 0
+
+    code, out, _ = run("batch", "--platforms", "linux", "--fail-on", "warning", "--junit", "report.xml")
+
+    assert code == 1
+    assert "twice.json@linux:tables\n      1 warning, 0 errors in its log\n" in out
+    suite = ET.fromstring((project / "report.xml").read_text())[0]
+    failures = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert (suite.get("failures"), failures) == ("1", ["twice.json@linux:tables"])
+    report = json.loads(run("batch", "--platforms", "linux", "--fail-on", "warning", "--json")[1])
+    assert [complaint["source"] for complaint in report["complaints"]] == ["twice.json"]

@@ -1,0 +1,158 @@
+"""Words → verbs, mistakes → one line and an exit code, bugs → a file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aptui import __version__
+from aptui.cli import main
+
+
+def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 0
+
+    said = capsys.readouterr().out
+    assert all(verb in said for verb in main.VERBS)
+    assert "opens its screen" in said
+
+
+@pytest.mark.parametrize("verb", list(main.VERBS))
+def test_every_verb_has_help_and_takes_a_project(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([verb, "--help"]) == 0
+
+    assert "--project DIR" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--version"]) == 0
+
+    assert capsys.readouterr().out == f"aptui {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bach"], "aptui: there is no verb 'bach'; did you mean 'batch'?\n"),
+        (["batch", "--fullscan"], "aptui: unrecognized arguments: --fullscan; 'aptui batch --help' shows what there is\n"),
+        (["why"], "aptui: the following arguments are required: PATH|JOB; 'aptui why --help' shows what there is\n"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_3(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(words) == 3
+
+    captured = capsys.readouterr()
+    assert captured.err == said
+    assert captured.out == ""
+
+
+def test_a_folder_without_project_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["batch", "--project", str(tmp_path)], ["--project", str(tmp_path), "jobs"]):
+        assert main.main(words) == 3
+
+        assert "no 'aptui.yaml' in" in capsys.readouterr().err
+
+
+def test_each_mistake_of_a_configuration_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "aptui.yaml").write_text("scan_folder: 1\nworkers: many\n")
+
+    assert main.main(["batch", "--project", str(tmp_path)]) == 3
+
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"aptui: {tmp_path}/aptui.yaml:") for line in lines)
+
+
+def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(main, "_split", lambda words: words.no_such_thing)
+
+    assert main.main(["jobs"]) == 2
+
+    said = capsys.readouterr().err
+    (crash,) = (tmp_path / "aptui").iterdir()
+    assert said.startswith("aptui: internal error: AttributeError:")
+    assert said.count("\n") == 1
+    assert str(crash) in said
+    assert "no_such_thing" in crash.read_text()
+
+
+def test_trouble_with_the_machine_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trouble(words: list[str]) -> tuple[str, list[str]]:
+        raise OSError(28, "No space left on device", "/some/file")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(main, "_split", trouble)
+
+    assert main.main(["jobs"]) == 2
+
+    assert capsys.readouterr().err.startswith("aptui: '/some/file': No space left on device; the traceback is in")
+
+
+def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(words: list[str]) -> tuple[str, list[str]]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "_split", interrupted)
+
+    assert main.main(["jobs"]) == 130
+
+
+@pytest.mark.real
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    script = f"exec {sys.executable} -m aptui schema | head -c 10 >/dev/null; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "0\n"
+    assert ended.stderr == ""
+
+
+@pytest.mark.real
+def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "a.txt").write_text("a")
+    (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
+    environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
+    script = (
+        "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
+    )
+
+    ended = [
+        subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+
+    code, *modules = ended[1].stderr.split()
+    heavy = {
+        "textual",
+        "peewee",
+        "ruamel",
+        "ruamel.yaml",
+        "jsonschema",
+        "xxhash",
+        "PIL",
+        "numpy",
+        "watchfiles",
+        "pygments",
+        "rich",
+        "aptui.demo.project",
+    }
+    assert code == "0"
+    assert "1 skipped" in ended[1].stdout
+    assert not heavy & set(modules)
+
+
+def _environment() -> dict[str, str]:
+    root = str(Path(__file__).parents[2])
+    return {"PATH": "/usr/bin:/bin", "PYTHONPATH": root, "LC_ALL": "C.UTF-8"}
+
+
+@pytest.mark.parametrize("option", ["--theme", "--project", "--engine-path"])
+def test_the_value_of_an_option_is_no_verb(option):
+    assert main._split([option, "dark"]) == (None, [option, "dark"])
+    assert main._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])

@@ -1,0 +1,209 @@
+"""Identities and chains with an engine that stays up: `.meta` files are made after their delay, moves keep who a source is, stages follow."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from disk_project import database
+from live_project import LiveProject
+
+from aptui.core.identity import path_uuids
+from aptui.core.model import RelPath
+from aptui.store.queries.reader import open_reader
+
+pytestmark = pytest.mark.real
+
+CHAINED = (Path(__file__).parents[2] / "stories/chained.py").read_text()
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+metadata_types: [.txt, .top]
+meta_delay: 0.4 s
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("builders/chained.py", CHAINED)
+    project.write("assets/sub/a.txt", "a")
+    return project
+
+
+def meta(project: LiveProject, rel: str) -> str:
+    """Return the UUID in an identity file, "" when there is none."""
+    path = project.path(f"assets/{rel}.meta")
+    return json.loads(path.read_bytes())["UUID"]["uuid"].strip("{}").replace("-", "").lower() if path.exists() else ""
+
+
+def known(project: LiveProject, rel: str) -> str:
+    """Return the UUID in the database."""
+    with database(project.cache) as connection:
+        found = connection.execute("SELECT SourceGuid FROM Sources WHERE SourceName = ?", (rel,)).fetchone()
+    return found[0].hex() if found else ""
+
+
+def said_of_moves(project: LiveProject) -> list[str]:
+    return [text for text in project.said if "looks like a move" in text]
+
+
+# --------------------------------------------------------------------------------------------------------------- identities
+
+
+def test_a_source_gets_its_file_after_the_delay_and_is_made_only_then(project: LiveProject) -> None:
+    with project.running() as live:
+        project.until(lambda: meta(project, "sub/a.txt"))
+        project.until_product("linux/sub/a.txt", "a")
+        assert known(project, "sub/a.txt") == meta(project, "sub/a.txt")
+
+        project.write("assets/new.txt", "new")
+        project.until(lambda: live.engine is not None and live.engine.metadata.held)
+        assert project.product("linux/new.txt") is None
+        project.until_product("linux/new.txt", "new")
+        assert known(project, "new.txt") == meta(project, "new.txt")
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_move_within_the_delay_keeps_who_the_source_is(project: LiveProject, is_folder: bool) -> None:
+    with project.running():
+        project.until(lambda: meta(project, "sub/a.txt"))
+        project.until_idle()
+        uuid = meta(project, "sub/a.txt")
+        if is_folder:
+            project.move("assets/sub", "assets/other")
+        else:
+            project.move("assets/sub/a.txt", "assets/other/a.txt")
+            project.move("assets/sub/a.txt.meta", "assets/other/a.txt.meta")
+        project.until_product("linux/other/a.txt", "a")
+
+        assert meta(project, "other/a.txt") == known(project, "other/a.txt") == uuid
+        assert not project.path("assets/sub/a.txt.meta").exists()
+        assert project.product("linux/sub/a.txt") is None
+
+
+def test_a_folder_that_was_renamed_while_no_engine_looked_keeps_who_its_sources_are(project: LiveProject) -> None:
+    with project.running():
+        project.until(lambda: meta(project, "sub/a.txt"))
+        project.until_idle()
+    uuid = meta(project, "sub/a.txt")
+    project.move("assets/sub", "assets/other")
+    with project.running():
+        project.until_product("linux/other/a.txt", "a")
+
+        assert meta(project, "other/a.txt") == known(project, "other/a.txt") == uuid
+        assert project.product("linux/sub/a.txt") is None
+
+
+def test_a_move_without_the_file_makes_another_source_and_is_told_of(project: LiveProject) -> None:
+    with project.running():
+        project.until(lambda: meta(project, "sub/a.txt"))
+        project.until_idle()
+        uuid = meta(project, "sub/a.txt")
+        project.forget()
+        project.move("assets/sub/a.txt", "assets/b.txt")
+        project.until_product("linux/b.txt", "a")
+
+        assert known(project, "b.txt") == meta(project, "b.txt") != uuid
+        assert project.path("assets/sub/a.txt.meta").exists(), "it is left for the repair"
+        assert len(said_of_moves(project)) == 1
+        with closing(open_reader(project.cache / "assetdb.sqlite")) as reader:
+            rows = reader.ask("SELECT value FROM aptui_state WHERE key = ?", (f"departed:{uuid}",)).fetchall()
+        assert [row[0].split(" ", 1)[1] for row in rows] == ["sub/a.txt"]
+
+
+def test_a_file_that_was_deleted_is_made_anew_after_the_delay(project: LiveProject) -> None:
+    with project.running():
+        project.until(lambda: meta(project, "sub/a.txt"))
+        project.until_idle()
+        before = meta(project, "sub/a.txt")
+        project.delete("assets/sub/a.txt.meta")
+        project.until(lambda: meta(project, "sub/a.txt"))
+        project.until(lambda: known(project, "sub/a.txt") == meta(project, "sub/a.txt"))
+
+        assert meta(project, "sub/a.txt") != before
+        project.delete("assets/sub/a.txt.meta")
+        project.delete("assets/sub/a.txt")
+        project.until_product("linux/sub/a.txt", None)
+        assert not project.path("assets/sub/a.txt.meta").exists(), "nobody needs it"
+
+
+def test_an_edited_file_gives_its_source_another_uuid_and_a_damaged_one_none(project: LiveProject) -> None:
+    with project.running():
+        project.until(lambda: meta(project, "sub/a.txt"))
+        project.until_idle()
+        path = project.path("assets/sub/a.txt.meta")
+        whole = path.read_text()
+        project.write("assets/sub/a.txt.meta", whole.replace(meta(project, "sub/a.txt")[:8].upper(), "ABCDEF01"))
+        project.until(lambda: known(project, "sub/a.txt").startswith("abcdef01"))
+        project.write("assets/sub/a.txt.meta", "{")
+        project.until(project.errors)
+        assert path.read_text() == "{"
+        assert project.product("linux/sub/a.txt") == b"a"
+        project.write("assets/sub/a.txt.meta", whole)
+        project.until(lambda: not project.errors())
+
+
+# ------------------------------------------------------------------------------------------------------------------- chains
+
+
+def test_an_edit_goes_through_all_stages_and_a_deletion_too(project: LiveProject) -> None:
+    with project.running():
+        project.write("assets/x.top", "one")
+        project.until_product("linux/x.end", "one")
+        assert project.product("Intermediate Assets/x.low") == b"one"
+        project.write("assets/x.top", "two")
+        project.until_product("linux/x.end", "two")
+        project.delete("assets/x.top")
+        project.until_product("linux/x.end", None)
+        assert project.product("Intermediate Assets/x.mid") is None
+
+
+def test_an_intermediate_deleted_by_hand_comes_back(project: LiveProject) -> None:
+    project.write("assets/x.top", "one")
+    with project.running():
+        project.until_product("linux/x.end", "one")
+        project.path("Cache/Intermediate Assets/x.mid").unlink()
+        project.until_product("Intermediate Assets/x.mid", "one")
+        project.path("Cache/Intermediate Assets/x.low").unlink()
+        project.until_product("Intermediate Assets/x.low", "one")
+        assert project.product("linux/x.end") == b"one"
+
+
+def test_a_settled_engine_has_come_to_the_last_stage(project: LiveProject) -> None:
+    with project.running():
+        for text in ("one", "two"):
+            project.write("assets/x.top", text)
+            project.write("assets/x.top.meta", "")
+            project.settle()
+            project.until_idle()
+            assert project.product("linux/x.end") == text.encode()
+
+
+# -------------------------------------------------------------------------------------------------------- live and batch
+
+
+def test_batch_makes_what_the_live_engine_made_and_no_identity_of_its_own(project: LiveProject) -> None:
+    project.write("assets/x.top", "one")
+    project.write("shared/sub/a.txt", "another")
+    project.config(SETTINGS.replace("path: assets}", "path: assets}, {name: shared, path: shared, order: 10}"))
+    with project.running():
+        project.until(lambda: meta(project, "sub/a.txt") and meta(project, "x.top"))
+        project.until_product("linux/x.end", "one")
+        made = project.products()
+        uuids = {rel: known(project, rel) for rel in ("x.top", "x.mid", "x.low")}
+    assert len([name for name in made if name.endswith("a.txt")]) == 2, "files of such types are told apart"
+    assert uuids["x.mid"] != bytes(path_uuids(RelPath("x.mid"))[0]).hex(), "its producer is not known by its path alone"
+
+    project.cache.rename(project.root / "Live")
+    project.write("assets/plain.txt", "plain")
+    project.engine_run()
+
+    assert {name: data for name, data in project.products().items() if "plain" not in name} == made
+    assert {rel: known(project, rel) for rel in uuids} == uuids
+    assert not project.path("assets/plain.txt.meta").exists()
+    assert known(project, "plain.txt") == bytes(path_uuids(RelPath("plain.txt"))[0]).hex()

@@ -1,0 +1,409 @@
+"""The change feed: whoever replays it over a listing has what the database has, whatever was rolled back, restarted or killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aptui.core.model import LinkKind
+from aptui.store.db import change_log, schema
+from aptui.store.db.change_log import Change, ChangeKind
+from aptui.store.db.writer import Writer
+from aptui.store.queries import changes
+from aptui.store.queries.reader import Reader, open_reader
+
+from ..conftest import Store, job_row, uuid_of
+
+State = dict[tuple[int, bytes, int, str], tuple[bytes, bytes, int]]
+
+
+def source(number: int, rel: str, digest: bytes = b"1", uuid: int = 0) -> tuple[object, ...]:
+    return (number, 1, rel, uuid_of(uuid or number), rel.lower(), digest, "")
+
+
+def product(product_id: int, job_id: int, name: str, digest: bytes = b"1", sub_id: int = 0) -> tuple[object, ...]:
+    return (product_id, job_id, name, sub_id, b"T" * 16, -2, 1, digest, len(digest))
+
+
+def link(product_id: int, path: str) -> tuple[object, ...]:
+    return (product_id, 0, 0, int(LinkKind.PRODUCT_FILE), "linux", path, None, 0, bytes(16), 0, 2)
+
+
+def add(state: State, entry: Change) -> None:
+    key = (int(entry.kind), entry.uuid, entry.sub_id, entry.name)
+    if entry.is_removed:
+        del state[key]  # what nobody was told of cannot be gone
+    else:
+        state[key] = (entry.asset_type, entry.digest, entry.size)
+
+
+def whole(database: Reader) -> State:
+    state: State = {}
+    for kind in (ChangeKind.SOURCE, ChangeKind.PRODUCT):
+        for _row, entry in changes.listing(database, kind):
+            add(state, entry)
+    return state
+
+
+@contextmanager
+def looking(path: Path) -> Iterator[Reader]:
+    with closing(open_reader(path)) as database, database.snapshot():
+        yield database
+
+
+@dataclass
+class Follower:
+    """A client of the feed: what it holds, and how far it has come."""
+
+    state: State = field(default_factory=dict)
+    at: int = 0
+    resyncs: int = 0
+
+    def read(self, database: Reader, limit: int = -1) -> list[Change]:
+        if not changes.is_known(database, self.at):
+            self.resyncs += 1
+            self.state, self.at = whole(database), changes.latest(database)
+        heard = list(changes.entries(database, self.at, limit))
+        for entry in heard:
+            assert entry.seq > self.at
+            add(self.state, entry)
+            self.at = entry.seq
+        return heard
+
+
+def heard(store: Store, follower: Follower) -> list[tuple[object, ...]]:
+    """Read what is new; return it as (kind, name, digest; None = gone)."""
+    with looking(store.path) as database:
+        found = follower.read(database)
+        assert follower.state == whole(database)
+    return [(entry.kind.name, entry.name, None if entry.is_removed else entry.digest) for entry in found]
+
+
+def told(store: Store) -> list[Change]:
+    with looking(store.path) as database:
+        return list(changes.entries(database, 0))
+
+
+@pytest.fixture
+def built(store: Store) -> tuple[Store, Follower]:
+    """A source with a product, and a client that knows them."""
+    follower = Follower()
+    store.put(put_source=[source(1, "A.png")])
+    store.put(put_job=[job_row(1, 1)], put_product=[product(1, 1, "linux/a.png")])
+    assert heard(store, follower) == [("SOURCE", "A.png", b"1"), ("PRODUCT", "linux/a.png", b"1")]
+    return store, follower
+
+
+# ------------------------------------------------------------------------------------------------------------- what is told
+
+
+def test_what_is_equal_is_not_told(built: tuple[Store, Follower]) -> None:
+    store, follower = built
+
+    store.put(put_source=[source(1, "A.png")], drop_products=[(1,)], put_job=[job_row(1, 1, run_key=99)])
+    assert heard(store, follower) == [("PRODUCT", "linux/a.png", None)]
+
+    store.put(put_product=[product(2, 1, "linux/a.png")])
+    assert heard(store, follower) == [("PRODUCT", "linux/a.png", b"1")]
+
+    store.put(drop_products=[(1,)], put_job=[job_row(1, 1, run_key=100)], put_product=[product(3, 1, "linux/a.png")])
+    assert heard(store, follower) == []
+
+
+def test_other_bytes_are_told_once(built: tuple[Store, Follower]) -> None:
+    store, follower = built
+
+    store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
+
+    assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
+
+
+def test_a_product_that_declares_something_else_is_told(built: tuple[Store, Follower]) -> None:
+    store, follower = built
+
+    store.put(drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png")], put_link=[link(2, "b.png")])
+    assert heard(store, follower) == [("PRODUCT", "linux/a.png", b"1")]
+
+    store.put(drop_products=[(1,)], put_product=[product(3, 1, "linux/a.png")], put_link=[link(3, "b.png")])
+    assert heard(store, follower) == []
+
+
+@pytest.mark.parametrize("drop", [{"drop_source": [(1,)]}, {"drop_job": [(1,)]}, {"drop_products": [(1,)]}])
+def test_what_goes_is_told_with_all_that_goes_with_it(
+    built: tuple[Store, Follower], drop: dict[str, list[tuple[object, ...]]]
+) -> None:
+    store, follower = built
+
+    store.put(**drop)
+
+    gone = [("PRODUCT", "linux/a.png", None)]
+    assert heard(store, follower) == ([("SOURCE", "A.png", None), *gone] if "drop_source" in drop else gone)
+
+
+def test_another_uuid_is_another_asset_id(built: tuple[Store, Follower]) -> None:
+    store, follower = built
+
+    store.put(put_source=[source(1, "A.png", uuid=77)])
+
+    assert heard(store, follower) == [
+        ("SOURCE", "A.png", None), ("SOURCE", "A.png", b"1"), ("PRODUCT", "linux/a.png", None), ("PRODUCT", "linux/a.png", b"1"),
+    ]  # fmt: skip
+    assert {key[1] for key in follower.state} == {uuid_of(77)}
+
+
+def test_a_scan_folder_that_goes_takes_its_sources_along(built: tuple[Store, Follower]) -> None:
+    store, follower = built
+
+    store.writer.drop_scan_folder(store.scan_folder)
+
+    assert heard(store, follower) == [("SOURCE", "A.png", None), ("PRODUCT", "linux/a.png", None)]
+
+
+def test_rows_that_came_and_went_in_one_transaction_are_not_told(store: Store) -> None:
+    first = {"put_source": [source(1, "a")], "put_job": [job_row(1, 1)], "put_product": [product(1, 1, "linux/a")]}
+    store.writer._ask(lambda: store.writer._transact([first, {"drop_source": [(1,)]}], durable=False))
+
+    assert told(store) == []
+
+
+def test_two_saves_in_one_transaction_are_one_change(built: tuple[Store, Follower]) -> None:
+    store, follower = built
+    batches = [{"put_source": [source(1, "A.png", digest, uuid)]} for digest, uuid in ((b"2", 50), (b"3", 60), (b"4", 1))]
+
+    store.writer._ask(lambda: store.writer._transact(batches, durable=False))
+
+    assert heard(store, follower) == [("SOURCE", "A.png", b"4")]
+
+
+def test_a_transaction_that_fails_tells_nothing(built: tuple[Store, Follower]) -> None:
+    store, follower = built
+    with pytest.raises(Exception, match="no row operation"):
+        store.put(put_source=[source(2, "b")], oops=[(1,)])
+
+    assert heard(store, follower) == []
+    store.put(put_source=[source(3, "c")])
+    assert heard(store, follower) == [("SOURCE", "c", b"1")]
+
+
+def test_a_record_says_what_is_there_or_that_it_is_gone(built: tuple[Store, Follower]) -> None:
+    store, _follower = built
+    store.put(drop_job=[(1,)])
+
+    of_source, of_product, gone = (entry.record() for entry in told(store))
+    guid = "{00000000-0000-0000-0000-000000000001}"
+    assert of_source == {"seq": of_source["seq"], "kind": "source", "id": guid, "name": "A.png", "digest": b"1".hex()}
+    assert {**of_product, "seq": 0} == {
+        "seq": 0, "kind": "product", "id": f"{guid}:0", "name": "linux/a.png", "digest": "31", "size": 1,
+        "type": "{54545454-5454-5454-5454-545454545454}",
+    }  # fmt: skip
+    assert {**gone, "seq": 0} == {"seq": 0, "kind": "product", "id": f"{guid}:0", "name": "linux/a.png", "removed": True}
+
+
+# ---------------------------------------------------------------------------------------------------------- what is not kept
+
+
+def test_entries_that_are_no_longer_kept_mean_a_resync(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_log, "KEPT", 16)
+    early = Follower()
+    store.put(put_source=[source(1, "a")])
+    heard(store, early)
+
+    for number in range(2, 60):
+        store.put(put_source=[source(number, f"{number}")])
+
+    assert 16 <= store.count("aptui_changes") <= 18
+    late, newcomer = Follower({**early.state}, early.at), Follower()
+    heard(store, late)
+    heard(store, newcomer)
+    assert (late.resyncs, newcomer.resyncs) == (1, 1)
+    store.put(put_source=[source(60, "z")])
+    assert heard(store, late) == [("SOURCE", "z", b"1")]
+
+
+def test_a_client_ahead_of_a_database_that_lost_its_end_is_told_so(built: tuple[Store, Follower], tmp_path: Path) -> None:
+    store, follower = built
+    with closing(sqlite3.connect(store.path)) as database:
+        database.execute("VACUUM INTO ?", (str(tmp_path / "kept"),))
+    store.put(put_source=[source(2, "lost")])
+    heard(store, follower)
+    store.writer.close()
+    for name in ("assetdb.sqlite", "assetdb.sqlite-wal", "assetdb.sqlite-shm"):
+        (store.path.parent / name).unlink(missing_ok=True)
+    shutil.copy(tmp_path / "kept", store.path)
+    store.writer = Writer(store.path, store.saved.append)
+
+    store.put(put_source=[source(number, "other") for number in range(2, 9)])
+
+    heard(store, follower)
+    assert follower.resyncs == 1
+
+
+def test_another_database_in_the_same_place_is_another_feed(make_store: Callable[[], Store]) -> None:
+    first, second, follower = make_store(), make_store(), Follower()
+    first.put(put_source=[source(1, "a")])
+    heard(first, follower)
+
+    second.put(put_source=[source(number, f"{number}") for number in range(1, 9)])
+
+    heard(second, follower)
+    assert follower.resyncs == 1
+
+
+# ------------------------------------------------------------------------------------------------------------- every moment
+
+RELS, NAMES, DIGESTS = ("a", "B", "sub/c"), ("linux/x", "linux/y", "server/x"), (b"1", b"2")
+_sources = st.tuples(st.just("source"), st.integers(1, 4), st.sampled_from(RELS), st.sampled_from(DIGESTS), st.integers(1, 5))
+_made = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 1), st.sampled_from(DIGESTS), st.booleans()), max_size=3)
+_commits = st.tuples(st.just("commit"), st.integers(1, 4), st.integers(0, 1), st.booleans(), _made)
+_drops = st.tuples(st.sampled_from(["drop_source", "drop_job", "drop_products"]), st.integers(1, 4), st.integers(0, 1))
+_transactions = st.tuples(
+    st.lists(st.one_of(_sources, _commits, _drops), min_size=1, max_size=4),
+    st.sampled_from(["kept", "kept", "kept", "failed", "restart"]),
+)
+
+
+def transact(store: Store, batches: list[dict[str, list[tuple[object, ...]]]], then: Callable[[], object] | None = None) -> None:
+    """Apply several batches in one transaction."""
+    store.writer._ask(lambda: store.writer._transact(batches, durable=False, then=then))
+
+
+class World:
+    """Makes rows as the core does: ids of products only rise, what a job made goes before it is put again."""
+
+    def __init__(self) -> None:
+        self.product_id = 0
+        self.sources: set[int] = set()
+
+    def rows(self, step: tuple[object, ...]) -> dict[str, list[tuple[object, ...]]]:
+        kind, number, *rest = step
+        assert isinstance(number, int)
+        if kind == "source":
+            rel, digest, uuid = rest
+            self.sources.add(number)
+            # Two sources never have one path; the numbers keep them apart.
+            return {"put_source": [source(number, f"{rel}{number}", digest, uuid * 10 + number)]}  # type: ignore[arg-type]
+        if kind == "commit":
+            return self.commit(number, *rest)  # type: ignore[arg-type]
+        job_id = number * 10 + rest[0]  # type: ignore[operator]
+        if kind == "drop_source":
+            self.sources.discard(number)
+            return {"drop_source": [(number,)]}
+        return {str(kind): [(job_id,)]}
+
+    def commit(
+        self, number: int, nth: int, drops: bool, made: list[tuple[str, int, bytes, bool]]
+    ) -> dict[str, list[tuple[object, ...]]]:
+        if number not in self.sources:
+            return {}
+        job_id = number * 10 + nth
+        found: dict[str, list[tuple[object, ...]]] = {"drop_products": [(job_id,)], "put_job": [job_row(job_id, number)]}
+        if not drops:
+            for name, sub_id, digest, has_link in {name: each for each in made for name in [each[0]]}.values():
+                self.product_id += 1
+                found.setdefault("put_product", []).append(
+                    product(self.product_id, job_id, f"{name}-{number}-{nth}", digest, sub_id)
+                )
+                if has_link:
+                    found.setdefault("put_link", []).append(link(self.product_id, "linux/x-1-0"))
+        return found
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(_transactions, min_size=1, max_size=12), slow=st.integers(1, 5), kept=st.sampled_from([4, 16, 1000]))
+def test_replaying_the_feed_is_the_database_at_every_moment(
+    make_store: Callable[[], Store], steps: list[tuple[list[tuple[object, ...]], str]], slow: int, kept: int
+) -> None:
+    store, world = make_store(), World()
+    quick, behind, late = Follower(), Follower(), None
+    original, change_log.KEPT = change_log.KEPT, kept
+    try:
+        for at, (transaction, outcome) in enumerate(steps):
+            known = set(world.sources), world.product_id
+            batches = [rows for step in transaction if (rows := world.rows(step))]
+
+            def fail() -> None:
+                raise OSError("power")
+
+            if outcome == "failed":
+                with pytest.raises(Exception, match="power"):
+                    transact(store, batches, fail)
+                world.sources, world.product_id = known
+            else:
+                transact(store, batches)
+            if outcome == "restart":
+                store.writer.close()
+                store.writer = Writer(store.path, store.saved.append)
+            with looking(store.path) as database:
+                quick.read(database)
+                assert quick.state == whole(database)
+                if at % slow == 0:
+                    behind.read(database, limit=slow)
+                if at == slow:
+                    late = Follower(whole(database), changes.latest(database))
+        with looking(store.path) as database:
+            for follower in filter(None, (behind, late)):
+                follower.read(database)
+                assert follower.state == whole(database)
+            assert quick.resyncs == 0 or kept < 1000
+    finally:
+        change_log.KEPT = original
+        store.close()
+
+
+_VICTIM = """
+import sys
+from pathlib import Path
+from aptui.store.db.writer import Writer
+from tests.store.conftest import job_row
+from tests.store.db.test_change_log import product, source
+
+writer = Writer(Path(sys.argv[1]), lambda ticket: None)
+for turn in range(100_000):
+    number = turn % 7 + 1
+    rows = {"put_source": [source(number, f"{number}", b"%d" % turn)], "drop_products": [(number,)],
+            "put_job": [job_row(number, number)], "put_product": [product(turn + int(sys.argv[2]), number, f"linux/{number}", b"%d" % (turn % 5))]}
+    if turn % 11 == 10:
+        rows = {"drop_source": [(number,)]}
+    writer.run(rows, durable=False)
+    if turn == 20:
+        print("going", flush=True)
+"""
+
+
+@pytest.mark.real
+def test_a_killed_engine_leaves_no_gap(store: Store) -> None:
+    store.writer.close()
+    follower = Follower()
+    for life in (1, 2):
+        words = [sys.executable, "-c", _VICTIM, str(store.path), str(life * 1_000_000)]
+        root = str(Path(__file__).parents[3])
+        with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=root, env={**os.environ, "PYTHONPATH": root}) as victim:
+            assert victim.stdout is not None
+            assert victim.stdout.readline() == b"going\n"
+            for _ in range(20):
+                with looking(store.path) as database:
+                    follower.read(database)
+                    assert follower.state == whole(database)
+            victim.send_signal(signal.SIGKILL)
+        heard(store, follower)
+    assert follower.resyncs == 0
+    assert follower.state
+
+
+def test_a_database_of_o3de_has_an_empty_feed(tmp_path: Path) -> None:
+    schema.prepare(tmp_path / "assetdb.sqlite")
+    with looking(tmp_path / "assetdb.sqlite") as database:
+        assert (changes.latest(database), changes.is_known(database, 0), changes.is_known(database, 5)) == (0, True, False)

@@ -1,0 +1,291 @@
+"""Databases that O3DE wrote: every question answered, nothing of theirs changed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aptui.shared.errors import HostError, UserError
+from aptui.store.db import foreign, schema
+from aptui.store.db.foreign import ForeignWriter, writer_of
+from aptui.store.jobs.job_table import FAILED, read_job_table
+from aptui.store.logs import logs
+from aptui.store.queries import assets, metrics
+from aptui.store.queries.reader import Reader, open_reader
+
+from .. import o3de_database as o3de
+from ..conftest import Store
+from ..o3de_database import NOW_MS
+
+
+@pytest.fixture(params=[36, 37, 38, 39, 40])
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    with closing(open_reader(o3de.make(tmp_path / "Cache/assetdb.sqlite"))) as reader:
+        yield reader
+
+
+def details(reader: Reader, source_id: int) -> assets.SourceDetails:
+    found = assets.source_details(reader, source_id)
+    assert found is not None
+    return found
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    found = {}
+    for path in folder.iterdir():
+        stat = path.stat()
+        found[path.name] = (stat.st_mtime_ns, stat.st_ino, path.read_bytes())
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- untouched
+
+
+@pytest.mark.parametrize("is_in_log", [False, True])
+def test_a_foreign_database_is_read_and_nothing_beside_it_changes(tmp_path: Path, is_in_log: bool, version: int) -> None:
+    path = o3de.make(tmp_path / "Cache/assetdb.sqlite", version, is_in_log=is_in_log)
+    before = state_of(path.parent)
+
+    with closing(open_reader(path)) as reader:
+        assert [row.status for row in sorted(reader.jobs(), key=lambda row: row.job_id)] == o3de.STATUSES
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            reader.ask("DELETE FROM Sources")
+
+    assert state_of(path.parent) == before
+
+
+def test_a_database_in_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    path = o3de.make(tmp_path / "Cache/assetdb.sqlite", is_in_log=True)
+    path.with_name("assetdb.sqlite-shm").symlink_to("nowhere/shm")
+
+    with closing(open_reader(path)) as reader:
+        assert reader.totals().sources == len(o3de.SOURCES)
+
+
+def test_one_copy_is_kept_until_something_changes(tmp_path: Path) -> None:
+    path = o3de.make(tmp_path / "Cache/assetdb.sqlite")
+    first = foreign.private_copy(path)
+    assert foreign.private_copy(path) == first
+
+    for gone in (1, 2):
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("DELETE FROM Jobs WHERE JobID = ?", (gone,))
+        with closing(open_reader(path)) as reader:
+            assert len(list(reader.jobs())) == len(o3de.JOBS) - gone
+        assert first.exists() == (gone == 1)  # who is about to open it still finds it
+
+    foreign.forget_copies()
+    assert list(Path(first.parent.parent).glob(f"{first.parent.name}*")) == []
+
+
+def test_a_database_that_is_written_all_the_time_is_a_host_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = o3de.make(tmp_path / "Cache/assetdb.sqlite")
+    ticks = iter(range(1, 1000))
+
+    def copyfile(source: Path, _target: Path) -> None:
+        os.utime(source, ns=(next(ticks), next(ticks)))
+
+    monkeypatch.setattr("shutil.copyfile", copyfile)
+
+    with pytest.raises(HostError, match="written all the time"):
+        foreign.private_copy(path)
+
+
+# ------------------------------------------------------------------------------------------------------------------- whose
+
+
+def test_it_is_known_whose_a_database_is(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "empty.sqlite").touch()
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
+        database.execute("CREATE TABLE t(x)")
+    found = {
+        "missing": writer_of(tmp_path / "missing"),
+        "empty": writer_of(tmp_path / "empty.sqlite"),
+        "ours": writer_of(store.path),
+        "theirs": writer_of(o3de.make(tmp_path / "o3de.sqlite")),
+        "theirs in the log": writer_of(o3de.make(tmp_path / "log.sqlite", is_in_log=True)),
+        "other": writer_of(tmp_path / "other.sqlite"),
+    }
+
+    assert found == {
+        "missing": ForeignWriter.NOBODY, "empty": ForeignWriter.NOBODY, "ours": ForeignWriter.APTUI, "theirs": ForeignWriter.O3DE, "theirs in the log": ForeignWriter.O3DE,
+        "other": ForeignWriter.SOMEBODY,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("is_in_log", [False, True])
+def test_an_engine_refuses_it_and_changes_nothing(tmp_path: Path, is_in_log: bool, version: int) -> None:
+    path = o3de.make(tmp_path / "Cache/assetdb.sqlite", version, is_in_log=is_in_log)
+    before = state_of(path.parent)
+
+    with pytest.raises(UserError, match=r"written by O3DE's Asset Processor.*'--adopt-cache'"):
+        schema.prepare(path)
+
+    assert state_of(path.parent) == before
+
+
+def test_what_is_set_aside_is_kept_whole(tmp_path: Path) -> None:
+    path = o3de.make(tmp_path / "Cache/assetdb.sqlite", is_in_log=True)
+
+    aside = schema.set_aside_foreign(path)
+
+    assert aside == path.with_name("assetdb.sqlite.1.old")
+    assert sorted(found.name for found in path.parent.iterdir()) == ["assetdb.sqlite.1.old", "assetdb.sqlite.1.old-wal"]
+    with closing(open_reader(aside)) as reader:
+        assert reader.totals().products == len(o3de.PRODUCTS)
+    assert schema.prepare(path) == ""
+    assert schema.set_aside_foreign(path) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "extra", "said"),
+    [
+        (35, "", "has version 35, not 36 to 40"),
+        (41, "", "has version 41, not 36 to 40"),
+        (37, "ALTER TABLE Jobs DROP COLUMN WarningCount", "its table 'Jobs' has no column 'WarningCount'"),
+        (40, "DROP TABLE Stats", "its table 'Stats' has no column 'StatName'"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path: Path, version: int, extra: str, said: str) -> None:
+    path = o3de.make(tmp_path / "assetdb.sqlite", version, extra=extra)
+
+    with pytest.raises(UserError, match=said):
+        open_reader(path)
+
+
+# ---------------------------------------------------------------------------------------------------------------- questions
+
+
+def test_jobs_say_what_their_status_means(reader: Reader) -> None:
+    rows = {row.job_id: row for row in reader.jobs()}
+
+    assert [rows[number].status for number in sorted(rows)] == o3de.STATUSES
+    assert {number: rows[number].error for number in (3, 4, 5)} == {
+        3: "", 4: "the path of the source is too long for the job", 5: "the source or the job is missing",
+    }  # fmt: skip
+    assert (rows[2].source, rows[2].scan_folder, rows[2].job_key) == ("Textures/Rock.png", "Game", "Image Compile: PNG")
+    assert (rows[2].duration_s, rows[2].completed_ms, rows[2].warnings) == (1.5, NOW_MS + 2, 3)
+    assert (rows[3].errors, rows[3].run_key, rows[3].log) == (2, 3, "JobLogs/Textures/Rock.png-1-3.log")
+    totals = reader.totals()
+    assert (totals.sources, totals.products, totals.warnings, totals.errors) == (7, 5, 4, 3)
+    assert totals.jobs == {"pending": 1, "processing": 1, "completed": 4, "failed": 3, "cancelled": 0}
+
+
+def test_the_table_of_the_jobs_screen_says_the_same(reader: Reader) -> None:
+    table = read_job_table(reader, {o3de.IMAGES: "Images"})
+
+    rows = {row.job_id: row for row in reader.jobs()}
+    codes = {"pending": 0, "processing": 1, "completed": 2, "failed": FAILED}
+    for number, row in rows.items():
+        at = table.row_of(number)
+        assert (table.words("source", at), table.words("platform", at), table.words("key", at)) == (
+            row.source,
+            row.platform,
+            row.job_key,
+        )
+        assert (table.value("status", at), table.words("error", at)) == (codes[row.status], row.error)
+        assert (table.value("warnings", at), table.value("errors", at)) == (row.warnings, row.errors)
+        assert (table.value("duration_ms", at), table.value("completed_ms", at)) == (row.duration_s * 1000, row.completed_ms)
+    assert table.words("builder", table.row_of(2)) == "Images"
+
+
+def test_sources_say_what_they_depend_on_and_who_depends_on_them(reader: Reader) -> None:
+    prefab, rock, stone = (details(reader, number) for number in (o3de.PREFAB, o3de.ROCK, o3de.STONE))
+
+    assert {(item.text, item.kind, item.source_id) for item in prefab.out} == {
+        ("Textures/Rock.png", "source", o3de.ROCK), ("Materials/Stone.material", "source", o3de.STONE), ("Terrain/hill.png", "job", o3de.HILL),
+    }  # fmt: skip
+    assert {(item.text, item.kind) for item in stone.out} == {("Textures/%.png", "wildcard"), ("not/there.txt", "source")}
+    assert {(item.text, item.kind) for item in rock.incoming} == {
+        ("Levels/Main/Main.prefab", "source"), ("Materials/Stone.material", "wildcard"),
+    }  # fmt: skip
+    assert [item.text for item in stone.incoming] == ["Levels/Main/Main.prefab"]
+    assert (rock.analysis_ms, rock.uuid) == (42, "{00000000-0000-0000-0000-000000000002}")
+    assert [edge.sub_ids for edge in reader.edges_of(o3de.PREFAB) if edge.type_bits == 2] == ["1000,1001"]
+    assert reader.dependents_of("textures/rock.png") == ["Levels/Main/Main.prefab"]
+
+
+def test_products_and_intermediates_are_told_apart_by_their_flags(reader: Reader) -> None:
+    rock, stone, made = (details(reader, number) for number in (o3de.ROCK, o3de.STONE, o3de.MADE))
+
+    assert [(row.name, row.sub_id, row.flags) for row in rock.products] == [
+        ("pc/textures/rock.streamingimage", 1000, 1), ("pc/textures/rock_mip.imagemip", 1001, 5),
+    ]  # fmt: skip
+    assert (stone.products, [(row.name, source) for row, source in stone.intermediates]) == (
+        (), [("common/materials/stone_made.azmaterial", o3de.MADE)],
+    )  # fmt: skip
+    assert made.made_from is not None
+    assert made.made_from.source == "Materials/Stone.material"
+    assert [row.sub_id for row in reader.products_of(1)] == [0xFFFF_FFFF]
+
+
+def test_products_say_what_they_need_and_what_was_found_missing(reader: Reader) -> None:
+    found = assets.product_details(reader, 1)
+
+    assert found is not None
+    assert found.unmet == (":scripts/old.luac", "scripts/*.luac")
+    assert [(item.text, item.product_id, item.scanned_s) for item in found.missing] == [
+        ("textures/rock_mip.imagemip", 3, NOW_MS // 1000)
+    ]
+    assert found.scanned_s == NOW_MS // 1000 + 1
+    assert [(link.product_id, link.name, link.flags) for link in assets.product_links(reader, 1)] == [
+        (2, "pc/textures/rock.streamingimage", 1), (0, "{00000000-0000-0000-0000-000000000063}:5", 2),
+    ]  # fmt: skip
+    assert [link.name for link in assets.product_dependents(reader, 2)] == ["pc/levels/main/main.spawnable"]
+    assert assets.product_ids(reader, o3de.uuid_of(o3de.PREFAB), 0xFFFF_FFFF) == [1]
+
+
+def test_builders_and_the_cache_are_summed_up(reader: Reader) -> None:
+    spent = {item.builder: item.jobs for item in metrics.builders_spent(reader)}
+    contents = metrics.cache_contents(reader, 0)
+
+    assert {builder: found.count for builder, found in spent.items()} == {o3de.IMAGES: 4, o3de.MATERIALS: 2, o3de.COPIES: 3}
+    assert spent[o3de.IMAGES].total_ms == 1500
+    assert {(item.name, item.count) for item in contents.platforms} == {("pc", 3), ("common", 1), ("android", 1)}
+    assert next(entry.source for entry in metrics.job_entries(reader, o3de.IMAGES)) == "Textures/Rock.png"
+
+
+def test_names_are_found_in_any_case(reader: Reader) -> None:
+    found = reader.source("TEXTURES/rock.PNG")
+
+    assert found is not None
+    assert (found.source_id, found.root) == (o3de.ROCK, "/games/Game")
+
+
+def test_what_only_ours_have_is_empty(reader: Reader) -> None:
+    assert (reader.runs_of(2), reader.inputs_of(2), reader.moment(), reader.state("epoch")) == ([], (), (0, 0), None)
+
+
+# --------------------------------------------------------------------------------------------------------------------- logs
+
+
+def test_logs_are_found_where_o3de_puts_them(tmp_path: Path) -> None:
+    cache = tmp_path / "Game/Cache"
+    folder = tmp_path / "Game/user/log"
+    assert logs.log_folder(cache) == cache / ".aptui/logs"
+    (folder / "JobLogs/a").mkdir(parents=True)
+    assert logs.log_folder(cache) == folder
+    (cache / ".aptui").mkdir(parents=True)
+    assert logs.log_folder(cache) == cache / ".aptui/logs"
+
+
+def test_an_absolute_name_of_another_machine_means_the_log_beside_the_database(tmp_path: Path) -> None:
+    here = tmp_path / "JobLogs/a.log"
+    here.parent.mkdir()
+    here.touch()
+
+    assert logs.place_of(tmp_path, "JobLogs/a.log") == str(here)
+    assert logs.place_of(tmp_path, str(here)) == str(here)
+    assert logs.place_of(tmp_path, "/elsewhere/user/log/JobLogs/a.log") == str(here)
+    assert logs.place_of(tmp_path, "D:\\game\\user\\log\\JobLogs\\a.log") == str(here)
+    assert logs.place_of(tmp_path, "/elsewhere/a.log") == "/elsewhere/a.log"

@@ -1,0 +1,199 @@
+"""Versions: created, kept, refused, set aside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.shared.errors import HostError, UserError
+from aptui.store.db import schema
+
+from .. import o3de_database
+
+
+def change(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(sql)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "cache" / "assetdb.sqlite"
+    schema.prepare(path)
+    return path
+
+
+def test_a_new_database_has_the_version_of_o3de_and_is_in_wal_mode(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT version FROM dbinfo").fetchall() == [(40,)]
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def shape_of(database: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    """Return (column, type, default, is primary key, collation) in order, and what goes with a row of another table."""
+    columns = database.execute(f"PRAGMA table_info({table})").fetchall()
+    shape: list[tuple[object, ...]] = []
+    for _, name, kind, _, default, key in columns:
+        database.execute(f"CREATE INDEX look ON {table}({name})")  # an index without a collation has that of its column
+        collation = database.execute("PRAGMA index_xinfo(look)").fetchone()[4]
+        database.execute("DROP INDEX look")
+        shape.append((name, kind, None if default is None else default.strip("()"), bool(key), collation))
+    owners = database.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+    return [*shape, *((owner[3], owner[2], owner[4], owner[6]) for owner in owners)]
+
+
+@pytest.mark.parametrize("table", o3de_database.TABLES)
+def test_a_table_has_the_columns_types_collations_and_owners_of_o3de_in_their_order(path: Path, tmp_path: Path, table: str) -> None:
+    theirs = o3de_database.make(tmp_path / "theirs.sqlite")
+
+    with closing(sqlite3.connect(path)) as ours, closing(sqlite3.connect(theirs)) as other:
+        assert shape_of(ours, table) == shape_of(other, table)
+
+
+def test_the_indexes_of_o3de_are_there(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL").fetchall()
+
+    made = {name: " ".join(sql.partition(" ON ")[2].split()) for name, sql in rows if not name.startswith("aptui_")}
+    assert made == o3de_database.INDEXES
+
+
+@pytest.mark.real
+def test_an_up_to_date_database_is_left_alone_and_does_not_import_peewee(path: Path) -> None:
+    change(path, "INSERT INTO aptui_state VALUES ('epoch', '3')")
+    code = (
+        "import sys, pathlib; from aptui.store.db import schema, writer, archive; from aptui.store.queries import reader; "
+        f"assert schema.prepare(pathlib.Path({str(path)!r})) == ''; assert 'peewee' not in sys.modules"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT value FROM aptui_state WHERE key = 'epoch'").fetchone() == ("3",)
+
+
+def test_an_empty_file_is_filled(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    path.touch()
+
+    assert schema.prepare(path) == ""
+    assert schema.prepare(path) == ""
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("UPDATE dbinfo SET version = 39", "old version 39"),
+        ("DROP TABLE dbinfo", "no asset database"),
+        ("UPDATE aptui_state SET value = '0'", "old schema 0"),
+        ("UPDATE aptui_state SET value = 'x'", "old schema -1"),
+    ],
+)
+def test_what_cannot_be_used_is_set_aside_and_said(path: Path, sql: str, said: str) -> None:
+    change(path, sql)
+
+    note = schema.prepare(path)
+
+    assert said in note
+    assert path.with_name("assetdb.sqlite.1.old").exists()
+    assert schema.prepare(path) == ""
+
+
+def test_a_damaged_file_is_set_aside_with_its_log_under_the_next_free_number(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    for number in (1, 2):
+        path.write_bytes(b"this is no database" * 100)
+        path.with_name("assetdb.sqlite-wal").write_bytes(b"")
+
+        assert "damaged" in schema.prepare(path)
+        assert path.with_name(f"assetdb.sqlite.{number}.old").read_bytes().startswith(b"this is no")
+
+
+@pytest.mark.parametrize("sql", ["UPDATE dbinfo SET version = 41", "UPDATE aptui_state SET value = '99'"])
+def test_a_newer_database_is_refused_and_kept(path: Path, sql: str) -> None:
+    change(path, sql)
+
+    with pytest.raises(UserError, match="newer"):
+        schema.prepare(path)
+    assert [entry.name for entry in path.parent.iterdir() if "old" in entry.name] == []
+
+
+def test_a_folder_in_the_way_is_a_host_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(HostError, match="cannot be made"):
+        schema.prepare(tmp_path / "file" / "assetdb.sqlite")
+
+
+def test_a_database_that_is_a_folder_is_a_host_error(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="permissions"):
+        schema.prepare(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("SQLITE_FULL", "ENOSPC"), ("SQLITE_IOERR_WRITE", "EIO"), ("SQLITE_BUSY", "holds it"), ("SQLITE_MISMATCH", "MISMATCH")],
+)
+def test_errors_of_sqlite_say_what_people_know(tmp_path: Path, name: str, said: str) -> None:
+    error = sqlite3.OperationalError("x")
+    error.sqlite_errorname = name
+
+    assert said in str(schema.host_error(tmp_path, error))
+
+
+def test_nobody_else_can_open_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    schema.prepare(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("INSERT INTO aptui_state VALUES ('a', '1')")
+        assert [name.stat().st_mode & 0o077 for name in tmp_path.iterdir()] == [0, 0, 0]
+        for name in tmp_path.iterdir():
+            name.chmod(0o644)
+
+        schema.prepare(path)
+
+        assert [name.stat().st_mode & 0o077 for name in tmp_path.iterdir()] == [0, 0, 0]
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_unsigned_numbers_survive_sqlite(value: int) -> None:
+    assert -(2**63) <= schema.signed(value) < 2**63
+    assert schema.unsigned(schema.signed(value)) == value
+
+
+def test_uuids_are_written_as_o3de_writes_them() -> None:
+    uuid = bytes.fromhex("e68a85b0131d5a82b2d5bc58ee4062ae")
+
+    assert schema.uuid_text(uuid) == "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}"
+
+
+@pytest.mark.parametrize("name", ["SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE"])
+def test_on_a_full_disk_nothing_is_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorname = name
+    monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))
+
+    told = schema.host_error(tmp_path / "assetdb.sqlite", error)
+
+    assert not isinstance(told, schema.DamagedError)
+    assert "no space left" in str(told)
+    assert "set aside" not in str(told)
+
+
+def test_a_file_that_is_no_database_on_a_full_disk_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))
+
+    with pytest.raises(HostError, match="no space left"), schema.told(path):
+        schema.prepare(path, lambda: None)
+    assert path.exists()
+    assert not list(tmp_path.glob("*.damaged"))

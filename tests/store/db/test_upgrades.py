@@ -1,0 +1,117 @@
+"""Older databases are brought up to date in place: nothing is lost, nothing is set aside, and a half-done step counts as not begun."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from aptui.store.db import upgrades
+from aptui.store.db.schema import OWN_VERSION, VERSION_KEY, prepare
+from aptui.store.queries.reader import open_reader
+
+from ..conftest import Store, job_row, source_row
+
+RUN = (1, 5, 1000, 5, 0, "new source; its result is from the shared cache (\\server\\x)", "", "", 7, "1", b"P" * 16, "0", "")
+
+
+def as_version_2(path: Path) -> None:
+    """Make of a database of today what version 2 had."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("ALTER TABLE aptui_jobs DROP COLUMN origin")
+        database.execute("ALTER TABLE aptui_runs DROP COLUMN origin")
+        database.execute("UPDATE aptui_state SET value = '2' WHERE key = ?", (VERSION_KEY,))
+
+
+def columns_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Return {table: [(name, type, may it be nothing, part of the key)]}."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {
+            table: [
+                (name, kind, not_null, key)
+                for _at, name, kind, not_null, _default, key in database.execute(f"PRAGMA table_info({table})")
+            ]
+            for table in tables
+        }
+
+
+@pytest.fixture
+def old(store: Store, tmp_path: Path) -> Path:
+    """Return the path of a database of version 2 with two jobs, the first of which was fetched."""
+    store.put(
+        put_source=[source_row()],
+        put_job=[
+            job_row(reason="new source; its result is from this machine's store (local)"),
+            job_row(2, platform="windows", reason="its result is what its builder said of it"),
+            job_row(3, platform="mac", reason="source 'a' changed"),
+        ],
+        put_run=[RUN],
+    )
+    store.close()
+    as_version_2(store.path)
+    return store.path
+
+
+def test_where_a_result_came_from_becomes_a_column(old: Path) -> None:
+    note = prepare(old)
+
+    with contextlib.closing(sqlite3.connect(old)) as database:
+        jobs = database.execute("SELECT reason, origin FROM aptui_jobs ORDER BY job_id").fetchall()
+        runs = database.execute("SELECT reason, origin FROM aptui_runs").fetchall()
+        version = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
+    assert note == ""
+    assert jobs == [
+        ("new source", "from this machine's store (local)"),
+        ("", "what its builder said of it"),
+        ("source 'a' changed", ""),
+    ]
+    assert runs == [("new source", "from the shared cache (\\server\\x)")]
+    assert version == (str(OWN_VERSION),)
+    assert not list(old.parent.glob("*.old"))
+
+
+def test_people_read_the_same_words_before_and_after(old: Path) -> None:
+    prepare(old)
+
+    with contextlib.closing(open_reader(old)) as reader:
+        assert [row.reason for row in reader.jobs_of(1)] == [
+            "new source; its result is from this machine's store (local)", "its result is what its builder said of it", "source 'a' changed",
+        ]  # fmt: skip
+        assert [row.origin for row in reader.jobs_of(1)] == ["from this machine's store (local)", "what its builder said of it", ""]
+        assert [run.reason for run in reader.runs_of(1)] == [RUN[5]]
+
+
+def test_the_tables_are_those_of_a_new_database(old: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.sqlite"
+    prepare(new)
+
+    prepare(old)
+
+    assert columns_of(old) == columns_of(new)
+
+
+def test_a_step_that_dies_half_way_has_not_begun(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = upgrades.STEPS[2]
+
+    def dies(database: sqlite3.Connection) -> None:
+        step(database)
+        raise KeyboardInterrupt
+
+    before = columns_of(old)
+    monkeypatch.setitem(upgrades.STEPS, 2, dies)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(old)
+    assert columns_of(old) == before
+
+    monkeypatch.setitem(upgrades.STEPS, 2, step)
+    assert prepare(old) == ""
+
+
+def test_an_older_one_still_is_set_aside(old: Path) -> None:
+    with contextlib.closing(sqlite3.connect(old, isolation_level=None)) as database:
+        database.execute("UPDATE aptui_state SET value = '1' WHERE key = ?", (VERSION_KEY,))
+
+    assert "has the old schema 1" in prepare(old)

@@ -1,0 +1,305 @@
+"""Row operations, merging, durability, failures."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from aptui.core.archive import ROW_OPERATIONS
+from aptui.core.model import FileFact, RelPath
+from aptui.shared.errors import HostError, InternalError, KnownError
+from aptui.store.db import schema
+from aptui.store.db.packing import unpack_files
+from aptui.store.db.statements import STATEMENTS
+from aptui.store.db.writer import Intent, Writer
+
+from ..conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
+
+FACT = FileFact(1, RelPath("Textures/a.png"), 1, 2, 3, 4)
+RUN = (1, 1, 1000, 5, 0, "new source", "", "", 7, "1", b"P" * 16, "0", "")
+STAT_OF_JOB = "ProcessJob,{root},Textures/Ärger.png,Image,linux,{{42424242-4242-4242-4242-424242424242}}"
+
+
+def fill(store: Store) -> None:
+    """Put one row of everything."""
+    store.put(
+        put_source=[source_row()], put_analysis=[analysis_row()], put_job=[job_row()], put_product=[product_row()],
+        put_edge=[edge_row(0, "Textures/Other.png")], put_run=[RUN], put_conflict=[("linux/x", 1)],
+        put_stat=[(STAT_OF_JOB.format(root=store.path.parent.parent), 5, 6), ("CreateJobs,Textures/Ärger.png,image", 1, 2)],
+        put_folder=[(1, "textures", DIGEST, (FACT,))], put_file=[(1, "Textures/a.png", 0, 1, 2)],
+        put_cache_folder=[("linux/textures", 9)], put_state=[("epoch", "1")],
+    )  # fmt: skip
+
+
+OWNED = ("Sources", "aptui_sources", "Jobs", "aptui_jobs", "Products", "aptui_products", "aptui_analyses", "aptui_runs",
+         "aptui_conflicts", "aptui_edges", "SourceDependency", "Stats")  # fmt: skip
+
+
+def test_every_operation_of_the_core_is_known_in_its_order() -> None:
+    assert list(STATEMENTS) == list(ROW_OPERATIONS)
+
+
+def test_putting_everything_twice_is_putting_it_once(store: Store) -> None:
+    fill(store)
+    store.put(drop_edges=[(uuid_of(1), BUILDER)])
+    fill(store)
+
+    tables = (*OWNED[:-1], "aptui_folders", "Files", "aptui_cache_folders")
+    assert {table: store.count(table) for table in tables} == dict.fromkeys(tables, 1)
+    assert store.count("Stats") == 2
+
+
+def test_a_database_that_cannot_be_opened_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    path.write_bytes(b"no database" * 100)
+
+    with pytest.raises(HostError) as refused:
+        Writer(path, lambda _number: None)
+
+    assert refused.value  # it holds the frames, and they what they opened
+    assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
+
+
+def test_put_changes_what_is_there(store: Store) -> None:
+    fill(store)
+
+    store.put(
+        put_source=[source_row(rel="Moved.png")],
+        put_job=[job_row(fingerprint=8, state="failed", status=2, error="broken")],
+        put_product=[product_row(name="linux/moved.png")],
+        put_file=[(1, "Textures/a.png", 0, 5, 6)],
+    )
+
+    assert store.rows("SELECT SourceName, path_key FROM Sources JOIN aptui_sources ON source_id = SourceID") == [
+        ("Moved.png", "moved.png")
+    ]
+    assert store.rows("SELECT Fingerprint, Status, state, error FROM Jobs JOIN aptui_jobs ON job_id = JobID") == [
+        (8, 2, "failed", "broken")
+    ]
+    assert store.rows("SELECT ProductName, LegacyGuid, Hash FROM Products") == [("linux/moved.png", bytes(16), -2)]
+    assert store.rows("SELECT ModTime, Hash FROM Files") == [(5, 6)]
+
+
+def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
+    store.put(put_file=[(1, "a.png", 0, 1, 2), (1, "A.png", 0, 1, 2)])
+    store.put(drop_file=[(1, "a.png")])
+
+    assert store.rows("SELECT FileName FROM Files") == [("A.png",)]
+
+
+def test_dropping_a_source_takes_all_that_hangs_on_it(store: Store) -> None:
+    fill(store)
+
+    store.put(drop_source=[(1,)])
+
+    assert {table: store.count(table) for table in OWNED} == dict.fromkeys(OWNED, 0)
+
+
+def test_dropping_a_job_leaves_its_source_and_analysis(store: Store) -> None:
+    fill(store)
+
+    store.put(drop_job=[(1,)])
+
+    gone = ("Jobs", "aptui_jobs", "Products", "aptui_products", "aptui_runs", "aptui_conflicts")
+    assert {table: store.count(table) for table in gone} == dict.fromkeys(gone, 0)
+    assert [store.count(table) for table in ("Sources", "aptui_analyses", "Stats")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "row", "tables"),
+    [
+        ("drop_analysis", (1, BUILDER), ("aptui_analyses",)),
+        ("drop_products", (1,), ("Products", "aptui_products")),
+        ("drop_edges", (uuid_of(1), BUILDER), ("SourceDependency", "aptui_edges")),
+        ("drop_folder", (1, "textures"), ("aptui_folders",)),
+        ("drop_file", (1, "Textures/a.png"), ("Files",)),
+        ("drop_conflict", (1,), ("aptui_conflicts",)),
+        ("drop_cache_folder", ("linux/textures",), ("aptui_cache_folders",)),
+    ],
+)
+def test_each_drop_takes_its_own_rows(store: Store, operation: str, row: tuple[object, ...], tables: tuple[str, ...]) -> None:
+    fill(store)
+
+    store.writer.run({operation: [row]}, durable=True)
+
+    assert [store.count(table) for table in tables] == [0] * len(tables)
+    assert store.count("Jobs") == 1
+
+
+def test_drops_come_before_puts_within_an_order(store: Store) -> None:
+    fill(store)
+
+    store.writer.run(
+        {"put_source": [source_row(2, "b.png")], "put_product": [product_row(2, 1, "linux/b")], "drop_products": [(1,)]},
+        durable=False,
+    )
+
+    assert store.rows("SELECT ProductName FROM Products") == [("linux/b",)]
+
+
+def test_only_the_last_five_runs_of_a_job_stay(store: Store) -> None:
+    fill(store)
+
+    for run_key in range(2, 9):
+        store.put(put_run=[(1, run_key, *RUN[2:])])
+
+    assert store.rows("SELECT run_key FROM aptui_runs ORDER BY run_key") == [(4,), (5,), (6,), (7,), (8,)]
+
+
+def test_folders_may_come_as_facts_or_packed(store: Store) -> None:
+    fill(store)
+
+    assert unpack_files(store.rows("SELECT files FROM aptui_folders")[0][0], 1) == [FACT]
+
+
+def test_saves_are_told_in_order_and_waited_for_by_calls(store: Store) -> None:
+    for ticket in range(1, 101):
+        store.writer.save(ticket, {"put_state": [("seq", str(ticket))]})
+    store.put()
+
+    assert store.saved == sorted(store.saved)
+    assert store.saved[-1] == 100
+    assert store.reader().state("seq") == "100"
+
+
+def test_saves_that_pile_up_are_merged_into_one_transaction(store: Store) -> None:
+    entered, let_go = threading.Event(), threading.Event()
+    holder = threading.Thread(target=lambda: store.writer._ask(lambda: (entered.set(), let_go.wait())))
+    holder.start()
+    entered.wait()
+    for ticket in range(1, 6):
+        store.writer.save(ticket, {"put_state": [("seq", str(ticket))]})
+    let_go.set()
+    holder.join()
+    store.put()
+
+    assert store.saved == [5]
+
+
+def test_a_later_save_may_drop_what_an_earlier_one_put(store: Store) -> None:
+    store.writer.save(1, {"put_source": [source_row()]})
+    store.writer.save(2, {"drop_source": [(1,)]})
+    store.put()
+
+    assert store.count("Sources") == 0
+
+
+def test_intents_rest_until_their_runs_are_finished(store: Store) -> None:
+    intents = [Intent(5, 1, "linux/a", DIGEST, 3, "[]"), Intent(6, 2, "linux/b", DIGEST, 4, '["linux/old"]')]
+    store.writer.record_intents(intents)
+    assert store.writer.intents() == intents
+
+    store.writer.finish({"put_source": [source_row()]}, [5])
+
+    assert store.writer.intents() == intents[1:]
+    assert store.count("Sources") == 1
+
+
+def test_scan_folders_keep_their_ids_and_the_gone_ones_are_named(store: Store) -> None:
+    ids, gone = store.writer.sync_scan_folders([("PROJECT", "/new", 0), ("gem", "/gem", 1)])
+    assert (ids["PROJECT"], gone) == (store.scan_folder, [])
+
+    assert store.writer.sync_scan_folders([("gem", "/gem", 0)]) == ({"gem": ids["gem"]}, [store.scan_folder])
+    assert store.rows("SELECT ScanFolder FROM ScanFolders WHERE ScanFolderID = ?", store.scan_folder) == [("/new",)]
+
+
+def test_dropping_a_scan_folder_takes_its_sources_and_files(store: Store) -> None:
+    fill(store)
+
+    store.writer.drop_scan_folder(store.scan_folder)
+
+    tables = (*OWNED, "Files", "aptui_folders", "ScanFolders")
+    assert {table: store.count(table) for table in tables} == dict.fromkeys(tables, 0)
+
+
+def test_checkpoint_empties_the_log(store: Store) -> None:
+    fill(store)
+
+    store.writer.checkpoint()
+
+    assert store.path.with_name("assetdb.sqlite-wal").stat().st_size == 0
+
+
+def test_half_a_surrogate_pair_costs_one_character(store: Store) -> None:
+    store.put(put_state=[("text", "a\ud800b")])
+
+    assert store.reader().state("text") == "a?b"
+
+
+@pytest.mark.parametrize(
+    "rows", [{"no_such": [(1,)]}, {"put_state": [("too", "many", "values")]}, {"put_job": [job_row(source_id=99)]}]
+)
+def test_a_refused_row_is_our_bug_and_saves_nothing(store: Store, rows: dict[str, list[tuple[object, ...]]]) -> None:
+    with pytest.raises(InternalError):
+        store.writer.run({"put_source": [source_row()], **rows}, durable=False)
+
+    assert store.count("Sources") == 0
+    store.put(put_state=[("a", "b")])
+
+
+def test_a_failed_save_reaches_whoever_asks_next(store: Store) -> None:
+    failures: list[KnownError] = []
+    writer = Writer(store.path, store.saved.append, failures.append)
+    writer.save(1, {"put_job": [job_row(source_id=99)]})
+
+    with pytest.raises(InternalError):
+        writer.run({}, durable=False)
+    with pytest.raises(InternalError):
+        writer.save(2, {})
+    assert store.saved == []
+    assert len(failures) == 1
+    writer.close()
+
+
+def test_a_full_disk_is_said_and_does_not_break_what_comes_after(store: Store) -> None:
+    store.put(put_source=[source_row()])
+    pages = store.rows("PRAGMA page_count")[0][0]
+    store.writer._ask(lambda: store.writer._database.execute(f"PRAGMA max_page_count = {pages}").fetchall())
+
+    with pytest.raises(HostError, match="ENOSPC"):
+        store.put(put_state=[("big", "x" * 1_000_000)])
+    store.put(put_state=[("small", "x")])
+
+
+def test_a_write_lock_held_by_another_program_is_given_up_in_the_end(store: Store) -> None:
+    writer = Writer(store.path, store.saved.append, patience_s=0.0)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(HostError, match="another program"):
+            writer.run({"put_state": [("a", "b")]}, durable=False)
+        other.execute("ROLLBACK")
+    writer.close()
+
+
+def test_a_database_deleted_while_in_use_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    schema.prepare(path)
+    writer = Writer(path, lambda _ticket: None)
+    path.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(HostError, match="deleted or replaced"):
+        writer.run({"put_state": [("a", "b")]}, durable=True)
+    writer.close()
+
+
+def test_a_closed_writer_refuses_and_closes_again(store: Store) -> None:
+    store.writer.save(1, {"put_state": [("a", "b")]})
+    store.writer.close()
+    store.writer.close()
+
+    assert store.saved == [1]
+    with pytest.raises(InternalError, match="closed"):
+        store.writer.save(2, {})
+
+
+def test_a_file_that_is_no_database_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"nonsense" * 100)
+
+    with pytest.raises(HostError):
+        Writer(tmp_path / "a", cast("list[int]", []).append)

@@ -1,0 +1,106 @@
+"""All jobs as columns: what is read is what rows say, from our databases and from O3DE's, in whatever pieces."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aptui.store.jobs import packed
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.job_table import JobTable, argsort, read_job_table
+from aptui.store.queries.reader import JobRow, open_reader
+from tests.bench import generate
+
+from ..conftest import Store, job_row, source_row
+
+
+def rows_of(table: JobTable) -> Iterator[tuple[object, ...]]:
+    words = {code: word for word, code in STATUS_CODES.items()}
+    for row in range(table.row_count()):
+        texts = tuple(table.words(name, row) for name in ("source", "folder", "platform", "key", "reason", "error", "cause"))
+        numbers = tuple(
+            table.value(name, row) for name in ("warnings", "errors", "completed_ms", "duration_ms", "run_key", "source_id")
+        )
+        yield (max(0, table.value("id", row)), words[table.value("status", row)], *texts, *numbers)
+
+
+def told(row: JobRow) -> tuple[object, ...]:
+    return (
+        row.job_id, row.status, row.source, row.scan_folder, row.platform, row.job_key, row.reason, row.error, row.failure_cause,
+        row.warnings, row.errors, row.completed_ms, round(row.duration_s * 1000), row.run_key, row.source_id,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return generate.make(tmp_path_factory.mktemp("generated"), 5000)
+
+
+@pytest.mark.parametrize("chunk", [16_384, 512])
+def test_columns_say_what_rows_say(generated: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "CHUNK", chunk)
+    with closing(open_reader(generated)) as reader:
+        table = read_job_table(reader, {})
+        rows = list(reader.jobs())
+
+    assert sorted(rows_of(table), key=repr) == sorted(map(told, rows), key=repr)
+    assert table.moment == (1, 5000)
+    assert {row.status for row in rows} == {"completed", "failed", "pending", "cancelled"}
+    assert any(not row.job_id for row in rows)
+
+
+def test_a_generated_database_is_the_same_every_time(generated: Path, tmp_path: Path) -> None:
+    again = generate.make(tmp_path, 5000)
+
+    tables: list[list[tuple[object, ...]]] = []
+    for path in (generated, again):
+        with closing(open_reader(path)) as reader:
+            tables.append(list(rows_of(read_job_table(reader, {}))))
+    assert tables[0] == tables[1]
+    assert (again.parent.parent / "aptui.yaml").is_file()
+
+
+def test_rows_are_found_by_id_with_gaps_between(store: Store) -> None:
+    store.put(
+        put_source=[source_row(5, "a.png")], put_job=[job_row(number, 5, platform=f"p{number}") for number in (3, 70, 1_000_000)]
+    )
+    table = read_job_table(store.reader(), {})
+
+    assert [table.row_of(number) for number in (3, 70, 1_000_000, 0, 4, 2_000_000)] == [0, 1, 2, -1, -1, -1]
+
+
+def test_texts_that_hold_a_nul_are_shown_with_its_picture(store: Store) -> None:
+    store.put(
+        put_source=[source_row(1, "a.png")],
+        put_job=[job_row(1, 1, job_key="one\0two"), job_row(2, 1, platform="mac", job_key="three", reason="x\0y")],
+    )
+    table = read_job_table(store.reader(), {})
+
+    assert [(table.words("key", row), table.words("reason", row)) for row in (0, 1)] == [
+        ("one␀two", "new source"),
+        ("three", "x␀y"),
+    ]
+
+
+def test_durations_of_a_foreign_database_come_from_its_stats(store: Store) -> None:
+    store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
+    with closing(open_reader(store.path)) as reader:
+        folder = reader.ask("SELECT ScanFolder FROM ScanFolders").fetchone()[0]
+    store.put(put_stat=[(f"ProcessJob,{folder},a.png,Image,linux,{{42424242-4242-4242-4242-424242424242}}", 77, 1)])
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as database:
+        database.execute("DELETE FROM aptui_jobs")
+    table = read_job_table(store.reader(), {})
+
+    assert (table.value("duration_ms", 0), table.value("completed_ms", 0), table.value("status", 0)) == (77, 9, 2)
+
+
+@pytest.mark.parametrize("keys", [[], [5], [3, 1, 3, -2, 1], [1 << 62, -(1 << 62), 0]])
+def test_sorting_is_stable_whatever_the_range(keys: list[int]) -> None:
+    expected = sorted(range(len(keys)), key=keys.__getitem__)
+
+    assert argsort(np.array(keys, np.int64)).tolist() == expected

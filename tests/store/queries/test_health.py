@@ -1,0 +1,82 @@
+"""Is the database sound, how much is in it, and is the SQLite that reads it one that may damage it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aptui.core.model import FileFact, RelPath
+from aptui.store.queries import health
+
+from ..conftest import DIGEST, Store, job_row, product_row, source_row
+
+FACT = FileFact(1, RelPath("a/x"), 1, 2, 3, 4)
+
+
+def test_the_version_is_that_of_the_library() -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        said = database.execute("SELECT sqlite_version()").fetchone()[0]
+
+    assert ".".join(map(str, health.sqlite_version())) == said
+
+
+@pytest.mark.parametrize(
+    ("version", "has_bug"),
+    [((3, 6, 23), False), ((3, 7, 0), True), ((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 52, 0), False)],
+)
+def test_versions_that_may_damage_a_database_are_known(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool
+) -> None:
+    monkeypatch.setattr(health.sqlite3, "sqlite_version_info", version)
+
+    assert health.has_wal_reset_bug() is has_bug
+
+
+def test_a_sound_database_has_no_faults(store: Store) -> None:
+    store.put(put_source=[source_row()], put_job=[job_row()])
+
+    assert health.faults(store.path) == []
+
+
+def test_a_database_that_is_not_there_or_is_none_is_a_fault(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"this is no database" * 100)
+
+    (missing,), (broken,) = health.faults(tmp_path / "missing.sqlite"), health.faults(damaged)
+
+    assert "there is no asset database" in missing
+    assert "cannot be used" in broken
+
+
+def test_pages_that_were_overwritten_are_faults(store: Store) -> None:
+    store.put(put_source=[source_row(number, f"{number:0500}.png") for number in range(1, 200)])
+    store.close()
+    page_bytes = store.rows("PRAGMA page_size")[0][0]
+    pages = store.path.stat().st_size // page_bytes
+    with store.path.open("r+b") as file:
+        file.seek((pages - 10) * page_bytes)
+        file.write(b"\xff" * 8 * page_bytes)
+
+    assert 1 <= len(health.faults(store.path)) <= 5
+
+
+def test_a_fresh_database_counts_nothing(store: Store) -> None:
+    reader = store.reader()
+
+    assert (health.product_bytes(reader), health.last_completed_ms(reader), health.folder_count(reader)) == (0, 0, 0)
+
+
+def test_what_is_in_a_database_is_counted(store: Store) -> None:
+    gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
+    store.put(
+        put_source=[source_row()],
+        put_job=[job_row(1, completed_ms=1000), job_row(2, platform="windows", completed_ms=3000)],
+        put_product=[product_row(1, 1), product_row(2, 2, "windows/a")],
+        put_folder=[(1, "a", DIGEST, (FACT,)), (gem, "a", DIGEST, (FACT,)), (1, "b", DIGEST, (FACT,))],
+    )
+    reader = store.reader()
+
+    assert (health.product_bytes(reader), health.last_completed_ms(reader), health.folder_count(reader)) == (20, 3000, 2)

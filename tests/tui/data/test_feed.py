@@ -1,0 +1,386 @@
+"""News and database together: whatever comes when, the screens end with what the engine knows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from aptui.core.messages import (
+    ConnectionsChanged,
+    HealthChanged,
+    JobChanged,
+    Notice,
+    ProductsChanged,
+    Progress,
+    Said,
+    SourcesChanged,
+)
+from aptui.core.model import RelPath
+from aptui.shared.errors import KnownError, UserError
+from aptui.shared.health import Connection, Health
+from aptui.store.db.schema import uuid_text
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
+from aptui.tui.data.feed import Feed
+from aptui.tui.data.jobs_store import JobsStore
+from tests.store.conftest import BUILDER, Store, job_row, source_row
+
+from ..database import database
+from .test_jobs_store import notice
+
+pytestmark = pytest.mark.real
+
+NOW_MS = 1_790_000_000_000
+NOWHERE = Path("/nowhere/assetdb.sqlite")
+
+
+def table(rows: dict[int, str], moment: tuple[int, int]) -> JobTable:
+    made = JobTable({}, AnalysisKeys())
+    made.moment = moment
+    for job_id, status in rows.items():
+        made.put(JobValues(job_id, "a", 1, "linux", "key", "b", STATUS_CODES[status], 0, 0, 1, 1, "", "", 1))
+    return made
+
+
+def feed_of(read_table: Callable[[], JobTable]) -> Feed:
+    return Feed(NOWHERE, read_table=read_table, reads_alone=False, clock_ms=lambda: NOW_MS)
+
+
+class World:
+    """An engine, its database, a line between, and somebody who looks; rows may rest later than their news."""
+
+    def __init__(self) -> None:
+        self.epoch, self.seq = 1, 0
+        self.known: dict[int, str] = {}
+        self.running: set[int] = set()
+        self.rests: dict[int, str] = {}
+        self.moment = (1, 0)
+        self.line: list[tuple[int, int, Notice]] | None = None
+        self.meanwhile: list[Any] = []
+        self.feed = feed_of(self._read)
+        self.store = JobsStore(clock_ms=lambda: NOW_MS)
+
+    def _read(self) -> JobTable:
+        found = table(self.rests, self.moment)
+        steps, self.meanwhile = self.meanwhile, []
+        for step in steps:
+            self.do(step)
+        return found
+
+    def _say(self, job_id: int, status: str) -> None:
+        self.seq += 1
+        if self.line is not None:
+            self.line.append((self.epoch, self.seq, notice(job_id, "a", status)))
+
+    def do(self, step: Any) -> None:
+        kind, *values = step
+        getattr(self, kind)(*values)
+
+    def plan(self, job_id: int) -> None:
+        self.running.discard(job_id)
+        self.known[job_id] = "pending"
+        self._say(job_id, "pending")
+
+    def start(self, job_id: int) -> None:
+        if self.known.get(job_id) == "pending":
+            self.running.add(job_id)
+            self._say(job_id, "processing")
+
+    def settle(self, job_id: int, status: str) -> None:
+        if job_id in self.running:
+            self.running.discard(job_id)
+            self.known[job_id] = status
+            self._say(job_id, status)
+
+    def drop(self, job_id: int) -> None:
+        if self.known.pop(job_id, ""):
+            self.running.discard(job_id)
+            self._say(job_id, "")
+
+    def commit(self) -> None:
+        self.rests, self.moment = dict(self.known), (self.epoch, self.seq)
+
+    def restart(self) -> None:
+        self.lose()
+        self.epoch, self.seq = self.epoch + 1, 0
+        self.known = dict(self.rests)
+        self.running.clear()
+
+    def subscribe(self) -> None:
+        self.lose()
+        self.line = []
+        self.feed.subscribed(self.epoch, self.seq, sorted(self.running))
+
+    def lose(self) -> None:
+        if self.line is not None:
+            self.line = None
+            self.feed.lost()
+
+    def deliver(self, count: int) -> None:
+        for _ in range(min(count, len(self.line or ()))):
+            assert self.line is not None
+            self.feed.take(*self.line.pop(0))
+
+    def read(self, *meanwhile: Any) -> None:
+        if self.line is not None:
+            self.meanwhile = list(meanwhile)
+            self.feed.read()
+
+    def frame(self) -> None:
+        self.store.apply(self.feed.drain())
+
+    def look(self) -> None:
+        self.deliver(1000)
+        self.frame()
+
+    def end(self) -> None:
+        if self.line is None:
+            self.subscribe()
+        self.commit()
+        self.deliver(1000)
+        if self.feed.is_read_due or self.feed.is_behind:
+            self.feed.read()
+        self.frame()
+        self.store.settle()
+
+    def seen(self) -> dict[int, str]:
+        infos = [self.store.info(self.store.key(index)) for index in range(self.store.row_count())]
+        return {info.key: info.status for info in infos if info is not None}
+
+
+JOBS = st.integers(1, 3)
+MOVES = st.one_of(
+    JOBS.map(lambda job_id: ("plan", job_id)),
+    JOBS.map(lambda job_id: ("start", job_id)),
+    st.tuples(st.just("settle"), JOBS, st.sampled_from(("completed", "failed"))),
+    JOBS.map(lambda job_id: ("drop", job_id)),
+)
+LOOKS = st.sampled_from([("look",), ("look",), ("deliver", 1), ("frame",), ("commit",)])
+READS = st.lists(st.one_of(MOVES, LOOKS), max_size=5).map(lambda steps: ("read", *steps))
+BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",)])
+
+
+@settings(max_examples=500, deadline=None)
+@example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # read before what was drained is in the database
+@example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # drained while rows are read
+@given(st.lists(st.one_of(MOVES, MOVES, LOOKS, LOOKS, READS, READS, BREAKS), min_size=6, max_size=30))
+def test_whatever_comes_when_the_rows_end_as_the_database_has_them(steps: list[Any]) -> None:
+    world = World()
+    try:
+        for step in [("plan", 1), ("plan", 2), ("start", 1), ("commit",), ("subscribe",), *steps]:
+            world.do(step)
+        world.end()
+
+        assert world.seen() == {
+            job_id: "processing" if job_id in world.running else status for job_id, status in world.rests.items()
+        }
+    finally:
+        world.store.close()
+
+
+# --------------------------------------------------------------------------------------------------------------- one by one
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return feed_of(lambda: table({1: "completed"}, (1, 5)))
+
+
+def test_news_wait_until_rows_were_read(feed: Feed) -> None:
+    feed.subscribed(1, 5, [1])
+    feed.take(1, 6, notice(1))
+
+    assert not feed.drain().jobs
+    assert feed.is_read_due
+    feed.read()
+    batch = feed.drain()
+    assert batch.table is not None
+    assert batch.running == {1}
+    assert [(news.notice.job_id, news.is_later) for news in batch.jobs] == [(1, True)]
+    assert not feed.drain()
+
+
+def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
+    feed.subscribed(1, 3, [])
+    feed.take(1, 5, notice(1))
+    feed.take(1, 6, notice(2))
+    feed.read()
+
+    assert [news.is_later for news in feed.drain().jobs] == [False, True]
+
+
+def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
+    feed.subscribed(1, 5, [])
+    feed.read()
+    feed.take(1, 6, notice(1, status="processing"))
+    feed.take(1, 7, notice(0, "a", "failed", job_key="CreateJobs_{1}"))
+    feed.take(1, 8, notice(1, status="failed"))
+
+    assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
+
+
+def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
+    feed.subscribed(1, 5, [])
+    feed.read()
+    feed.drain()
+    feed.take(2, 1, notice(1))
+
+    assert feed.is_read_due
+    assert not feed.drain().jobs
+
+
+def test_a_lost_connection_lets_nothing_run(feed: Feed) -> None:
+    feed.subscribed(1, 5, [1])
+    feed.read()
+    assert feed.drain().is_connected
+    feed.lost()
+
+    batch = feed.drain()
+    assert not batch.is_connected
+    assert batch.running == frozenset()
+
+
+def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
+    progress = [Progress(1, count, 0, 0, 0, 0, 0, 0, False) for count in (1, 2)]
+    connections = (Connection(1, "tui", "", 1, 1, True, 0),)
+    feed.read()
+    feed.drain()
+    for item in (
+        *progress, HealthChanged(1, Health(is_paused=True)), ConnectionsChanged(1, connections), Said(1, 2, "one"),
+        Said(1, 2, "two"),
+    ):  # fmt: skip
+        feed.take(1, 1, item)
+
+    batch = feed.drain()
+    assert (batch.progress, batch.connections, [said.text for said in batch.said]) == (progress[1], connections, ["one", "two"])
+    assert batch.health == Health(is_paused=True)
+    assert not batch.are_assets_stale
+
+
+@pytest.mark.parametrize("item", [SourcesChanged(1, ((RelPath("a"), True),)), ProductsChanged(1, (("linux/a", ""),))])
+def test_sources_and_products_make_the_trees_stale(feed: Feed, item: Notice) -> None:
+    feed.read()
+    feed.drain()
+    feed.take(1, 1, item)
+
+    assert feed.drain().are_assets_stale
+
+
+def test_a_database_that_cannot_be_read_is_said_and_tried_again() -> None:
+    answers: list[Any] = [UserError("no database"), table({}, (0, 0))]
+
+    def read() -> JobTable:
+        answer = answers.pop(0)
+        if isinstance(answer, KnownError):
+            raise answer
+        return answer
+
+    feed = feed_of(read)
+    with pytest.raises(UserError):
+        feed.read()
+
+    assert feed.drain().error == "no database"
+    feed.read()
+    assert feed.drain().error == ""
+
+
+# ------------------------------------------------------------------------------------------------------- a real database
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with database(tmp_path) as made:
+        made.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
+        yield made
+
+
+def until(condition: threading.Event) -> None:
+    assert condition.wait(10)
+    condition.clear()
+
+
+def test_it_reads_alone_and_again_when_the_database_has_caught_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put(put_state=[("epoch", "3"), ("seq", "7")])
+    woken = threading.Event()
+    feed = Feed(store.path, {}, wake=woken.set)
+    monkeypatch.setattr("aptui.tui.data.feed.CATCH_UP_S", (0.01,) * 500)
+    feed.subscribed(3, 9, [])
+    first = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found is not None)
+    store.put(put_job=[job_row(2, 1, platform="server")], put_state=[("seq", "9")])
+    second = next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found is not None)
+    feed.close()
+
+    assert (first.moment, first.row_count(), first.row_of(2)) == ((3, 7), 1, -1)
+    assert (second.moment, second.row_count()) == ((3, 9), 2)
+    assert not feed.is_behind
+
+
+def test_what_is_asked_for_while_a_read_ends_is_read() -> None:
+    class Asked(Feed):
+        was_asked = False
+
+        @property
+        def is_behind(self) -> bool:
+            if not self.was_asked:
+                self.was_asked = True
+                self.refresh()  # as the UI may, when the thread has looked what is owed and not ended yet
+            return False
+
+    reads = threading.Semaphore(0)
+    feed = Asked(NOWHERE, read_table=lambda: (reads.release(), table({}, (0, 0)))[1])
+    feed.refresh()
+
+    assert reads.acquire(timeout=10)
+    assert reads.acquire(timeout=10)
+    feed.close()
+    assert not feed.is_read_due
+
+
+def test_names_that_take_a_while_come_after_the_rows(store: Store) -> None:
+    woken = threading.Event()
+    feed = Feed(store.path, {}, more_builders=lambda: {BUILDER: "image"}, wake=woken.set)
+    feed.refresh()
+    first, second = (next(found for found in iter(lambda: (until(woken), feed.drain().table)[1], 0) if found) for _ in range(2))
+    feed.close()
+
+    assert first.words("builder", 0) == uuid_text(BUILDER)
+    assert second.words("builder", 0) == "image"
+
+
+def test_names_that_were_known_are_no_reason_to_read_again() -> None:
+    asked, reads = threading.Event(), []
+
+    def more() -> dict[bytes, str]:
+        asked.set()
+        return {BUILDER: "image"}
+
+    feed = Feed(NOWHERE, {BUILDER: "image"}, more_builders=more, read_table=lambda: (reads.append(1), table({}, (0, 0)))[1])
+    feed.refresh()
+    until(asked)
+    feed.close()
+
+    assert len(reads) == 1
+
+
+def test_a_closed_feed_reads_no_more(store: Store) -> None:
+    feed = Feed(store.path, {})
+    feed.close()
+    feed.refresh()
+
+    assert feed.drain().table is None
+
+
+def test_job_news_carry_when_they_were_received(feed: Feed) -> None:
+    feed.subscribed(1, 5, [])
+    feed.read()
+    feed.take(1, 6, notice(1))
+    item = feed.drain().jobs[0]
+
+    assert isinstance(item.notice, JobChanged)
+    assert item.received_ms == NOW_MS

@@ -1,0 +1,400 @@
+"""The rows of the Jobs screen: filtered, sorted, kept up to date, and nothing jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aptui.core.messages import JobChanged
+from aptui.core.model import RelPath, RunKey
+from aptui.shared.errors import HostError
+from aptui.store.jobs import texts
+from aptui.store.jobs.filter import FilterError
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, read_job_table
+from aptui.store.queries.reader import open_reader
+from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.jobs_store import COLUMNS, JobsStore, duration_text, moment_text
+from aptui.tui.widgets.cells import Cell
+from tests.store.conftest import BUILDER, Store, analysis_row, job_row, source_row
+
+from ..database import database
+
+NOW_MS = 1_790_000_000_000
+ANALYSES = AnalysisKeys()
+
+
+def notice(job_id: int, source: str = "a.png", status: str = "completed", **changes: Any) -> JobChanged:
+    values: dict[str, Any] = {
+        "cause": 1, "job_id": job_id, "source": RelPath(source), "scan_folder": 1, "platform": "linux", "job_key": "Image",
+        "builder": "image", "status": status, "reason": "changed", "error": "", "warnings": 0, "errors": 0, "duration_ms": 5,
+        "log_file": "", "run_key": RunKey(9),
+    }  # fmt: skip
+    return JobChanged(**(values | changes))
+
+
+def news(*notices: JobChanged, is_later: bool = True) -> Batch:
+    return Batch(jobs=tuple(JobNews(item, is_later, NOW_MS) for item in notices))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with database(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    store.put(
+        put_source=[
+            source_row(1, "Textures/rock.png"), source_row(2, "textures/sand.PNG"), source_row(3, "mesh/rock.fbx"),
+            source_row(4, "x.lua"),
+        ],
+        put_job=[
+            job_row(1, 1, warnings=0, completed_ms=NOW_MS - 1000, duration_ms=40),
+            job_row(
+                2, 1, platform="server", state="failed", status=2, error="broken pipe\nmore", errors=1, warnings=0,
+                completed_ms=NOW_MS - 9000,
+            ),
+            job_row(3, 2, warnings=2, completed_ms=NOW_MS - 5000, duration_ms=2500),
+            job_row(4, 3, state="waiting", status=0, warnings=0, completed_ms=0),
+            job_row(
+                5, 3, platform="server", state="failed", status=2, failure_cause="textures/sand.png", warnings=0,
+                completed_ms=NOW_MS - 7000,
+            ),
+        ],
+        put_analysis=[analysis_row(4, state="failed", error="no such preset", completed_ms=NOW_MS - 8000)],
+    )  # fmt: skip
+    return store
+
+
+def table_of(store: Store) -> JobTable:
+    reader = open_reader(store.path)
+    try:
+        return read_job_table(reader, {BUILDER: "image"}, ANALYSES)
+    finally:
+        reader.close()
+
+
+@pytest.fixture
+def jobs(filled: Store) -> Iterator[JobsStore]:
+    store = JobsStore(clock_ms=lambda: NOW_MS)
+    store.apply(Batch(table=table_of(filled)))
+    store.settle()
+    yield store
+    store.close()
+
+
+def rows(store: JobsStore, column: str = "number") -> list[str]:
+    return [store.cell(index, column).text for index in range(store.row_count())]
+
+
+def shown(store: JobsStore) -> list[int]:
+    return [store.key(index) for index in range(store.row_count())]
+
+
+def filtered(store: JobsStore, text: str) -> list[int]:
+    store.set_filter(text)
+    store.settle()
+    assert store.error is None
+    return shown(store)
+
+
+ANALYSIS = -1
+
+
+# -------------------------------------------------------------------------------------------------------------------- rows
+
+
+def test_all_jobs_and_failed_analyses_are_there_the_newest_first(jobs: JobsStore) -> None:
+    assert shown(jobs) == [1, 3, 5, ANALYSIS, 2, 4]
+    assert jobs.total == jobs.hit_count == 6
+
+
+def test_cells_say_what_people_read(jobs: JobsStore) -> None:
+    assert rows(jobs, "status") == ["✓ completed", "! 2 warnings", "✗ failed", "✗ failed", "✗ failed", "· pending"]
+    assert [jobs.cell(index, "status").role for index in range(2)] == ["completed", "warning"]
+    assert rows(jobs, "source")[:2] == ["Textures/rock.png", "textures/sand.PNG"]
+    assert rows(jobs, "duration") == ["40 ms", "2.50 s", "1.50 s", "4 ms", "1.50 s", "—"]
+    assert jobs.cell(5, "completed") == Cell("—")
+    assert rows(jobs, "key")[3] == "CreateJobs_{42424242-4242-4242-4242-424242424242}"
+    assert rows(jobs, "platform")[3] == "all"
+    assert rows(jobs, "builder") == ["image"] * 6
+    assert rows(jobs, "number")[3] == ""
+
+
+def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:
+    for column in COLUMNS:
+        orders = []
+        for is_descending in (False, True):
+            jobs.set_sort(column, is_descending=is_descending)
+            jobs.settle()
+            orders.append(rows(jobs, column))
+        assert jobs.sort == (column, True)
+        assert sorted(orders[0]) == sorted(orders[1])
+    jobs.set_sort("source", is_descending=False)
+    jobs.settle()
+    assert rows(jobs, "source") == [
+        "mesh/rock.fbx",
+        "mesh/rock.fbx",
+        "Textures/rock.png",
+        "Textures/rock.png",
+        "textures/sand.PNG",
+        "x.lua",
+    ]
+
+
+def test_what_runs_is_the_newest_of_all_once_people_sort_again(jobs: JobsStore) -> None:
+    before = shown(jobs)
+    jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
+    assert shown(jobs) == before
+
+    jobs.resort()
+    jobs.settle()
+    assert shown(jobs) == [4, *before[:-1]]
+    jobs.set_sort("completed", is_descending=False)
+    jobs.settle()
+    assert shown(jobs)[-1] == 4
+
+
+def test_what_ran_already_when_we_came_stands_first(filled: Store) -> None:
+    with closing(JobsStore(clock_ms=lambda: NOW_MS)) as jobs:
+        jobs.apply(Batch(table=table_of(filled), running=frozenset({4})))
+        jobs.settle()
+
+        assert shown(jobs)[0] == 4
+
+
+def test_status_sorts_by_how_much_it_wants_a_person(jobs: JobsStore) -> None:
+    jobs.set_sort("status", is_descending=False)
+    jobs.settle()
+
+    assert rows(jobs, "status") == ["✗ failed", "✗ failed", "✗ failed", "! 2 warnings", "· pending", "✓ completed"]
+
+
+def test_a_row_is_found_by_its_key_while_it_is_shown(jobs: JobsStore) -> None:
+    assert [jobs.index_of(key) for key in (1, 5, 99)] == [0, 2, None]
+
+    filtered(jobs, "platform:server")
+    assert [jobs.index_of(key) for key in (1, 5)] == [None, 0]
+
+
+def test_info_knows_a_job_that_is_not_shown(jobs: JobsStore) -> None:
+    filtered(jobs, "lua")
+
+    info = jobs.info(5)
+    assert info is not None
+    assert (info.source, info.status, info.cause, info.scan_folder) == ("mesh/rock.fbx", "failed", "textures/sand.png", "project")
+    assert jobs.info(99) is None
+
+
+def test_counts_are_of_all_jobs(jobs: JobsStore) -> None:
+    filtered(jobs, "lua")
+
+    assert jobs.counts() == {"pending": 1, "processing": 0, "completed": 2, "failed": 3, "cancelled": 0, "warnings": 1, "errors": 0}
+
+
+def test_failures_are_grouped_by_what_caused_them(jobs: JobsStore) -> None:
+    groups = [(group.cause, group.is_source, group.keys) for group in jobs.failure_groups()]
+
+    assert groups == [("broken pipe", False, (2,)), ("no such preset", False, (ANALYSIS,)), ("textures/sand.png", True, (5,))]
+
+
+@pytest.mark.parametrize(
+    ("word", "index", "step", "expected"),
+    [
+        ("errors", 0, 1, 2),
+        ("errors", 2, 1, 3),
+        ("errors", 4, 1, 2),
+        ("errors", 2, -1, 4),
+        ("warnings", 0, 1, 1),
+        ("warnings", 1, 1, None),
+    ],
+)
+def test_the_next_trouble_is_found_around_the_end(jobs: JobsStore, word: str, index: int, step: int, expected: int | None) -> None:
+    assert jobs.next_with(word, index, step) == expected
+
+
+# ---------------------------------------------------------------------------------------------------------------- filtering
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rock", [1, 5, 2, 4]), ("Textures", [1, 2]), ("failed", [5, ANALYSIS, 2]), ("failed platform:server", [5, 2]),
+        ("warning", [3]), (r"\.png$ !failed", [1, 3]), ("slower:1s", [3, 5, 2, 4]), ("error:preset", [ANALYSIS]),
+        ("cause:sand", [5]),
+        ("builder:image key:^createjobs", [ANALYSIS]), ("folder:project lua", [ANALYSIS]), ("nothing", []),
+    ],
+)  # fmt: skip
+def test_a_filter_shows_what_passes(jobs: JobsStore, text: str, expected: list[int]) -> None:
+    assert filtered(jobs, text) == expected
+
+
+def test_hits_are_marked_in_the_path(jobs: JobsStore) -> None:
+    filtered(jobs, "rock .png$")
+
+    assert jobs.cell(0, "source").spans == ((9, 17),)
+
+
+@pytest.mark.parametrize("text", ["rock(", '"open', "colour:red"])
+def test_a_mistake_leaves_the_last_good_view(jobs: JobsStore, text: str) -> None:
+    filtered(jobs, "lua")
+
+    jobs.set_filter(text)
+    jobs.settle()
+    assert isinstance(jobs.error, FilterError)
+    assert shown(jobs) == [ANALYSIS]
+    assert jobs.filter.text == "lua"
+    assert filtered(jobs, "") == [1, 3, 5, ANALYSIS, 2, 4]
+
+
+def test_a_view_that_cannot_be_made_says_why(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Any:
+        raise HostError("filters need the library 'polars'")
+
+    monkeypatch.setattr(texts, "engine", missing)
+    monkeypatch.setattr("aptui.store.jobs.filter.engine", missing)
+    jobs.set_filter("rock")
+    jobs.settle()
+
+    assert isinstance(jobs.error, HostError)
+    assert len(shown(jobs)) == 6
+
+
+# -------------------------------------------------------------------------------------------------------------------- news
+
+
+def test_a_row_that_changes_stays_where_it_is(jobs: JobsStore) -> None:
+    before = jobs.version
+    jobs.apply(news(notice(2, "Textures/rock.png", platform="server")))
+
+    assert shown(jobs) == [1, 3, 5, ANALYSIS, 2, 4]
+    assert jobs.cell(4, "status").text == "✓ completed"
+    assert jobs.version > before
+    jobs.resort()
+    jobs.settle()
+    assert shown(jobs)[0] == 2
+
+
+def test_a_new_row_comes_last_until_people_sort(jobs: JobsStore) -> None:
+    jobs.apply(news(notice(9, "new.png")))
+
+    assert shown(jobs)[-1] == 9
+    assert (jobs.late_count, jobs.total) == (1, 7)
+    jobs.resort()
+    jobs.settle()
+    assert shown(jobs)[0] == 9
+    assert jobs.late_count == 0
+    assert filtered(jobs, "new") == [9]
+
+
+def test_a_row_that_passes_no_more_leaves_unless_it_is_on_the_screen(jobs: JobsStore) -> None:
+    assert filtered(jobs, "failed") == [5, ANALYSIS, 2]
+
+    jobs.hold(0, 1)
+    jobs.apply(news(notice(5, "mesh/rock.fbx", platform="server"), notice(2, "Textures/rock.png", platform="server")))
+    assert shown(jobs) == [5, ANALYSIS]
+    assert jobs.cell(0, "status").text == "✓ completed"
+    assert jobs.hit_count == 1
+    jobs.hold(1, 2)
+    jobs.apply(Batch())
+    assert shown(jobs) == [ANALYSIS]
+
+
+def test_a_job_that_is_gone_leaves_at_once(jobs: JobsStore) -> None:
+    jobs.hold(0, 10)
+    jobs.apply(news(notice(3, status=""), notice(77, status="")))
+
+    assert shown(jobs) == [1, 5, ANALYSIS, 2, 4]
+    assert jobs.total == 5
+    assert jobs.info(3) is None
+    jobs.apply(news(notice(3, "textures/sand.PNG")))
+    assert shown(jobs) == [1, 5, ANALYSIS, 2, 4, 3]
+
+
+def test_an_analysis_is_listed_only_while_it_failed(jobs: JobsStore) -> None:
+    key = f"CreateJobs_{{{BUILDER.hex()}}}"
+    analysis: Callable[[str], JobChanged] = lambda status: notice(0, "x.lua", status, platform="all", job_key=key)
+
+    jobs.apply(news(analysis("processing")))
+    assert ANALYSIS not in shown(jobs)
+    jobs.apply(news(analysis("completed")))
+    assert ANALYSIS not in shown(jobs)
+    jobs.apply(news(analysis("failed")))
+    assert shown(jobs)[-1] == ANALYSIS
+
+
+def test_earlier_news_tell_only_what_runs(jobs: JobsStore) -> None:
+    jobs.apply(Batch(running=frozenset({1, 4})))
+    assert [jobs.cell(index, "status").text for index in (0, 5)] == ["▶ processing", "▶ processing"]
+    assert jobs.cell(0, "duration").text == "0 s…"
+    before = jobs.version
+    assert jobs.tick()
+    assert jobs.version > before
+
+    jobs.apply(news(notice(1, "elsewhere", "failed", platform="odd"), is_later=False))
+    assert jobs.cell(0, "status").text == "✓ completed"
+    assert jobs.cell(0, "platform").text == "linux"
+    jobs.apply(news(notice(1, status="processing"), is_later=False))
+    assert jobs.cell(0, "status").text == "▶ processing"
+    jobs.apply(Batch(running=frozenset()))
+    assert jobs.counts()["processing"] == 0
+    assert not jobs.tick()
+
+
+def test_rows_read_anew_keep_keys_and_what_runs(jobs: JobsStore, filled: Store) -> None:
+    jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
+    filled.put(put_job=[job_row(6, 3, platform="mac", completed_ms=NOW_MS)], drop_job=[(1,)])
+    jobs.apply(Batch(table=table_of(filled)))
+    jobs.settle()
+
+    assert shown(jobs) == [4, 6, 3, 5, ANALYSIS, 2]
+    assert jobs.cell(0, "status").text == "▶ processing"
+
+
+def test_what_happens_while_a_view_is_made_is_in_it(jobs: JobsStore) -> None:
+    jobs.set_filter("status:failed")
+    jobs.apply(news(notice(1, "Textures/rock.png", "failed"), notice(20, "late.png", "failed"), notice(5, status="")))
+    jobs.settle()
+
+    assert sorted(shown(jobs)) == [ANALYSIS, 1, 2, 20]
+
+
+def test_many_rows_show_a_first_screenful_and_then_all(jobs: JobsStore) -> None:
+    jobs.apply(news(*(notice(100 + number, f"many/{number}.bin") for number in range(5000))))
+    found = filtered(jobs, "many/")
+
+    assert len(found) == 5000
+    assert len(set(found)) == 5000
+
+
+# -------------------------------------------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [(0, "0 ms"), (999, "999 ms"), (1420, "1.42 s"), (59_940, "59.9 s"), (125_000, "2m 05s"), (3_720_000, "1h 02m")],
+)
+def test_durations_are_short(duration_ms: int, text: str) -> None:
+    assert duration_text(duration_ms) == text
+
+
+def test_moments_of_today_have_no_date() -> None:
+    today = moment_text(NOW_MS - 1, NOW_MS)
+
+    assert len(today) == len("23:01:07.204")
+    assert moment_text(NOW_MS - 86_400_000 * 3, NOW_MS)[:3].isalpha()
+    assert moment_text(NOW_MS - 86_400_000 * 400, NOW_MS).startswith("20")
+
+
+def test_a_database_without_jobs_is_an_empty_list(store: Store) -> None:
+    jobs = JobsStore()
+    jobs.apply(Batch(table=table_of(store)))
+    jobs.settle()
+
+    assert (jobs.row_count(), jobs.total, jobs.failure_groups(), jobs.next_with("errors", 0, 1)) == (0, 0, [], None)
+    jobs.close()

@@ -1,0 +1,154 @@
+"""A session over the real socket: it subscribes, hands on, asks, loses, comes back, starts; and what it does without an engine."""
+
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from aptui.core.messages import Progress, Said
+from aptui.link.port import Ping, Rescan, Shutdown
+from aptui.shared.errors import HostError, KnownError
+from aptui.tui.data.session import LinkSession, NoSession, Places, SessionState, is_older
+
+pytestmark = pytest.mark.real
+
+BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False)
+PATIENCE_S = 20
+
+
+@pytest.fixture(scope="module")
+def link_room():
+    """The room of the link's own tests, whose engine answers over a real socket."""
+    spec = importlib.util.spec_from_file_location("link_room", Path(__file__).parents[2] / "link" / "link_room.py")
+    module = sys.modules.get("link_room") or importlib.util.module_from_spec(spec)
+    if "link_room" not in sys.modules:
+        spec.loader.exec_module(module)
+    return module
+
+
+class Ears:
+    """Notes what a session says."""
+
+    def __init__(self) -> None:
+        self.heard, self.changed = [], threading.Condition()
+
+    def _note(self, *what) -> None:
+        with self.changed:
+            self.heard.append(what)
+            self.changed.notify_all()
+
+    def subscribed(self, epoch, seq, running) -> None:
+        self._note("subscribed", epoch, seq, tuple(running))
+
+    def take(self, epoch, seq, notice) -> None:
+        self._note("take", epoch, seq, notice)
+
+    def lost(self) -> None:
+        self._note("lost")
+
+    def await_(self, is_so) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: is_so(self.heard), PATIENCE_S), self.heard
+
+
+def opened(socket: str, start=None, **options) -> tuple[LinkSession, Ears]:
+    session, ears = LinkSession(Places("game", Path("/c"), socket, start), back_off_s=(0.01,), **options), Ears()
+    session.listeners.append(ears)
+    session.open()
+    return session, ears
+
+
+def test_it_subscribes_first_and_hands_on_news_in_order(link_room):
+    with link_room.running() as engine:
+        session, ears = opened(engine.room.server.path)
+        until(lambda: session.state is SessionState.ATTACHED)
+        engine.do(lambda: [engine.room.server.publish(notice, 7, 1) for notice in (BUSY, Said(0, 1, "hello"))])
+        ears.await_(lambda heard: ("take", 7, 1, Said(0, 1, "hello")) in heard)
+
+        assert ears.heard[0] == ("subscribed", 7, 0, ())
+        assert session.latest_progress == BUSY
+        assert (session.engine.version, session.engine.epoch) == ("1.2.3", 7)
+        session.close()
+
+
+def test_answers_and_refusals_come_back(link_room):
+    with link_room.running() as engine:
+        session, _ = opened(engine.room.server.path)
+        until(lambda: session.state is SessionState.ATTACHED)
+
+        assert session.ask(Ping()).result(PATIENCE_S) == {"verb": "Ping"}
+        with pytest.raises(KnownError, match="no scan now"):
+            session.ask(Rescan()).result(PATIENCE_S)
+        session.close()
+
+
+def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
+    with link_room.running() as engine:
+        session, ears = opened(engine.room.server.path)
+        until(lambda: session.state is SessionState.ATTACHED)
+    ears.await_(lambda heard: ("lost",) in heard)
+    until(lambda: session.state is SessionState.REATTACHING)
+
+    with pytest.raises(HostError, match="no engine to ping"):
+        session.ask(Ping()).result(PATIENCE_S)
+    session.close()
+    assert session.connections == ()
+
+
+def test_it_attaches_as_soon_as_there_is_an_engine_again(link_room):
+    with link_room.running() as engine:
+        paths = ["/nowhere/engine.sock", engine.room.server.path]
+        from aptui.link.client import EngineClient
+
+        session, _ = opened("", connect=lambda _path: EngineClient.connect(paths.pop(0) if len(paths) > 1 else paths[0], "tui"))
+        until(lambda: session.state is SessionState.ATTACHED)
+        session.close()
+
+
+def test_an_engine_is_started_where_none_listens_and_only_once(link_room):
+    started = []
+
+    def refuse() -> None:
+        started.append(1)
+        raise HostError("the daemon does not start")
+
+    session, _ = opened("/nowhere/engine.sock", refuse)
+    until(lambda: started)
+    until(lambda: session.state is SessionState.DETACHED)
+    session.start_engine()
+    until(lambda: len(started) == 2)
+    session.close()
+
+    assert len(started) == 2
+
+
+def test_a_read_only_session_starts_nothing_and_asks_nothing():
+    started = []
+    session, _ = opened("/nowhere/engine.sock", lambda: started.append(1), is_read_only=True)
+    until(lambda: session.state is SessionState.DETACHED)
+
+    with pytest.raises(KnownError, match="read-only"):
+        session.ask(Shutdown()).result(PATIENCE_S)
+    session.close()
+    assert started == []
+
+
+def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
+    session, ears = NoSession("copied", tmp_path), Ears()
+    session.listeners.append(ears)
+    session.open()
+
+    assert ears.heard == [("subscribed", 0, 0, ())]
+    with pytest.raises(KnownError, match="without an engine"):
+        session.ask(Ping()).result(PATIENCE_S)
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_so"), [("0.0.9", True), ("0.1.0", False), ("", False), ("9.0", False), ("0.1.0+dirty", False)]
+)
+def test_an_older_engine_is_known_by_its_version(version, is_so):
+    assert is_older(version) is is_so

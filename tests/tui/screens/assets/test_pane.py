@@ -1,0 +1,683 @@
+"""The Assets screen: every key of it over a real database, at both sizes; hostile names; news that come while one looks."""
+
+import os
+import sqlite3
+import struct
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.app import ComposeResult
+from textual.keys import _character_to_key
+
+from aptui.core.messages import JobChanged, SourcesChanged
+from aptui.core.model import EdgeKind
+from aptui.core.paths import to_text
+from aptui.link.port import Reprocess
+from aptui.shared.errors import KnownError, UserError
+from aptui.store.db.schema import uuid_text
+from aptui.tui.commands import run
+from aptui.tui.data.assets_store import Kind
+from aptui.tui.data.feed import Batch, JobNews
+from aptui.tui.data.session import NoSession
+from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame.words import size_text
+from aptui.tui.pane import Pane, PaneSpec
+from aptui.tui.screens.assets import files, trees
+from aptui.tui.screens.assets.detail import AssetFacts, FilePreview, ReferenceTree
+from aptui.tui.screens.assets.preview import image_facts, preview_of
+from aptui.tui.screens.assets.query_worker import QueryWorker
+from aptui.tui.screens.assets.row_actions import jobs_filter
+from aptui.tui.widgets.menu import Menu
+from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
+from tui.database import database
+from tui.fake_panes import FakeSession
+from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
+
+pytestmark = pytest.mark.real
+
+MEDIUM = (116, 32)
+MESH = b"M" * 16
+EVIL = "evil/[red]x\x1b]0;t\x07.txt"
+BYTES = to_text(b"evil/\xff.png")
+PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 64, 32, 8, 6, 0, 0, 0)
+
+
+class FakeJobs(Pane):
+    """A Jobs screen that notes what it was shown with."""
+
+    def compose(self) -> ComposeResult:
+        self.revealed: list[str] = []
+        yield Lines(name="jobs", has_cursor=True)
+
+    def reveal(self, filter_text: str) -> None:
+        self.revealed.append(filter_text)
+
+
+PANES = [
+    PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.pane:AssetsPane"),
+    PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.screens.assets.test_pane:FakeJobs"),
+]
+
+
+def product(number: int, job: int, name: str, sub_id: int = 0, flags: int = 1, size: int = 10) -> tuple[object, ...]:
+    return (number, job, name, sub_id, b"T" * 16, 0, flags, b"D" * 32, size)
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture
+def store(tmp_path):
+    for path, data in {
+        b"textures/rock.png": PNG, b"mesh/rock.fbx": bytes(range(256)), b"scripts/door.lua": b"local a = 1 -- [/x]\n",
+        b"evil/\xff.png": PNG
+    }.items():  # fmt: skip
+        file = os.path.join(os.fsencode(tmp_path), path)
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        Path(os.fsdecode(file)).write_bytes(data)
+    with database(tmp_path) as made:
+        ids, _ = made.writer.sync_scan_folders(
+            [("project", str(tmp_path), 0), ("intermediates", f"{tmp_path}/Intermediate Assets", -1)]
+        )
+        made.put(
+            put_source=[
+                source_row(1, "textures/rock.png"), source_row(2, "mesh/rock.fbx"),
+                source_row(3, "mesh/rock.mat", ids["intermediates"]),
+                source_row(4, "scripts/door.lua"), source_row(5, EVIL), source_row(6, BYTES),
+            ],
+            put_analysis=[analysis_row(1, duration_ms=30), analysis_row(2, builder=MESH, duration_ms=50)],
+            put_job=[
+                job_row(1, 1, duration_ms=100),
+                job_row(2, 1, platform="server", state="failed", status=2, error="no [/such] pixel"),
+                job_row(3, 2, builder=MESH, platform="common", duration_ms=20, warnings=0), job_row(4, 4, errors=1),
+            ],
+            put_product=[
+                product(1, 1, "linux/textures/rock.dds", size=4_200_000), product(2, 2, "server/textures/rock.dds", size=200),
+                product(3, 3, "common/mesh/rock.mat", flags=2), product(4, 3, "common/mesh/rock.model", 7, size=50),
+            ],
+            put_edge=[
+                edge_row(EdgeKind.PATH, "textures/rock.png", source_id=2), edge_row(EdgeKind.PATH, "nobody.txt", source_id=2),
+                edge_row(EdgeKind.JOB, "mesh/rock.fbx", bits=2, source_id=4),
+            ],
+        )  # fmt: skip
+        with closing(sqlite3.connect(made.path, isolation_level=None)) as connection:
+            connection.executemany(
+                "INSERT INTO ProductDependencies("
+                "ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (4, uuid_of(1), 0, "linux", 1, ""), (1, uuid_of(2), 7, "common", 0, ""),
+                    (4, bytes(16), 0, "linux", 0, "textures/*.dds"),
+                ],
+            )  # fmt: skip
+            connection.execute(
+                "INSERT INTO MissingProductDependencies("
+                "ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid, DependencySubId,"
+                " MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch)"
+                " VALUES (4, '', '', '', ?, 0, 'rock.dds', '', 50)",
+                (uuid_of(1),),
+            )
+        yield made
+
+
+def in_assets(tmp_path, do, *, size=MEDIUM, session=None, theme="dark", panes=PANES):
+    """Open the screen on the Assets pane; do `do(app, pilot, pane, session)` once the tree is there, everything open."""
+
+    async def begin(app, pilot, session):
+        app.copied = []
+        app.copy_text = lambda what, *, raw=False: app.copied.append((what, raw))
+        await until(pilot, lambda: app.pane is not None and app.pane.shown_model().tree is not None)
+        await press(pilot, "*")
+        await do(app, pilot, app.pane, session)
+        await until(pilot, lambda: not app.switcher.mounted["assets"].queries.is_busy)
+
+    return in_shell(tmp_path, begin, size=size, session=session or FakeSession(tmp_path), theme=theme, panes=panes)
+
+
+async def press(pilot, *keys: str) -> None:
+    """Press keys, and wait until everything they set off is done; the pilot's own waits 40 ms more for each."""
+    for key in keys:
+        is_character = len(key) == 1
+        name = _character_to_key(key) if is_character else key
+        pilot.app.post_message(events.Key(name, key if is_character else " " if key == "space" else None))
+        for _ in range(6):  # from app to screen to part, and up again to who does it
+            await pilot.pause(0)
+
+
+async def at(pilot, pane, path: str, kind: Kind = Kind.SOURCES) -> None:
+    """Wait until the details of an asset are shown."""
+    await until(pilot, lambda: pane.panel is not None and (pane.panel.path, pane.kind, cursor_on(pane)) == (path, kind, path))
+
+
+async def shows(app, pilot, expected: str) -> None:
+    """Wait until something is on the screen."""
+    await until(pilot, lambda: expected in text(app))
+
+
+async def go(pilot, pane, path: str, kind: Kind = Kind.SOURCES) -> None:
+    pane.reveal(path)
+    await at(pilot, pane, path, kind)
+
+
+def cursor_on(pane) -> str:
+    tree, model = pane.shown_tree(), pane.shown_model()
+    return model.tree.path(tree.node) if model.tree is not None and tree.node is not None else ""
+
+
+def put_on_reference(pane, wanted: str) -> None:
+    """Put the cursor of the references on the first that begins so."""
+    tree = pane.query_one(ReferenceTree)
+    tree.focus()
+    tree.action_unfold_all()
+    for index in range(tree.count_rows()):
+        ref = tree.reference(tree.key_of(index))
+        if ref is not None and ref.text.startswith(wanted):
+            tree.move_cursor(index)
+            return
+    raise AssertionError(f"no reference '{wanted}'")
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
+def test_a_source_is_shown_with_everything_around_it(tmp_path, size, theme):
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        if size == SMALL:
+            await until(pilot, lambda: "rock.png" in text(app))
+            assert "Scan folder" not in text(app)
+            await press(pilot, "enter")
+        await until(pilot, lambda: "linux/textures/rock.dds" in text(app) and "PNG 64 × 32" in text(app))
+        for expected in (
+            "Scan folder",
+            "project",
+            uuid_text(uuid_of(1)),
+            "Products (2)",
+            "4.0 MiB",
+            "{00000000…}:0",
+            "Dependencies out (0)",
+        ):
+            await shows(app, pilot, expected)
+        if size == LARGE:
+            for expected in ("Dependencies in (1)", "mesh/rock.fbx", "Jobs (2)", "! 2 warnings", "✗ failed", "30 ms", "Sources 5"):
+                await shows(app, pilot, expected)
+        await press(pilot, "escape")
+        await until(pilot, lambda: app.focused is pane.shown_tree())
+
+    in_assets(tmp_path, look, size=size, theme=theme)
+
+
+@pytest.mark.usefixtures("store")
+def test_enter_follows_references_and_brackets_walk_back_and_forward(tmp_path):
+    async def walk(app, pilot, pane, _session):
+        await go(pilot, pane, "mesh/rock.fbx")
+        await press(pilot, "enter")
+        await until(pilot, lambda: app.focused is pane.query_one(ReferenceTree))
+        put_on_reference(pane, "textures/rock.png")
+        await press(pilot, "enter")
+        await at(pilot, pane, "textures/rock.png")
+        put_on_reference(pane, "linux/")
+        await press(pilot, "enter")
+        await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+        await press(pilot, "[", "[")
+        await at(pilot, pane, "mesh/rock.fbx")
+        await press(pilot, "]", "]")
+        await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+        await press(pilot, "]")
+        await until(pilot, lambda: "nowhere to go forward to" in text(app))
+        await press(pilot, "p")
+        await at(pilot, pane, "textures/rock.png")
+        pane.reveal("mesh/rock.mat")
+        await at(pilot, pane, "mesh/rock.mat", Kind.INTERMEDIATES)
+        put_on_reference(pane, "mesh/rock.fbx")
+        await press(pilot, "enter")
+        await at(pilot, pane, "mesh/rock.fbx")
+
+    in_assets(tmp_path, walk)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_product_is_shown_and_its_dependencies_open_step_by_step_without_going_in_circles(tmp_path):
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
+        for expected in (
+            f"{uuid_text(uuid_of(2))}:7", "Last processed", "Job key", "common", "50 B", "Outgoing dependencies (1)", "Unmet path",
+            "textures/*.dds",
+            "pattern", "Incoming dependencies (1)", "Missing dependencies (1)", "rock.dds", "mesh/rock.fbx", "✗ rock.model",
+        ):  # fmt: skip
+            await shows(app, pilot, expected)
+        references = pane.query_one(ReferenceTree)
+        put_on_reference(pane, "linux/textures/rock.dds")
+        before = references.count_rows()
+        await press(pilot, "right")
+        await until(pilot, lambda: references.count_rows() > before)
+        await until(pilot, lambda: any("common/mesh/rock.model" in line and "above" in line for line in lines(app)))
+
+    in_assets(tmp_path, look)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_search_counts_marks_and_walks_hits_and_opens_again_what_was_open(tmp_path):
+    async def look(app, pilot, pane, _session):
+        await press(pilot, "-")
+        await press(pilot, "/", *"rock")
+        await until(pilot, lambda: "2 of 5" in text(app))
+        await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
+        await until(pilot, lambda: pane.shown_model().cell(pane.shown_tree().node, "name").spans == ((0, 4),))
+        await press(pilot, "enter", "n")
+        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
+        await press(pilot, "n")
+        await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
+        await press(pilot, "N")
+        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
+        tree = pane.shown_model().tree
+        pane.store.mark_stale()
+        await until(pilot, lambda: pane.shown_model().tree is not tree)
+        await press(pilot, "escape")
+        await until(pilot, lambda: "2 of 5" not in text(app))
+        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
+        await until(pilot, lambda: pane.shown_tree().index_of(4) is None)
+        pane.box.text = "a("
+        await until(pilot, lambda: "^ " in text(app))
+        pane.box.text = "no such name"
+        await until(pilot, lambda: "nothing matches" in text(app))
+        pane.box.text = uuid_text(uuid_of(2)).lower()
+        await until(pilot, lambda: "1 of 5" in text(app))
+        await press(pilot, "t", "t")
+        await until(pilot, lambda: pane.kind is Kind.PRODUCTS and "1 of 3" in text(app))
+        pane.box.text = "linux/.*dds$"
+        await until(pilot, lambda: "1 of 3" in text(app) and cursor_on(pane) == "linux/textures/rock.dds")
+        pane.reveal("common/mesh/rock.model")
+        await until(pilot, lambda: cursor_on(pane) == "common/mesh/rock.model")
+        await until(pilot, lambda: pane.box.text == "")
+
+    in_assets(tmp_path, look)
+
+
+@pytest.mark.usefixtures("store")
+def test_keys_clicks_and_commands_change_trees(tmp_path):
+    async def change(app, pilot, pane, _session):
+        for key, kind in (
+            ("t", Kind.INTERMEDIATES),
+            (">", Kind.PRODUCTS),
+            ("t", Kind.SOURCES),
+            ("<", Kind.PRODUCTS),
+        ):
+            await press(pilot, key)
+            await until(pilot, lambda kind=kind: pane.kind is kind and app.focused is pane.shown_tree())
+        await pilot.click("#assets-tabs", offset=(lines(app)[3].index("Intermediates"), 0))
+        await until(pilot, lambda: pane.kind is Kind.INTERMEDIATES)
+        run(app, "sources lua", app.commands())
+        await until(pilot, lambda: pane.kind is Kind.SOURCES and "1 of 5" in text(app))
+        run(app, "asset nothing/there", app.commands())
+        await until(pilot, lambda: "there is no asset 'nothing/there'" in text(app))
+        await until(pilot, lambda: pane.status() == "Sources: 5")
+
+    in_assets(tmp_path, change)
+
+
+def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(trees, "STALE_S", 0.05)
+
+    async def hear(app, pilot, pane, session):
+        await go(pilot, pane, "textures/rock.png")
+        put_on_reference(pane, "server")
+        references = pane.query_one(ReferenceTree)
+        line, ref = references.cursor, references.reference()
+        y = pane.shown_tree().cursor - pane.shown_tree().top
+        store.put(put_source=[source_row(9, "a/new.txt")], put_job=[job_row(2, 1, platform="server", warnings=0, run_key=6)])
+        session.say(SourcesChanged(0, (("a/new.txt", True),)))
+        await until(pilot, lambda: "Sources 6" in text(app))
+        assert cursor_on(pane) == "textures/rock.png"
+        assert pane.shown_tree().cursor - pane.shown_tree().top in {y, pane.shown_tree().cursor}
+        await until(pilot, lambda: "✓ completed" in text(app))
+        assert (references.cursor, references.reference().text) == (line, ref.text)
+        store.put(put_job=[job_row(2, 1, platform="server", warnings=7, run_key=7)])
+        notice = JobChanged(0, 2, "textures/rock.png", 1, "server", "Image", "b", "completed", "", "", 7, 0, 1, "", 7)
+        pane.on_news(Batch(jobs=(JobNews(notice, is_later=True, received_ms=0),)))
+        pane.shell.wake()
+        await until(pilot, lambda: "! 7 warnings" in text(app))
+        pane.box.text = "new"
+        await until(pilot, lambda: "1 of 6" in text(app))
+        store.put(put_source=[source_row(10, "a/newer.txt")])
+        session.say(SourcesChanged(0, (("a/newer.txt", True),)))
+        await until(pilot, lambda: "2 of 7" in text(app))
+        pane.reload()
+
+    in_assets(tmp_path, hear, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+def test_the_menu_copies_reprocesses_tells_why_and_goes_to_jobs(tmp_path):
+    async def act(app, pilot, pane, session):
+        await go(pilot, pane, "textures/rock.png")
+        for key, expected in (
+            ("y", "textures/rock.png"), ("f", f"{tmp_path}/textures/rock.png"), ("u", uuid_text(uuid_of(1))),
+            ("p", f"{tmp_path}/linux/textures/rock.dds\n{tmp_path}/server/textures/rock.dds"),
+        ):  # fmt: skip
+            await press(pilot, "y", key)
+            await until(pilot, lambda: app.copied)
+            assert app.copied.pop() == (expected, True)
+        await press(pilot, "r")
+        await until(pilot, lambda: session.asked == [Reprocess(keys=("textures/rock.png",))])
+        await press(pilot, ".")
+        await until(pilot, lambda: app.screen.query_one(Menu).has_focus)
+        await press(pilot, "x")
+        await until(pilot, lambda: "new source" in text(app) and "no [/such] pixel" in text(app) and "Why" in text(app))
+        await pilot.click(f"#{pane.shown_tree().id}", offset=(3, 2), button=3)
+        await until(pilot, lambda: app.screen.query(Menu))
+        await until(pilot, lambda: "x.txt" in str(app.screen.query_one(Menu).border_title))
+        await press(pilot, "escape")
+        await go(pilot, pane, "textures/rock.png")
+        await press(pilot, "J")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed)
+        await until(pilot, lambda: app.pane.revealed == [r'"^textures/rock\.png$"'])
+        await press(pilot, "2")
+        await until(pilot, lambda: app.pane is pane)
+        put_on_reference(pane, "server  Image")
+        await press(pilot, "enter")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and len(app.pane.revealed) == 2)
+
+    in_assets(tmp_path, act, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+def test_marks_and_folders_are_copied_and_reprocessed_together(tmp_path):
+    async def act(app, pilot, pane, session):
+        await go(pilot, pane, "mesh/rock.fbx")
+        await press(pilot, "space")
+        await go(pilot, pane, "textures/rock.png")
+        await press(pilot, "space", "y", "y")
+        await until(pilot, lambda: app.copied == [("mesh/rock.fbx\ntextures/rock.png", True)])
+        await press(pilot, "r")
+        await until(pilot, lambda: session.asked == [Reprocess(keys=("mesh/rock.fbx", "textures/rock.png"))])
+        await press(pilot, "u", "g", "k")
+        session.asked.clear()
+        await press(pilot, "r", "n")
+        assert session.asked == []
+        await press(pilot, "r", "y")
+        await until(pilot, lambda: session.asked == [Reprocess(keys=("evil/*",))])
+        await until(pilot, lambda: "Holds" in text(app) and "2 sources" in text(app))
+        await until(pilot, lambda: not pane.query_one("#assets-preview-title").display)  # a folder has none
+        await press(pilot, "<")
+        await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
+        session.asked.clear()
+        await press(pilot, "r")
+        await until(pilot, lambda: session.asked == [Reprocess(keys=("mesh/rock.fbx",))])
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_an_action_is_about_what_the_cursor_is_on_also_when_keys_come_fast(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "mesh/rock.fbx")
+        pane.shown_tree().action_move(2)
+        pane.action_copy()
+        await until(pilot, lambda: app.screen.query(Menu))
+        await press(pilot, "y")
+        await until(pilot, lambda: app.copied == [("scripts/door.lua", True)])
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_an_asset_is_found_by_every_name_it_has(tmp_path):
+    mesh = uuid_text(uuid_of(2))
+    rock, model = ("textures/rock.png", Kind.SOURCES), ("common/mesh/rock.model", Kind.PRODUCTS)
+
+    async def find(_app, pilot, pane, _session):
+        for name, (path, kind) in (
+            ("TEXTURES/Rock.png", rock), (f"{mesh}:7", model), (f"{tmp_path}/textures/rock.png", rock),
+            (f"{tmp_path}/{model[0]}", model),
+            (mesh, ("mesh/rock.fbx", Kind.SOURCES)), (f" {model[0]} ", model),
+        ):  # fmt: skip
+            pane.reveal(name)
+            await at(pilot, pane, path, kind)
+
+    in_assets(tmp_path, find)
+
+
+def test_what_goes_away_leaves_the_cursor_to_its_neighbour(tmp_path, store):
+    async def drop(app, pilot, pane, session):
+        await go(pilot, pane, "textures/rock.png")
+        await press(pilot, ".", "escape")
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("DELETE FROM Sources WHERE SourceID = 1")
+        pane.on_news(Batch(jobs=(JobNews(JobChanged(0, 1, "textures/rock.png", 1, *[""] * 6, 0, 0, 0, "", 0), True, 0),)))
+        pane.shell.wake()
+        await until(pilot, lambda: "gone" in text(app))
+        session.say(SourcesChanged(0, (("textures/rock.png", False),)))
+        await until(pilot, lambda: "Sources 4" in text(app))
+        await at(pilot, pane, cursor_on(pane))
+        await until(pilot, lambda: "rock.png" not in text(app))
+
+    in_assets(tmp_path, drop)
+
+
+@pytest.mark.usefixtures("store")
+def test_what_is_typed_ahead_of_the_search_is_searched_and_does_nothing_else(tmp_path):
+    async def type_fast(app, pilot, pane, session):
+        for character in "/rJ":
+            app.post_message(events.Key(_character_to_key(character), character))
+        await until(pilot, lambda: pane.box.text == "rJ")
+        assert (session.asked, list(app.screen.query(Menu))) == ([], [])
+
+    in_assets(tmp_path, type_fast)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_screen_of_hardly_any_room_is_no_trouble(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        await press(pilot, "enter", "z", "tab", "t", "/", "x", "enter", ".")
+        assert app.is_running
+
+    in_assets(tmp_path, act, size=(20, 6))
+
+
+@pytest.mark.usefixtures("store")
+def test_hostile_names_are_shown_harmless_and_copied_as_bytes(tmp_path):
+    async def look(app, pilot, pane, _session):
+        await until(pilot, lambda: r"\xff.png" in text(app))
+        await until(pilot, lambda: "[red]x" in text(app))
+        assert "\x1b" not in text(app)
+        await go(pilot, pane, BYTES)
+        await until(pilot, lambda: "PNG 64 × 32" in text(app))
+        await press(pilot, "y", "f")
+        await until(pilot, lambda: app.copied)
+        copied, is_raw = app.copied.pop()
+        assert (os.fsencode(copied), is_raw) == (os.fsencode(tmp_path) + b"/evil/\xff.png", True)
+        await go(pilot, pane, EVIL)
+        await press(pilot, "y", "y")
+        await until(pilot, lambda: app.copied)
+        assert app.copied.pop() == (EVIL, False)
+
+    in_assets(tmp_path, look)
+
+
+@pytest.mark.usefixtures("store")
+def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
+    for name, value in (("PAGER", "view -x"), ("VISUAL", ""), ("EDITOR", "'broken"), ("SHELL", "/bin/zsh"), ("DISPLAY", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    ran = []
+    monkeypatch.setattr(files, "run_in_front", lambda command, folder=None: ran.append((command, folder)) or "")
+
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "scripts/door.lua")
+        await press(pilot, "o")
+        await until(pilot, lambda: "cannot be lent" in text(app))
+        monkeypatch.setattr(pane, "take_over", lambda run: run())
+        await press(pilot, "o", "O", "F")
+        file = f"{tmp_path}/scripts/door.lua"
+        await until(pilot, lambda: len(ran) >= 3)
+        assert ran == [(["view", "-x", file], None), (["vi", file], None), (["/bin/zsh"], f"{tmp_path}/scripts")]
+        await go(pilot, pane, EVIL)
+        await press(pilot, "o")
+        await until(pilot, lambda: "is not there" in text(app))
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
+    async def act(app, pilot, pane, _session):
+        await go(pilot, pane, "scripts/door.lua")
+        await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
+        app.set_focus(pane.shown_tree())
+        seen = []
+        for _ in range(4):
+            await press(pilot, "z")
+            seen.append((type(app.focused).__name__, "Products (0)" in text(app), "local a = 1 -- [/x]" in text(app)))
+            await press(pilot, "z", "tab")
+        assert seen == [
+            ("VTree", False, False),
+            ("AssetFacts", True, False),
+            ("ReferenceTree", True, False),
+            ("FilePreview", False, True),
+        ]
+        await press(pilot, "tab")
+        pane.query_one(FilePreview).focus()
+        await press(pilot, "y", "l")
+        await until(pilot, lambda: app.copied)
+        assert app.copied.pop()[0] == "local a = 1 -- [/x]"
+        pane.query_one(AssetFacts).focus()
+        await press(pilot, "y", "l")
+        await until(pilot, lambda: app.copied)
+        assert app.copied.pop()[0] == "project"
+        await press(pilot, "z", "escape", "escape")
+        await until(pilot, lambda: app.focused is pane.shown_tree())
+
+    in_assets(tmp_path, act)
+
+
+@pytest.mark.usefixtures("store")
+def test_tree_and_search_are_remembered(tmp_path):
+    async def leave(_app, pilot, pane, _session):
+        pane.box.text = "model"
+        await press(pilot, "<", "q")
+
+    async def look(app, pilot, pane, _session):
+        await until(pilot, lambda: pane.kind is Kind.PRODUCTS and "1 of 3" in text(app))
+
+    in_assets(tmp_path, leave)
+    in_assets(tmp_path, look)
+
+
+@pytest.mark.usefixtures("store")
+def test_without_an_engine_nothing_is_offered_that_needs_one(tmp_path):
+    class Alone(NoSession):
+        done = ("open",)
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "scripts/door.lua")
+        assert "reprocess" not in lines(app)[-1]
+        await press(pilot, "r", ".")
+        await until(pilot, lambda: "Reprocess" in text(app))
+
+    in_assets(tmp_path, look, session=Alone("x", tmp_path))
+
+
+def test_a_database_that_is_not_there_is_said_quietly(tmp_path):
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "there is no asset database" in text(app))
+        await press(pilot, "enter", "y", ".", "x", "J", "o", "n", "p", "[", "r")
+
+    in_shell(tmp_path, look, session=FakeSession(tmp_path), panes=PANES)
+
+
+# ── the parts without a screen ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "expected"),
+    [
+        (PNG, "a.png", ("PNG", 64, 32, "RGBA, 8 bits")),
+        (b"GIF89a" + struct.pack("<HH", 3, 4), "a", ("GIF", 3, 4, "palette")),
+        (b"BM" + bytes(12) + struct.pack("<IiiHH", 40, 5, -6, 1, 24), "a", ("BMP", 5, 6, "24 bits")),
+        (b"DDS " + struct.pack("<II", 124, 0) + struct.pack("<II", 8, 16) + bytes(64) + b"DXT5", "a", ("DDS", 16, 8, "DXT5")),
+        (
+            b"\xff\xd8\xff\xe0" + b"\x00\x04ab" + b"\xff\xc0" + struct.pack(">HBHHB", 17, 8, 20, 30, 3) + bytes(9),
+            "a",
+            ("JPEG", 30, 20, "YCbCr, 8 bits"),
+        ),
+        (b"RIFF\0\0\0\0WEBPVP8X" + bytes(4) + b"\x10" + bytes(3) + b"\x09\0\0\x13\0\0", "a", ("WebP", 10, 20, "alpha")),
+        (bytes([0, 0, 10]) + bytes(9) + struct.pack("<HHB", 7, 9, 32) + b"\0", "a.TGA", ("TGA", 7, 9, "32 bits, compressed")),
+        (b"8BPS" + bytes(10) + struct.pack(">IIH", 2, 3, 16), "a", ("PSD", 3, 2, "16 bits")),
+        (PNG[:20], "a.png", None),
+        (b"text", "a.tga", None),
+        (b"RIFF\0\0\0\0WAVEfmt ", "a.wav", None),
+    ],
+)  # fmt: skip
+def test_images_are_known_by_their_first_bytes(head, name, expected):
+    assert image_facts(head, name) == expected
+
+
+def test_what_cannot_be_read_and_what_is_no_image_is_shown_as_ever(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"\0\1")
+
+    assert preview_of(str(tmp_path / "none")).kind == "not readable"
+    assert preview_of(str(tmp_path / "a.bin")).kind == "binary"
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (-1, ""),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 KiB"),
+        (4_200_000, "4.0 MiB"),
+        (1_023_200, "999 KiB"),
+        (1_023_999, "1.0 MiB"),
+        (123e9, "115 GiB"),
+        (64 << 20, "64 MiB"),
+    ],
+)
+def test_sizes_are_short(size, shown):
+    assert size_text(size) == shown
+
+
+def test_a_filter_for_jobs_means_this_source_alone():
+    assert jobs_filter('a b/"c".png', is_folder=False) == '"^a b/\\"c\\"\\\\.png$"'.replace("\\\\", "\\")
+    assert jobs_filter("a", is_folder=True) == '"^a/"'
+
+
+def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
+    assert "cannot be started" in files.run_in_front([str(tmp_path / "none")])
+    assert "cannot be started" in files.run_beside([str(tmp_path / "none")])
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/xdg-open")
+    assert files.folder_viewer({"DISPLAY": ":0"}) == (["/usr/bin/xdg-open"], True)
+
+
+def test_of_each_kind_of_errand_only_the_newest_counts(store):
+    gate, told, failures = threading.Event(), [], []
+    done = threading.Event()
+
+    def deliver(what, *arguments):
+        what(*arguments)
+
+    def fails(_reader):
+        raise UserError("no")
+
+    queries = QueryWorker(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
+    queries.request("a", lambda _: gate.wait(20) and 1, told.append)
+    queries.request("a", lambda _: 2, told.append)
+    queries.request("preview", lambda _: 4, lambda answer: (told.append(answer), done.set()))
+    queries.request("b", lambda reader: reader.ask("SELECT nonsense"), told.append)
+    queries.request("c", fails, told.append)
+    gate.set()
+    assert done.wait(20)
+    queries.close()
+
+    assert told == [2, 4]
+    assert failures == [("b", True), ("c", True)]

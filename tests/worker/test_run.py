@@ -1,0 +1,495 @@
+"""One call of a builder: what it answers, what it lies about, and how it fails."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from run_room import PYTHON, Room, jobs, made, write
+
+from aptui.core.messages import LogLevel, Outcome
+from aptui.core.model import DependencyKind, EdgeKind
+from aptui.core.model import JobDependency as PlannedDependency
+from aptui.sdk import (
+    Cancelled,
+    CreateJobsResponse,
+    JobDependency,
+    JobDescriptor,
+    JobProduct,
+    ProcessJobResponse,
+    ProductFlag,
+    Result,
+    SourceDependency,
+    SourceDependencyKind,
+)
+from aptui.worker.wire import FrameKind, decode, encode
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Room(tmp_path)
+
+
+def product(request, name="a.out", data=b"data", **more):
+    write(request.product_path(name), data)
+    return JobProduct(name, **more)
+
+
+# ------------------------------------------------------------------------------------------------------------------ analysis
+
+
+def test_an_analysis_is_asked_with_what_is_configured_and_answers_with_plans(room):
+    asked = []
+
+    def create_jobs(request):
+        asked.append(request)
+        request.log.info("looked", at=request.source)
+        job = JobDescriptor("k", "linux", 3, True, "more", {"b": "2", "a": "1"})
+        job.job_dependencies = [
+            JobDependency("Other/B.txt", "k", "common", DependencyKind.ORDER, (2, 1, 2)),
+            JobDependency("", "k", "linux", uuid=UUID(int=5)),
+        ]
+        return jobs(job)
+
+    builder = replace(PYTHON, params='{"x":1,"y":1}', platform_params=(("linux", '{"y":2}'),))
+
+    result = room.analyse(create_jobs, builder)
+
+    (request,), (plan,) = asked, result.plans
+    assert (request.full_path, request.read_source()) == (str(room.root / "a.txt"), b"hello")
+    assert request.source_uuid == UUID(bytes=bytes(range(16)))
+    assert request.params_for("linux") == {"x": 1, "y": 2}
+    assert [(platform.id, platform.tags) for platform in request.platforms] == [("linux", ("tools",))]
+    assert (plan.key, plan.platform, plan.priority, plan.is_critical) == ("k", "linux", 3, True)
+    assert (plan.additional_fingerprint, plan.params) == ("more", '{"a":"1","b":"2"}')
+    assert plan.job_dependencies == (
+        PlannedDependency(UUID(int=5).hex, "k", "linux", DependencyKind.ORDER, is_uuid=True),
+        PlannedDependency("other/b.txt", "k", "common", DependencyKind.ORDER, (1, 2)),
+    )
+    assert [(record.text, record.context) for record in result.log] == [("looked", (("at", "a.txt"),))]
+
+
+def test_source_dependencies_are_told_apart_by_kind_and_named_once(room):
+    uuid = UUID(int=7)
+    dependencies = [
+        SourceDependency("./x/../b.txt"),
+        SourceDependency("b.txt"),
+        SourceDependency("*.h", SourceDependencyKind.WILDCARD),
+        SourceDependency("ignored.txt", uuid=uuid),
+        SourceDependency(),
+    ]
+
+    result = room.analyse(lambda _request: jobs(source_dependencies=dependencies))
+
+    assert [(edge.kind, edge.target) for edge in result.edges] == [
+        (EdgeKind.PATH, "b.txt"),
+        (EdgeKind.WILDCARD, "*.h"),
+        (EdgeKind.UUID, uuid.hex),
+    ]
+
+
+def test_a_job_for_a_platform_nobody_asked_for_is_for_the_engine_to_judge(room):
+    result = room.analyse(lambda _request: jobs(JobDescriptor("k", "mars"), JobDescriptor("k", "common")))
+
+    assert [plan.platform for plan in result.plans] == ["mars", "common"]
+
+
+def test_of_two_jobs_with_one_key_the_later_counts(room):
+    result = room.analyse(lambda _request: jobs(JobDescriptor("k", "linux", 1), JobDescriptor("k", "linux", 2)))
+
+    assert [plan.priority for plan in result.plans] == [2]
+
+
+def raising(error):
+    def raises(_request):
+        raise error
+
+    return raises
+
+
+@pytest.mark.parametrize(
+    ("create_jobs", "outcome", "error"),
+    [
+        (raising(ValueError("bad header\nmore")), Outcome.FAILED, "ValueError: bad header"),
+        (raising(KeyError()), Outcome.FAILED, "KeyError"),
+        (raising(SystemExit(3)), Outcome.FAILED, "builder called sys.exit(3)"),
+        (raising(MemoryError()), Outcome.FAILED, "MemoryError: out of memory"),
+        (raising(Cancelled()), Outcome.CANCELLED, "cancelled"),
+        (lambda _: CreateJobsResponse(error="no good"), Outcome.FAILED, "no good"),
+        (lambda _: CreateJobsResponse(), Outcome.FAILED, "builder reported failure"),
+        (lambda _: CreateJobsResponse(Result.CANCELLED), Outcome.CANCELLED, "cancelled"),
+        (lambda _: None, Outcome.FAILED, "create_jobs returned NoneType, not a CreateJobsResponse"),
+        (lambda _: jobs("job"), Outcome.FAILED, "create_jobs answered with a value of the wrong kind"),
+        (lambda _: jobs(JobDescriptor("", "linux")), Outcome.FAILED, "job_key must be text"),
+        (lambda _: jobs(JobDescriptor(5, "linux")), Outcome.FAILED, "job_key must be text"),
+        (lambda _: jobs(JobDescriptor("k", "linux", "high")), Outcome.FAILED, "value of the wrong kind"),
+        (
+            lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", 5, "linux")])),
+            Outcome.FAILED,
+            "value of the wrong kind",
+        ),
+        (
+            lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", "k", None)])),
+            Outcome.FAILED,
+            "value of the wrong kind",
+        ),
+        (
+            lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", "k", "linux", 99)])),
+            Outcome.FAILED,
+            "value of the wrong kind",
+        ),
+    ],
+)
+def test_an_analysis_that_fails_says_why_in_one_line(room, create_jobs, outcome, error):
+    result = room.analyse(create_jobs)
+
+    assert result.outcome == outcome
+    assert error in result.error
+    assert (result.plans, result.edges) == ((), ())
+    assert decode(FrameKind.ANALYSED, encode(FrameKind.ANALYSED, result)[5:]) == result
+
+
+def test_an_additional_fingerprint_needs_an_analysis_fingerprint(room):
+    result = room.analyse(
+        lambda _: jobs(JobDescriptor("k", "linux", additional_fingerprint="x")), replace(PYTHON, analysis_fingerprint="")
+    )
+
+    assert result.outcome == Outcome.FAILED
+    assert "analysis_fingerprint" in result.error
+
+
+def test_an_error_that_was_logged_is_the_reason_of_an_unexplained_failure(room):
+    def create_jobs(request):
+        request.log.error("line 3 is odd\nvery")
+        return CreateJobsResponse()
+
+    assert room.analyse(create_jobs).error == "line 3 is odd"
+
+
+def test_names_that_are_no_text_reach_the_engine(room):
+    odd = os.fsdecode(b"caf\xe9")
+
+    result = room.analyse(
+        lambda _: jobs(
+            JobDescriptor(odd, "linux", 0, False, odd, {odd: odd}, [JobDependency(odd, odd, "linux")]),
+            source_dependencies=[SourceDependency(odd)],
+        )
+    )
+
+    assert result.outcome == Outcome.SUCCEEDED
+    assert decode(FrameKind.ANALYSED, encode(FrameKind.ANALYSED, result)[5:]) == result
+
+
+# ---------------------------------------------------------------------------------------------------------------- processing
+
+
+def test_a_job_is_done_in_folders_of_its_own_which_are_gone_afterwards(room):
+    asked = []
+
+    def process_job(request):
+        asked.append(
+            (os.getcwd(), request.temp_dir, os.environ["TMPDIR"], os.listdir(request.products_dir), dict(request.job_params))
+        )
+        write(os.path.join(request.temp_dir, "scratch"))
+        return made(product(request))
+
+    order = room.order(params='{"p":"1"}')
+
+    result = room.process(process_job, order)
+
+    assert asked == [(f"{order.staging}/temp", f"{order.staging}/temp", f"{order.staging}/temp", [], {"p": "1"})]
+    assert result.outcome == Outcome.SUCCEEDED
+    assert os.listdir(order.staging) == ["products"]
+    assert os.environ["TMPDIR"] == str(room.root.parent)
+
+
+def test_the_staging_folder_of_a_failed_run_is_gone(room):
+    order = room.order()
+
+    room.process(raising(ValueError()), order)
+
+    assert not os.path.exists(order.staging)
+
+
+@pytest.mark.parametrize("how", ["keeps_temp", "debug_output", "keep_temp"])
+def test_temporary_files_are_kept_on_demand(room, how):
+    def process_job(request):
+        write(os.path.join(request.temp_dir, "scratch"))
+        return made(product(request), keep_temp=how == "keep_temp")
+
+    order = room.order(**({} if how == "keep_temp" else {how: True}))
+
+    room.process(process_job, order)
+
+    assert os.path.exists(f"{order.staging}/temp/scratch")
+
+
+def test_products_are_named_after_their_source_in_lower_case_and_hashed(room):
+    result = room.process(
+        lambda request: made(product(request, "Deep/A.OUT", b"bytes", sub_id=4, asset_type=UUID(int=9))), room.order("Dir/A.txt")
+    )
+
+    (staged,) = result.products
+    assert (staged.name, staged.sub_id, staged.asset_type, staged.flags) == ("dir/a.out", 4, UUID(int=9).bytes, 1)
+    assert (staged.digest, staged.size) == (hashlib.sha256(b"bytes").digest(), 5)
+    assert Path(staged.staged).read_bytes() == b"bytes"
+
+
+def test_a_product_in_the_temporary_folder_is_moved(room):
+    result = room.process(lambda request: made(JobProduct(write(f"{request.temp_dir}/sub/t.out", b"temp"))))
+
+    (staged,) = result.products
+    assert Path(staged.staged).read_bytes() == b"temp"
+    assert "/temp/" not in staged.staged
+
+
+def test_a_product_elsewhere_is_copied_and_stays(room, tmp_path):
+    elsewhere = write(tmp_path / "shared.out", b"shared")
+
+    result = room.process(lambda _request: made(JobProduct(elsewhere)))
+
+    (staged,) = result.products
+    assert Path(staged.staged).read_bytes() == Path(elsewhere).read_bytes() == b"shared"
+
+
+def test_a_product_with_a_second_hard_link_is_copied(room):
+    def process_job(request):
+        os.link(write(f"{request.scan_folder}/b.txt"), request.product_path("a.out"))
+        return made(JobProduct("a.out"))
+
+    result = room.process(process_job)
+
+    (staged,) = result.products
+    assert os.stat(staged.staged).st_nlink == 1
+    assert Path(staged.staged).read_bytes() == b"data"
+
+
+def linked(request, target, name="l.out"):
+    os.symlink(target, request.product_path(name))
+
+
+LIES = {
+    "missing": (lambda r: [JobProduct("never.out")], "product 'never.out' does not exist"),
+    "below a file": (lambda r: [product(r, "x"), JobProduct("x/y.out", 1)], "product 'x/y.out' does not exist"),
+    "outside": (lambda r: [JobProduct("../../../x.out")], "product '../../../x.out' lies outside the folder for products"),
+    "link": (lambda r: [linked(r, "/etc/hostname")] and [JobProduct("l.out")], "product 'l.out' is a link, or behind one"),
+    "dangling link": (lambda r: [linked(r, "nowhere")] and [JobProduct("l.out")], "product 'l.out' is a link, or behind one"),
+    "behind a link": (
+        lambda r: [linked(r, "/etc", "d")] and [JobProduct("d/hostname")],
+        "product 'd/hostname' is a link, or behind one",
+    ),
+    "folder": (lambda r: [os.mkdir(r.product_path("d"))] and [JobProduct("d")], "product 'd' is not a regular file"),
+    "fifo": (lambda r: [os.mkfifo(r.product_path("f"))] and [JobProduct("f")], "product 'f' is not a regular file"),
+    "no name": (lambda r: [JobProduct("d/..")], "product 'd/..' has no file name"),
+    "control": (lambda r: [product(r, "a\x1b[2J")], r"product 'a\x1b[2J' has control characters in its name"),
+    "long": (lambda r: [JobProduct("x" * 256)], "has a name longer than 255 bytes"),
+    "same name": (
+        lambda r: [product(r, "a.out", sub_id=1), product(r, "x/A.OUT", sub_id=2)],
+        "products 'a.out' and 'x/A.OUT' have the same name 'a.out'",
+    ),
+    "same sub id": (
+        lambda r: [product(r, "a", sub_id=7), product(r, "b", sub_id=7)],
+        "products 'a' and 'b' have the same sub id 7",
+    ),
+    "negative": (lambda r: [product(r, sub_id=-1)], "has the sub id -1, which is not a number of 32 bits"),
+    "33 bits": (lambda r: [product(r, sub_id=1 << 32)], "has the sub id 4294967296"),
+    "text as sub id": (lambda r: [product(r, sub_id="1")], "has the sub id '1'"),
+    "both flags": (lambda r: [product(r, flags=3)], "must be flagged either PRODUCT or INTERMEDIATE"),
+    "no flag": (lambda r: [product(r, flags=0)], "must be flagged either PRODUCT or INTERMEDIATE"),
+    "intermediate": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE)], "intermediates belong to the platform 'common'"),
+    "folder of its own": (lambda r: [product(r, folder="x")], "a folder of its own, 'x', which only intermediates may have"),
+    "climbing folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="../x")], "'../x' is no folder relative to"),
+    "absolute folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="/x")], "'/x' is no folder relative to"),
+    "no folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="./.")], "'./.' is no folder relative to"),
+    "text": (lambda r: ["a.out"], "the builder returned str as a product, not a JobProduct"),
+    "number as path": (lambda r: [JobProduct(5)], "TypeError"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_about_products_fails_the_run_by_the_name_of_the_file(room, lie):
+    make, error = LIES[lie]
+
+    result = room.process(lambda request: made(*make(request)))
+
+    assert result.outcome == Outcome.FAILED
+    assert error in result.error
+    assert result.products == ()
+    assert result.log[-1].text == result.error
+
+
+def test_intermediates_belong_to_the_common_platform(room):
+    good = room.process(lambda r: made(product(r, flags=ProductFlag.INTERMEDIATE)), room.order(platform="common"))
+    bad = room.process(lambda r: made(product(r)), room.order(platform="common"))
+
+    assert (good.outcome, good.products[0].flags) == (Outcome.SUCCEEDED, 2)
+    assert (bad.outcome, "only intermediates belong to" in bad.error) == (Outcome.FAILED, True)
+
+
+def test_an_intermediate_may_lie_in_a_folder_of_its_own(room):
+    def process(request):
+        first = product(request, "x/A.Out", flags=ProductFlag.INTERMEDIATE, folder="Some\\Other/./Place")
+        return made(first, product(request, "b.out", sub_id=1, flags=ProductFlag.INTERMEDIATE))
+
+    result = room.process(process, room.order(platform="common"))
+
+    assert [item.name for item in result.products] == ["some/other/place/a.out", "b.out"]
+
+
+def test_a_source_that_changed_before_the_run_is_stale(room):
+    order = room.order()
+    room.source("a.txt", b"other")
+    called = []
+
+    result = room.process(called.append, order)
+
+    assert (result.outcome, result.error, called) == (Outcome.STALE, "the source changed while the job ran", [])
+
+
+def test_a_source_that_changes_during_the_run_is_stale(room):
+    def process_job(request):
+        room.source("a.txt", b"other")
+        return made(product(request))
+
+    result = room.process(process_job)
+
+    assert (result.outcome, result.products) == (Outcome.STALE, ())
+
+
+def test_a_source_that_vanished_is_stale(room):
+    order = room.order()
+    os.unlink(room.root / "a.txt")
+
+    result = room.process(lambda _request: made(), order)
+
+    assert (result.outcome, result.error) == (Outcome.STALE, "the source cannot be read: No such file or directory")
+
+
+def test_bytes_read_that_are_not_those_of_the_order_make_it_stale(room):
+    def process_job(request):
+        request.read_source()
+        return made(product(request))
+
+    result = room.process(process_job, room.order(source_digest=bytes(32)))
+
+    assert (result.outcome, result.error) == (Outcome.STALE, "the source changed before it was read")
+    assert result.source_digest == hashlib.sha256(b"hello").digest()
+
+
+@pytest.mark.parametrize("process_job", [raising(Cancelled()), lambda _: ProcessJobResponse(Result.CANCELLED)])
+def test_a_builder_may_say_that_it_was_cancelled(room, process_job):
+    result = room.process(process_job)
+
+    assert (result.outcome, result.error, result.errors) == (Outcome.CANCELLED, "cancelled", 0)
+
+
+def test_an_exception_leaves_its_traceback_in_the_log(room):
+    result = room.process(raising(ValueError("bad header\nsecond line")))
+
+    (record,) = result.log
+    assert (result.outcome, result.error, result.errors) == (Outcome.FAILED, "ValueError: bad header", 1)
+    assert (record.level, record.text, record.context[0][0]) == (LogLevel.ERROR, result.error, "Traceback")
+    assert "test_run.py" in record.context[0][1]
+    assert "second line" in record.context[0][1]
+
+
+def test_an_exception_with_text_that_is_no_unicode_travels(room):
+    result = room.process(raising(ValueError("lone \ud800")))
+
+    assert result.error == r"ValueError: lone \ud800"
+    assert decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]) == result
+
+
+@pytest.mark.parametrize(
+    ("process_job", "error"),
+    [
+        (lambda _: "yes", "process_job returned str, not a ProcessJobResponse"),
+        (lambda _: ProcessJobResponse(), "builder reported failure"),
+        (lambda _: ProcessJobResponse(error="too\nbad"), "too"),
+        (lambda _: ProcessJobResponse(Result.SUCCESS, dependencies=[5]), "TypeError"),
+        (lambda _: ProcessJobResponse(Result.SUCCESS, sources_to_reprocess=[5]), "TypeError"),
+        (raising(SystemExit("bye")), "builder called sys.exit('bye')"),
+    ],
+)
+def test_a_run_that_fails_says_why_in_one_line(room, process_job, error):
+    result = room.process(process_job)
+
+    assert result.outcome == Outcome.FAILED
+    assert result.error.startswith(error)
+    assert result.log[-1].level == LogLevel.ERROR
+
+
+def test_dependencies_and_sources_to_reprocess_are_passed_on(room, tmp_path):
+    header = write(tmp_path / "shared/b.h", b"header")
+    room.source("c.h", b"c")
+
+    def process_job(request):
+        found = [header, "c.h", "./c.h", "gone.h", "a.txt", str(tmp_path), f"{request.temp_dir}/own"]
+        return made(product(request), dependencies=found, sources_to_reprocess=["other.txt", os.fsdecode(b"caf\xe9")])
+
+    result = room.process(process_job)
+
+    assert result.discovered == (
+        (header, hashlib.sha256(b"header").hexdigest()),
+        (str(room.root / "c.h"), hashlib.sha256(b"c").hexdigest()),
+        (str(room.root / "gone.h"), ""),
+        (str(tmp_path), ""),
+    )
+    assert result.reprocess == ("other.txt", "caf\U0010ffe9")
+
+
+def test_sources_to_reprocess_of_a_failed_run_do_not_count(room):
+    result = room.process(lambda _: made(JobProduct("never"), sources_to_reprocess=["other.txt"]))
+
+    assert (result.outcome, result.reprocess) == (Outcome.FAILED, ())
+
+
+def test_a_process_left_behind_fails_the_run_and_is_gone(room):
+    pids = []
+
+    def process_job(request):
+        pids.append(subprocess.Popen(["sleep", "3600"]))
+        return made(product(request))
+
+    result = room.process(process_job)
+
+    (child,) = pids
+    assert result.error == f"builder left a process behind: sleep (pid {child.pid}); killed"
+    assert not os.path.exists(f"/proc/{child.pid}")
+    child.wait()
+
+
+def test_warnings_and_errors_are_counted_and_do_not_fail_a_run(room):
+    def process_job(request):
+        request.log.warning("w")
+        request.log.error("e")
+        request.log.debug("d", key=1)
+        return made(product(request))
+
+    result = room.process(process_job)
+
+    assert (result.outcome, result.error, result.warnings, result.errors) == (Outcome.SUCCEEDED, "", 1, 1)
+    assert [record.level for record in result.log] == [2, 3, 0]
+
+
+def test_a_builder_that_logs_in_a_loop_is_cut_in_the_middle(room):
+    def process_job(request):
+        for number in range(10_000):
+            request.log.warning(f"w{number}")
+        return made(product(request))
+
+    result = room.process(process_job)
+
+    texts = [record.text for record in result.log]
+    assert (len(texts), texts[0], texts[-1]) == (4001, "w0", "w9999")
+    assert texts[2000] == "[… 6000 records left out …]"
+    assert result.warnings == 10_000
