@@ -266,6 +266,7 @@ def test_no_compiler_is_started_for_what_includes_something_outside(bench, tmp_p
     assert not canary.exists()
 
 
+@pytest.mark.real
 def test_include_paths_stay_in_the_project(bench, tmp_path):
     compiler = tmp_path / "glslangValidator"
     compiler.write_text("#!/bin/sh\nexit 3\n")

@@ -430,6 +430,7 @@ def test_a_damaged_kept_form_is_as_good_as_none(write: Write, tmp_path: Path, da
     assert load(folder) == first
 
 
+@pytest.mark.real
 def test_a_kept_form_of_another_shape_is_as_good_as_none(write: Write, tmp_path: Path) -> None:
     folder = write(EXAMPLE)
     first = load(folder)

@@ -8,6 +8,8 @@ import pytest
 
 from . import hostile_content
 
+pytestmark = pytest.mark.real
+
 
 def test_what_strangers_made_reads_writes_and_runs_nothing(tmp_path: Path) -> None:
     report = hostile_content.assets(tmp_path, seed=1)

@@ -36,6 +36,7 @@ def place():
         cache.close()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("mutant", "is_missed"), [("", False), ("open-files", True)])
 def test_nothing_of_an_engine_is_open_to_others(place, mutant, is_missed):
     with selectors.DefaultSelector() as selector:

@@ -8,6 +8,8 @@ import pytest
 
 from . import vanished
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(autouse=True)
 def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from disk_project import Project
 from aptui.config.model import ConfigErrors
 from aptui.shared.param_schema import mistakes
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{{name: game, path: assets}}]
 builders:

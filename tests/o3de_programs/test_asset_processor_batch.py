@@ -373,6 +373,7 @@ def driven(batch: Batch) -> Iterator[Driven]:
     driven.close()
 
 
+@pytest.mark.real
 def test_a_batch_is_driven_like_the_program_that_stays(batch: Batch, driven: Driven) -> None:
     assert driven.ask("ping") == "pong"
     assert driven.ask("isidle") == "false"

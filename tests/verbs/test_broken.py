@@ -11,6 +11,8 @@ import verb_project
 
 from aptui.cli import main
 
+pytestmark = pytest.mark.real
+
 Break = Callable[[Path], None]
 
 

@@ -68,6 +68,7 @@ def test_a_job_that_never_succeeded_says_since_when_it_fails_and_what_changed(
     assert "failed since 5 or more runs" in told(capsys, "why", "a.bad")
 
 
+@pytest.mark.real
 def test_a_file_that_is_no_asset_says_who_needs_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "assets" / "a.words").write_text("")
     main.main(["batch"])

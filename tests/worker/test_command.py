@@ -127,6 +127,7 @@ def test_what_only_a_shell_understands_goes_to_the_shell(template):
     assert "a b" not in command.arguments[2]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_line_that_people_see_can_be_pasted(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

@@ -17,6 +17,8 @@ from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.pool.process import WorkerProcess
 from aptui.link import port
 
+pytestmark = pytest.mark.real
+
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
 """

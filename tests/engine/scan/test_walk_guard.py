@@ -15,6 +15,8 @@ from live_project import LiveProject
 from aptui.cli import main
 from aptui.engine.scan import walk
 
+pytestmark = pytest.mark.real
+
 SETTINGS = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
 builders: [{name: data, copy: ["*.txt"]}]

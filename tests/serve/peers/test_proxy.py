@@ -459,6 +459,7 @@ def test_what_cannot_be_forwarded_to_is_refused(url):
         targets([("x", url)])
 
 
+@pytest.mark.real
 def test_a_packed_body_goes_through_a_gateway_as_it_came(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     packed, heard = gzip.compress(b"x" * 10_000), []

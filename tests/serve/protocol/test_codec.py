@@ -111,6 +111,7 @@ def test_the_addresses_over_http_are_all_in_the_published_document(tmp_path: Pat
     assert all(operation["summary"] for path in made["paths"].values() for operation in path.values())
 
 
+@pytest.mark.real
 def test_who_asks_for_nothing_is_told_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with served(Project(tmp_path / "p", PLAIN), tmp_path / "tokens.json") as place:
