@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aptui.core import fingerprint, identity, rows
+from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import FolderSeen, Rows
 from aptui.core.model import (
@@ -36,11 +36,10 @@ from aptui.core.model import (
     SourceIdentity,
     SourceUuid,
 )
+from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
 from aptui.core.settings import SETTINGS_STATE, file_key
-from aptui.core.state import outside
-from aptui.core.state.outside import OUTSIDE_STATE, OutsideFile
 
 Row = tuple[object, ...]
 

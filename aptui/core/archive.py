@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from aptui.core.model import FileFact, PathKey, Source, SourceUuid
-from aptui.core.state.outside import OutsideFile
+from aptui.core.outside import OutsideFile
 
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.

@@ -25,8 +25,8 @@ from aptui.core.notices import (
     ShowAsked,
     SourcesChanged,
 )
+from aptui.core.outside import OutsideFile
 from aptui.core.run_report import NOTHING_USED, Used
-from aptui.core.state.outside import OutsideFile
 
 __all__ = [
     "ConnectionsChanged",

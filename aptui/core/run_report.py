@@ -11,10 +11,6 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from aptui.core.model import Builder
 
 Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode) of a file, () = it is not there. A time of 0 is not known, and is like any other."""
@@ -90,9 +86,9 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
     return digest.digest()
 
 
-def is_of_other_code(builder: Builder, used: Used) -> bool:
-    """Whether a run had other code, or other tools, than `builder` was described with."""
-    return bool(used.code and builder.code_files) and used.code != _described(builder.code_files)
+def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
+    """Whether a run had other code, or other tools, than its builder was described with: (path, SHA-256 in hex) each."""
+    return bool(used.code and code_files) and used.code != _described(code_files)
 
 
 @lru_cache(maxsize=256)

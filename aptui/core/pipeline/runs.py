@@ -29,6 +29,7 @@ from aptui.core.model import (
     PathKey,
     RelPath,
 )
+from aptui.core.outside import outside_file
 from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
@@ -38,7 +39,6 @@ from aptui.core.pipeline.spread import Spread
 from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.run_report import is_of_other_code
 from aptui.core.state.commits import Commit, name_of
-from aptui.core.state.outside import outside_file
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
@@ -76,7 +76,7 @@ class Runs:
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # the fence
                 continue
             del self._running[result.run_key]
-            if is_of_other_code(self._builders[job.builder], result.used):
+            if is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
             elif result.outcome in _CAME_BACK:
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)

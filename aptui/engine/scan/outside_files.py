@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aptui.core.messages import OutsideSeen
+from aptui.core.outside import OutsideFile, outside_file
 from aptui.core.paths import from_text
 from aptui.core.run_report import Stamp
-from aptui.core.state.outside import OutsideFile, outside_file
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine

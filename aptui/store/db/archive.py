@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aptui.core import fingerprint, identity, rows
+from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
@@ -30,10 +30,9 @@ from aptui.core.model import (
     Source,
     SourceUuid,
 )
+from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import merge_folder
 from aptui.core.settings import SETTINGS_STATE
-from aptui.core.state import outside
-from aptui.core.state.outside import OUTSIDE_STATE, OutsideFile
 from aptui.shared.errors import InternalError, UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.packing import unpack_files
