@@ -240,6 +240,8 @@ class EngineSupervisor:
                     now = time.monotonic()
                     self.watching.poll(now)
                     self._after_turn(now)
+                    self._tools.poll(self.config, now)
+                    self._outside.poll(self.engine, now)
         except KnownError as error:
             self._break_down(error)
         except Exception as error:  # noqa: BLE001  # a bug of ours: clients hear of it, and the next engine may be spared
@@ -252,7 +254,8 @@ class EngineSupervisor:
         times = [turn(now) for turn in self.turns]
         if self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._reopen_by, self._unsettled_at, self._rereading.deadline]
-            times += [self.watching.next_deadline(now), self._tools.poll(self.config, now), self._outside.poll(self.engine, now)]
+            times += [self.watching.next_deadline(now), self._tools.next_deadline(self.config)]
+            times.append(self._outside.next_deadline(self.engine))
             if self._idle_since is not None and not self._is_settled:
                 times.append(self._idle_since + _SETTLE_AFTER_S)
         return min((due for due in times if due is not None), default=math.inf)
@@ -348,7 +351,7 @@ class EngineSupervisor:
         """
         self._tools.look(self.config)
         if self.engine is not None:
-            outside_files.look(self.engine)
+            self.engine.look_at_outside_files()
 
     def _describe_anew(self, engine: Engine) -> None:
         """Runs had other code than their builders were described with: look at those now, by their bytes."""

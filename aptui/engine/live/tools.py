@@ -27,16 +27,20 @@ class Tools:
         self._seen: tuple[ToolSettings, ...] | None = ()
         self._due_s = math.inf
 
-    def poll(self, config: Config, now_s: float) -> float:
-        """Look at them when it is time; return when (monotonic) it is time again, infinite where there are none."""
+    def next_deadline(self, config: Config) -> float:
+        """Return when (monotonic) it is time to look again: at once at others, infinite where there are none."""
         if not config.tools:
             return math.inf
+        return self._due_s if config is self._config else 0.0
+
+    def poll(self, config: Config, now_s: float) -> None:
+        """Look at them when it is time."""
+        if now_s < self.next_deadline(config):
+            return
         if config is not self._config:
-            self._config, self._seen, self._due_s = config, config.tools, 0.0
-        if now_s >= self._due_s:
-            self.look(config)
-            self._due_s = now_s + _LOOK_EVERY_S
-        return self._due_s
+            self._config, self._seen = config, config.tools
+        self.look(config)
+        self._due_s = now_s + _LOOK_EVERY_S
 
     def look(self, config: Config) -> None:
         """Look at them now."""

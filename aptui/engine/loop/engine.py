@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.config.model import Config
-from aptui.core.messages import Asked, LogLevel, Progress, RowsSaved
+from aptui.core.messages import Asked, LogLevel, OutsideSeen, Progress, RowsSaved
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.undeclared_reads import with_default
@@ -34,8 +34,8 @@ from aptui.engine.loop.hashing import HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.scans import Scans
-from aptui.engine.scan import outside_files
 from aptui.engine.scan.metadata import Metadata
+from aptui.engine.scan.outside_files import changed_files
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
@@ -248,7 +248,17 @@ class Engine:
             self.deeds.finish()
             is_full = self._is_full_scan if is_full is None else is_full
             self.scans.start(retries=retries, is_full=is_full)
-            outside_files.look(self, trusts_times=not is_full)
+            self.look_at_outside_files(trusts_times=not is_full)
+
+    @property
+    def knows_outside_files(self) -> bool:
+        """Whether runs found files outside of all scan folders."""
+        return bool(self.pipeline.memory.outside)
+
+    def look_at_outside_files(self, *, trusts_times: bool = True) -> None:
+        """Tell the pipeline which of those files are not what they were; `trusts_times`: the same stamp is the same file."""
+        if changed := changed_files(self.pipeline.memory.outside, trusts_times=trusts_times):
+            self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
 
     @property
     def is_scanning(self) -> bool:

@@ -8,15 +8,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from aptui.core.messages import OutsideSeen
 from aptui.core.outside import OutsideFile, outside_file
 from aptui.core.paths import from_text
 from aptui.core.run_report import Stamp
-
-if TYPE_CHECKING:
-    from aptui.engine.loop.engine import Engine
 
 _LOOK_EVERY_S = 1.0
 
@@ -26,14 +22,14 @@ def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
     return all(_stamp(path) == file.stamp for path, file in known.items())
 
 
-def look(engine: Engine, *, trusts_times: bool = True) -> None:
-    """Tell the pipeline which of the files outside that it knows are not what they were."""
+def changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool = True) -> tuple[tuple[str, OutsideFile], ...]:
+    """Return those of these files that are not what they were, as they are now; `trusts_times`: the same stamp is the same file."""
     from aptui.worker.files import FileChanged, hash_file
 
     changed = []
-    for path, known in engine.pipeline.memory.outside.items():
+    for path, before in known.items():
         stamp = _stamp(path)
-        if trusts_times and stamp == known.stamp:
+        if trusts_times and stamp == before.stamp:
             continue
         try:
             digest = hash_file(_path(path), sees_through=True)[0][0].hex() if stamp else ""
@@ -41,8 +37,20 @@ def look(engine: Engine, *, trusts_times: bool = True) -> None:
             continue  # it is being written: the next look finds it
         if _stamp(path) == stamp:
             changed.append((path, outside_file(digest, stamp)))
-    if changed:
-        engine.inbox.post(OutsideSeen(engine.inbox.next_seq(), tuple(changed)))
+    return tuple(changed)
+
+
+class OutsideWatcher(Protocol):
+    """What is asked of the engine that stays up."""
+
+    @property
+    def knows_outside_files(self) -> bool:
+        """Whether runs found any."""
+        ...
+
+    def look_at_outside_files(self, *, trusts_times: bool = True) -> None:
+        """Tell the pipeline which of them are not what they were."""
+        ...
 
 
 class Looks:
@@ -51,14 +59,15 @@ class Looks:
     def __init__(self) -> None:
         self._due_s = 0.0
 
-    def poll(self, engine: Engine | None, now_s: float) -> float:
-        """Look when it is time; return when (monotonic) it is time again, infinite where there is nothing to look at."""
-        if engine is None or not engine.pipeline.memory.outside:
-            return math.inf
-        if now_s >= self._due_s:
+    def next_deadline(self, engine: OutsideWatcher | None) -> float:
+        """Return when (monotonic) it is time to look again, infinite where there is nothing to look at."""
+        return self._due_s if engine is not None and engine.knows_outside_files else math.inf
+
+    def poll(self, engine: OutsideWatcher | None, now_s: float) -> None:
+        """Look when it is time."""
+        if engine is not None and now_s >= self.next_deadline(engine):
             self._due_s = now_s + _LOOK_EVERY_S
-            look(engine)
-        return self._due_s
+            engine.look_at_outside_files()
 
 
 def _path(text: str) -> str:
