@@ -12,8 +12,8 @@ from aptui.link.client import EngineClient, NoEngine
 from aptui.shared.errors import BusyError, KnownError, UserError
 
 if TYPE_CHECKING:
+    from aptui.batch.options import RunOptions
     from aptui.batch.reporter import Reporter
-    from aptui.batch.run import RunOptions
     from aptui.config.model import Config
 
 _AT_ONCE_S = 0.05

@@ -12,15 +12,14 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, wish_of
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, collect
-from aptui.config import dirs, load
+from aptui.config import load
 from aptui.config import model as configuration
-from aptui.core.model import PathKey
 from aptui.shared import printing
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -33,27 +32,6 @@ JOBS_FAILED = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(slots=True)
-class RunOptions:
-    """What is asked of the engine beyond its configuration.
-
-    `sources` are keys of sources whose jobs run again. `removes_disabled`: platforms that are switched off lose their products. `platforms`, `sets` are those of the command line: an engine that runs already may
-    run with others.
-    """
-
-    is_full_scan: bool = False
-    debug_output: bool = False
-    sources: tuple[PathKey, ...] = ()
-    platforms: tuple[str, ...] | None = None
-    sets: tuple[str, ...] = ()
-    accepts_empty: tuple[str, ...] = ()
-    """Names of scan folders that are meant as they are, though they are empty now, or on another device."""
-    removes_disabled: bool = False
-
-
-# ----------------------------------------------------------------------------------------------------------------- options
-
-
 def batch_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `batch`."""
     engine_arguments(parser)
@@ -63,83 +41,6 @@ def batch_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled (any more)")
 
 
-def engine_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of every verb that runs the engine."""
-    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
-    parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
-    parser.add_argument("--debug-output", action="store_true", help="ask builders for what helps to debug them")
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else, to stdout")
-    parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
-    parser.add_argument(
-        "--fail-on", choices=("warning", "error"), help="exit 1 also if jobs completed with errors, or with warnings, in their logs"
-    )
-    parser.add_argument(
-        "--accept-empty", action="append", default=[], metavar="NAME",
-        help="scan folder NAME is meant as it is now, though it is empty or on another device: what is gone from it is deleted",
-    )  # fmt: skip
-    adopt_argument(parser)
-
-
-def adopt_argument(parser: ArgumentParser) -> None:
-    """Declare the option that lets a verb take over a cache of O3DE's."""
-    parser.add_argument("--adopt-cache", action="store_true", help="take over a cache that O3DE made: what is in it is set aside")
-
-
-def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
-    """Take over the cache of O3DE's Asset Processor, where the command line wants that and there is one."""
-    if arguments.adopt_cache:
-        from aptui.engine.cache.adoption import adopt
-
-        if told := adopt(config):
-            printing.complain(f"aptui: {printing.line(told)}")
-
-
-def project_dir(arguments: Namespace) -> Path:
-    """Return the project that the command line means."""
-    return Path(arguments.project) if arguments.project else dirs.find_project(Path.cwd())
-
-
-def load_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration that the command line asks for, and tell what is doubtful about it."""
-    platforms = _platforms_of(arguments)
-    if platforms == []:
-        raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
-    config = load.load(
-        project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
-    )
-    for warning in config.warnings:
-        printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
-    return config
-
-
-def load_last_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration as `load_config` does, and while it is broken the last one that was not: for verbs that only look or ask.
-
-    Raises:
-        UserError: it is broken, and nobody remembers an earlier one.
-    """
-    try:
-        return load_config(arguments)
-    except UserError as error:
-        from aptui.batch.config import last_good  # nobody else pays for it
-
-        config = last_good(project_dir(arguments), getattr(arguments, "set", ()), _platforms_of(arguments))
-        if config is None:
-            raise
-        printing.complain("aptui: the configuration is broken, so what follows goes by the last one that was not:", "yellow")
-        printing.complain("\n".join(f"aptui: {printing.line(text)}" for text in str(error).splitlines()), "yellow")
-        return config
-
-
-def _platforms_of(arguments: Namespace) -> list[str] | None:
-    text = getattr(arguments, "platforms", None)
-    return [name.strip() for name in text.split(",") if name.strip()] if text is not None else None
-
-
-# --------------------------------------------------------------------------------------------------------------------- run
-
-
 def batch(arguments: Namespace) -> int:
     """Process everything that is owed; return the exit code."""
     config, wish = load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan)
@@ -147,19 +48,6 @@ def batch(arguments: Namespace) -> int:
         config, wish = load.without_disabled(config), replace(wish, removes_disabled=True)
     _, code = run_and_report(arguments, config, wish)
     return code
-
-
-def wish_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
-    """Return what the options of `engine_arguments` ask for."""
-    platforms = _platforms_of(arguments)
-    return RunOptions(
-        is_full_scan,
-        arguments.debug_output,
-        sources,
-        None if platforms is None else tuple(platforms),
-        tuple(arguments.set),
-        accepts_empty=tuple(getattr(arguments, "accept_empty", ())),
-    )
 
 
 def run_and_report(arguments: Namespace, config: configuration.Config, wish: RunOptions) -> tuple[Summary, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.config.model import Config
 from aptui.core.identity import owner_of
 from aptui.core.model import Builder, RelPath, ScanFolder

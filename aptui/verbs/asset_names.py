@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.config.model import Config
 from aptui.core.paths import from_text, normalize
 from aptui.core.patterns import wildcard

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 

@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import closing
 
-from aptui.batch.run import load_last_config
+from aptui.batch.options import load_last_config
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.change_tail import LISTED, RESYNC, ChangeTail, Record

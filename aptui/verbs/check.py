@@ -9,7 +9,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from aptui.batch.run import INTERRUPTED, RunOptions, load_config, run
+from aptui.batch.options import RunOptions, load_config
+from aptui.batch.run import INTERRUPTED, run
 from aptui.config.model import Config
 from aptui.core.paths import key_of
 from aptui.shared import printing

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aptui import __version__
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.config.dirs import data_dir
 from aptui.config.model import Config
 from aptui.link.places import NETWORK, filesystem

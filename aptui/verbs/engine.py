@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
-from aptui.batch.run import INTERRUPTED, adopt_argument, adopt_cache, load_config, load_last_config, project_dir
+from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, project_dir
+from aptui.batch.run import INTERRUPTED
 from aptui.config.model import Config
 from aptui.link import places, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine

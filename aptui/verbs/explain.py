@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aptui.batch.run import project_dir
+from aptui.batch.options import project_dir
 from aptui.shared import printing
 from aptui.verbs.explanation import explain as explained
 from aptui.verbs.explanation import kind_word

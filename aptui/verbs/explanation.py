@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aptui.batch.run import load_config, project_dir
+from aptui.batch.options import load_config, project_dir
 from aptui.config import folder as config_folder
 from aptui.config import load
 from aptui.config.model import Config

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.config.model import Config
 from aptui.core.messages import MissingScan, Notice, Rows
 from aptui.engine.missing.scanner import FileFound, MissingSearch, NamePlace, Tally

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.config.model import Config
 from aptui.core.paths import is_below, to_text
 from aptui.shared import printing

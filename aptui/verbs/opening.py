@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.batch.run import load_last_config
+from aptui.batch.options import load_last_config
 from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.shared import printing

@@ -6,7 +6,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from aptui.batch.run import INTERRUPTED, JOBS_FAILED, RunOptions, load_config, project_dir, run
+from aptui.batch.options import RunOptions, load_config, project_dir
+from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
 from aptui.config import dirs, explain, load, packing
 from aptui.config import model as configuration

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui.batch.run import load_config
+from aptui.batch.options import load_config
 from aptui.batch.summary import log_path
 from aptui.config.model import Config
 from aptui.shared import printing

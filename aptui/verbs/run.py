@@ -9,7 +9,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import replace
 
-from aptui.batch.run import JOBS_FAILED, engine_arguments, load_config, run_and_report, wish_of
+from aptui.batch.options import engine_arguments, load_config, wish_of
+from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.config.model import Config
 from aptui.core.messages import Outcome, RunResult
 from aptui.core.model import Builder, Job, PathKey

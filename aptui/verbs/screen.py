@@ -20,7 +20,7 @@ DATABASE = "assetdb.sqlite"
 
 def tui(arguments: Namespace) -> int:
     """Open the screen over the project's engine, which is started if none runs."""
-    from aptui.batch.run import adopt_cache, load_config
+    from aptui.batch.options import adopt_cache, load_config
 
     config = load_config(arguments)
     adopt_cache(arguments, config)

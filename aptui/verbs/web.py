@@ -31,7 +31,7 @@ def web_arguments(parser: ArgumentParser) -> None:
 
 def web(arguments: Namespace) -> int:
     """Show the screen to a browser until Ctrl-C."""
-    from aptui.batch.run import load_config
+    from aptui.batch.options import load_config
 
     if not 0 <= arguments.port < 1 << 16:
         raise UserError(f"{arguments.port} is no port", hint="0 is any that is free")

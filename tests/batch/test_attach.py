@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from aptui.batch import attach
+from aptui.batch.options import RunOptions
 from aptui.batch.reporter import Reporter
-from aptui.batch.run import RunOptions
 from aptui.batch.summary import Summary
 from aptui.config import load
 from aptui.link.client import EngineClient
