@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from aptui.serve.peers.device import Device
+
 T = TypeVar("T")
 
 MESSAGE_LIMIT_BYTES = 64 << 20
@@ -401,22 +403,27 @@ def _refused_handshake(url: str, status: int, why: str) -> KnownError:
     return reasons.get(status) or Disconnected(f"'{url}' is no gateway: it answers {status}")
 
 
-async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
-    """Be a device: print what every gateway that dials us says, as JSON Lines."""
+def make_device(**hello: Any) -> Device[AsyncClient]:
+    """Return what listens for gateways that dial us; `hello`: fields of `requests.Hello`, said to each of them."""
     from aptui.serve.peers.device import Device
 
-    device = Device(**hello)
-    print(f"listening at {address} port {await device.open(address, port, tls)}", flush=True)
+    return Device(lambda socket: AsyncClient.over(socket, **hello), MESSAGE_LIMIT_BYTES)
+
+
+async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
+    """Be a device: print what every gateway that dials us says, as JSON Lines."""
+    listening = make_device(**hello)
+    print(f"listening at {address} port {await listening.open(address, port, tls)}", flush=True)
     tasks: set[asyncio.Task[None]] = set()
     try:
         while True:
-            client = await device.dialled.get()
+            client = await listening.dialled.get()
             print(codec.encoded({"dialled_by": client.welcome}), flush=True)
             task = asyncio.get_running_loop().create_task(_print(client))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
     finally:
-        await device.close()
+        await listening.close()
 
 
 async def _print(client: AsyncClient) -> None:

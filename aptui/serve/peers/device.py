@@ -1,13 +1,13 @@
-"""A device that listens, for tests and people: a gateway that dials it becomes a connection of `aptui.client`, on which it hears and asks."""
+"""A device that listens, for tests and people: a gateway that dials it becomes a connection of whoever listens, on which it hears and asks."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aiohttp import web
 
-from aptui.client import MESSAGE_LIMIT_BYTES, AsyncClient
 from aptui.serve.peers.outbound import PATH
 
 if TYPE_CHECKING:
@@ -16,17 +16,31 @@ if TYPE_CHECKING:
 _HEARTBEAT_S = 30.0
 
 
-class Device:
+class DialledConnection(Protocol):
+    """What a device asks of its side of a connection."""
+
+    async def ended(self) -> None:
+        """Wait until the connection has ended."""
+
+    async def close(self) -> None:
+        """End it."""
+
+
+C = TypeVar("C", bound=DialledConnection)
+
+
+class Device(Generic[C]):
     """What listens.
 
     Args:
-        hello: fields of `requests.Hello`, said to each gateway that dials.
+        greet: says hello to a gateway that dialled, and returns the connection.
+        message_limit_bytes: of what a gateway may say at once.
     """
 
-    def __init__(self, **hello: Any) -> None:
-        self._hello = hello
+    def __init__(self, greet: Callable[[web.WebSocketResponse], Awaitable[C]], message_limit_bytes: int) -> None:
+        self._greet, self._message_limit_bytes = greet, message_limit_bytes
         self._runner: web.AppRunner | None = None
-        self.dialled: asyncio.Queue[AsyncClient] = asyncio.Queue()
+        self.dialled: asyncio.Queue[C] = asyncio.Queue()
         """A connection for each gateway that dialled and took our hello."""
 
     async def open(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
@@ -45,9 +59,9 @@ class Device:
             await self._runner.cleanup()
 
     async def _take(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_LIMIT_BYTES)
+        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=self._message_limit_bytes)
         await socket.prepare(request)
-        client = await AsyncClient.over(socket, **self._hello)
+        client = await self._greet(socket)
         self.dialled.put_nowait(client)
         try:
             await client.ended()

@@ -17,7 +17,7 @@ import pytest
 from waiting import until as live_until
 from waiting import until_async as until
 
-from aptui.client import Disconnected
+from aptui.client import Disconnected, make_device
 from aptui.config import load
 from aptui.config.serve import GatewaySettings
 from aptui.core.messages import PeerOrdered
@@ -26,7 +26,6 @@ from aptui.link.client import EngineClient
 from aptui.link.codec import NoticeLine
 from aptui.serve.access.admission import Admission, local_addresses
 from aptui.serve.peers import outbound, peers
-from aptui.serve.peers.device import Device
 from aptui.serve.peers.peers import Peers
 from aptui.serve.ws.sessions import WireSessions
 from aptui.shared.addresses import canonical, entry_for, is_host_name, split
@@ -297,7 +296,7 @@ async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
 
 @asynccontextmanager
 async def device(**hello):
-    there = Device(client="phone", **hello)
+    there = make_device(client="phone", **hello)
     number = await there.open()
     try:
         yield there, number
@@ -349,7 +348,7 @@ def test_a_device_that_is_not_there_is_dialled_until_it_is(tmp_path):
         async with gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             await until(lambda: state(there, "phone").trouble == "connection refused")
             assert state(there, "phone").state is PeerState.CONNECTING
-            phone = Device(client="phone")
+            phone = make_device(client="phone")
             await phone.open(port=number)
             await phone.dialled.get()
             await until(lambda: state(there, "phone").state is PeerState.CONNECTED and not state(there, "phone").trouble)
@@ -423,7 +422,7 @@ def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp
     serve = GatewaySettings(dial_ca=file) if known == "ca" else GatewaySettings(dial_fingerprints=pins)
 
     async def play():
-        phone = Device(client="phone")
+        phone = make_device(client="phone")
         number = await phone.open(tls=context)
         async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             client = await phone.dialled.get()
@@ -446,7 +445,7 @@ def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certifie
     monkeypatch.setattr(outbound, "is_loopback", lambda _address: False)
 
     async def play():
-        phone = Device(client="phone")
+        phone = make_device(client="phone")
         number = await phone.open(tls=certified[0] if has_tls else None)
         async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             await until(lambda: trouble in state(there, "phone").trouble)
