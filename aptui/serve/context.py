@@ -1,4 +1,4 @@
-"""What every part of the gateway shares: the configuration, the database, the engine's link, the guard, who is connected."""
+"""What every part of the gateway shares: the configuration, the database, the engine's link, the guard. Who is connected is `ws.sessions`' business."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from aptui.serve.access.limits import ConnectionLimits
     from aptui.serve.database import Database
     from aptui.serve.engine import EngineLink
-    from aptui.serve.http.product_opener import ProductOpener
-    from aptui.serve.ws.news import NewsPublisher, NewsPulse
-    from aptui.serve.ws.sessions import WireSessions
+    from aptui.serve.news_pulse import NewsPulse
 
 
 @dataclass(slots=True)
@@ -27,8 +25,7 @@ class GatewayContext:
         database: questions to the asset database, answered in threads.
         engine: words to the engine and its news.
         guard: who may come in, and what they may do.
-        sessions: the WebSockets that are open.
-        teller: makes notifications of the engine's news.
+        pulse: beats after each batch of news.
         port: the one it listens at, 0 = not yet.
         doors: its sockets, and `app` its application, once there are.
     """
@@ -37,24 +34,10 @@ class GatewayContext:
     database: Database
     engine: EngineLink
     guard: Guard
-    sessions: WireSessions
-    teller: NewsPublisher
+    pulse: NewsPulse
     port: int = 0
     doors: ConnectionLimits | None = None
     app: web.Application | None = None
-
-    @property
-    def shelf(self) -> ProductOpener:
-        """Where products are taken from, each as its row says."""
-        from aptui.serve.http.files import SHELF
-
-        assert self.app is not None
-        return self.app[SHELF]
-
-    @property
-    def pulse(self) -> NewsPulse:
-        """Beats after each batch of news."""
-        return self.teller.pulse
 
 
 ROOM = web.AppKey("room", GatewayContext)

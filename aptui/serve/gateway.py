@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import gc
-import json
 import os
 import signal
 import socket
@@ -14,22 +13,24 @@ import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from aptui.link import places
+from aptui.serve import http_document
 from aptui.serve.access import guard, tokens
 from aptui.serve.access.admission import is_loopback
-from aptui.serve.access.guard import Audit, Guard
+from aptui.serve.access.guard import GUARD, Audit, Guard
 from aptui.serve.access.limits import STRANGERS_LIMIT, ClientConnection, ConnectionLimits, LimitedServer
 from aptui.serve.context import ROOM, GatewayContext
 from aptui.serve.database import FILE, Database
 from aptui.serve.engine import EngineLink
+from aptui.serve.http import dav, demo_page, feed, files
+from aptui.serve.peers import peers, proxy
 from aptui.serve.protocol import codec
 from aptui.serve.ws.news import NewsPublisher
-from aptui.serve.ws.sessions import REVOKED, WireSessions
+from aptui.serve.ws.sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.shared.errors import BusyError, UserError
 from aptui.sharing.accepting import Acceptor
 from aptui.sharing.reports import Reports
@@ -73,47 +74,46 @@ class GatewayRunner(web.AppRunner):
         return LimitedServer(made.request_handler, request_factory=made.request_factory, doors=self._doors, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
 
 
-def build_room(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayContext:
+@dataclass(slots=True, kw_only=True)
+class GatewayRoom(GatewayContext):
+    """What the gateway itself starts and ends, beside what its parts share.
+
+    Args:
+        sessions: the WebSockets that are open.
+        teller: makes notifications of the engine's news.
+    """
+
+    sessions: WireSessions
+    teller: NewsPublisher
+
+
+def build_room(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayRoom:
     """Return what the parts of a gateway share; nothing listens yet, and nothing looks for the engine."""
     owners = tokens.Tokens(token_file or tokens.path(), local_token)
-    sessions = WireSessions(config.serve.clients_limit)
+    sessions = WireSessions(config.serve.clients_limit, _answer)
     database = Database(config.cache_dir / FILE)
     teller = NewsPublisher(config, database, sessions)
     engine = EngineLink(config.cache_dir, teller.hear, teller.engine_came)
     teller.engine = engine
     keeper = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
-    return GatewayContext(config, database, engine, keeper, sessions, teller)
+    return GatewayRoom(config, database, engine, keeper, teller.pulse, sessions=sessions, teller=teller)
 
 
-def build_app(room: GatewayContext) -> web.Application:
+async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
+    from aptui.serve.ws.answers import answer  # nobody pays for it before anybody asks
+
+    return await answer(session, name, request)
+
+
+def build_app(room: GatewayRoom) -> web.Application:
     """Return the application: the WebSocket, and the routes of every other part there is."""
     app = web.Application(middlewares=[guard.middleware], client_max_size=_BODY_LIMIT_BYTES)
-    app[ROOM], room.app = room, app
+    app[ROOM], app[GUARD], app[SESSIONS], room.app = room, room.guard, room.sessions, app
     app.on_response_prepare.append(guard.mark_response)
     app.router.add_get(codec.PATH, room.sessions.connect)
-    app.router.add_get("/v1/protocol", tell_protocol)
-    from aptui.serve.http import dav, feed, files
-    from aptui.serve.peers import peers, proxy
-    from aptui.serve.protocol import http_document
-    from aptui.serve.web import demo  # they know this module themselves
-
-    for module in (files, dav, feed, peers, proxy, demo, http_document):
+    for module in (files, dav, feed, peers, proxy, demo_page, http_document):
         module.add_routes(app)
     return app
-
-
-async def tell_protocol(request: web.Request) -> web.Response:
-    """Answer with what is said on the WebSocket, as AsyncAPI."""
-    guard.require(request)
-    return web.Response(body=_protocol(), content_type="application/json")
-
-
-@cache
-def _protocol() -> bytes:
-    """Return the published document; it takes long to make, and whoever may read may ask for it as often as they like."""
-    from aptui.serve.protocol.asyncapi import document
-
-    return json.dumps(document()).encode()
 
 
 class Gateway:
@@ -132,7 +132,7 @@ class Gateway:
         self._doors: ConnectionLimits | None = None
         self._acceptor: Acceptor | None = None
         self._revoking: asyncio.Task[None] | None = None
-        self.room: GatewayContext | None = None
+        self.room: GatewayRoom | None = None
 
     async def open(self) -> ListenAddress:
         """Listen, and begin to look for the engine.
@@ -196,7 +196,7 @@ class Gateway:
         await asyncio.to_thread(room.database.close)
 
 
-async def _keep_watch(room: GatewayContext, doors: ConnectionLimits) -> None:
+async def _keep_watch(room: GatewayRoom, doors: ConnectionLimits) -> None:
     """Each second, end what revoked tokens have open: WebSockets are told why, everything else, streams and relays too, is cut off.
 
     It is noted as well what the audit log held back.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from aiohttp import hdrs, web
 
 from aptui.serve.access.tokens import LOCAL, Tokens
-from aptui.serve.context import ROOM
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.floods import FloodGate, more_like_this
 
@@ -226,13 +225,16 @@ class Guard:
         return self._rates.setdefault(f"{identity.name}\0{identity.address}", Rate(ESCALATIONS_PER_S)).takes()
 
 
+GUARD = web.AppKey("guard", Guard)
+
+
 def require(request: web.Request, scope: Scope = Scope.READ) -> ClientIdentity:
     """Return who asks, if they may; the first line of every handler.
 
     Raises:
         web.HTTPException: 401, 403, or 503 where this token has too many connections.
     """
-    identity = request.config_dict[ROOM].guard.require(request, scope)
+    identity = request.config_dict[GUARD].require(request, scope)
     admit(request, identity)
     return identity
 
@@ -253,7 +255,7 @@ def admit(request: web.Request, identity: ClientIdentity) -> None:
 @web.middleware
 async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let nobody through to a handler who comes from a wrong place."""
-    request.config_dict[ROOM].guard.check(request)
+    request.config_dict[GUARD].check(request)
     return await handler(request)
 
 

@@ -24,7 +24,8 @@ from aptui.core.paths import cache_path, from_text
 from aptui.serve.access import guard
 from aptui.serve.context import room_of
 from aptui.serve.http.confinement import open_beneath
-from aptui.serve.http.files import SHELF, asked_path, folder_of, send_product, url_of
+from aptui.serve.http.files import asked_path, folder_of, send_product, url_of
+from aptui.serve.http.product_opener import SHELF
 from aptui.serve.http.sending import content_type
 from aptui.serve.protocol.codec import Scope
 from aptui.shared.errors import KnownError

@@ -25,7 +25,7 @@ from aptui.serve.access.guard import require
 from aptui.serve.context import ROOM, GatewayContext, room_of
 from aptui.serve.http import waiting
 from aptui.serve.http.confinement import ConfinedRoot, open_beneath
-from aptui.serve.http.product_opener import ProductOpener
+from aptui.serve.http.product_opener import SHELF, ProductOpener
 from aptui.serve.http.sending import send
 from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.mappers import asset_id, parse_asset_id
@@ -40,7 +40,6 @@ _TREE_PAGE = 2_000
 _TRUE = ("", "1", "true", "yes")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-SHELF = web.AppKey("shelf", ProductOpener)
 LOGS = web.AppKey("logs", ConfinedRoot)
 
 

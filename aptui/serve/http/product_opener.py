@@ -17,6 +17,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiohttp import web
+
 from aptui.core.paths import cache_path, from_text
 from aptui.serve.http.confinement import ConfinedRoot
 from aptui.shared.errors import HostError
@@ -172,3 +174,6 @@ def _digest(descriptor: int) -> bytes:
         digest.update(data)
         at += len(data)
     return digest.digest()
+
+
+SHELF = web.AppKey("shelf", ProductOpener)

@@ -24,6 +24,7 @@ from aptui.serve.access.guard import ClientIdentity
 from aptui.serve.context import ROOM
 from aptui.serve.peers.outbound import OutboundConnections, Socket, client, trust
 from aptui.serve.protocol.codec import Scope
+from aptui.serve.ws.sessions import SESSIONS
 from aptui.shared.addresses import canonical, parsed
 from aptui.shared.errors import KnownError
 from aptui.shared.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from aptui.link.codec import NoticeLine
     from aptui.serve.context import GatewayContext
-    from aptui.serve.ws.sessions import WireSession
+    from aptui.serve.ws.sessions import WireSession, WireSessions
 
 DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
 """What a device may do that people had us dial: it has no token, its address is what they trust."""
@@ -53,11 +54,12 @@ class Peers:
 
     Args:
         room: of the gateway.
+        sessions: who is connected.
         admission: the lists; tests give their own.
     """
 
-    def __init__(self, room: GatewayContext, admission: Admission | None = None) -> None:
-        self.room = room
+    def __init__(self, room: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
+        self.room, self.sessions = room, sessions
         self.configured = peer_file.configured(room.config.serve)
         self.admission = admission or Admission(self.configured)
         self.trouble = ""
@@ -80,8 +82,8 @@ class Peers:
         """Read what is kept, and begin to dial and to tell."""
         self._http = client()
         await self._read()
-        self.room.sessions.greets.append(self._changed)
-        self.room.sessions.leaves.append(self._changed)
+        self.sessions.greets.append(self._changed)
+        self.sessions.leaves.append(self._changed)
         self.room.engine.also_heard.append(self.hear)
         self.room.engine.also_came.append(self.engine_came)
         self._do(self._look())
@@ -123,7 +125,7 @@ class Peers:
 
     async def _adopt(self, settings: PeerSettings) -> None:
         await self.admission.adopt(settings)
-        for session in list(self.room.sessions.all.values()):
+        for session in list(self.sessions.all.values()):
             refuses = self._denied if session in self._sessions.values() else self.admission.why_not
             if why := refuses(session.identity.address):
                 self._do(session.close(1008, why))
@@ -151,7 +153,7 @@ class Peers:
     async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
         """Be the server of a device that answered."""
         identity = ClientIdentity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
-        with self.room.sessions.taken_in(self.room, socket, identity) as session:
+        with self.sessions.taken_in(self.room, socket, identity) as session:
             self._sessions[dialler.dial.id] = session
             try:
                 await session.serve()
@@ -175,7 +177,7 @@ class Peers:
     async def order(self, order: PeerOrder) -> None:
         """Do what people said; what keeps it from being done is told."""
         if order.deed is PeerAction.DISCONNECT:
-            session = self.room.sessions.all.get(order.number)
+            session = self.sessions.all.get(order.number)
             if session is not None:
                 await session.close(1008, "disconnected by a person")
             return
@@ -205,7 +207,7 @@ class Peers:
         """Return how things are."""
         serve, settings = self.room.config.serve, self.admission.settings
         dialled = [self._dialled(each) for each in settings.connections]
-        incoming = [session for session in self.room.sessions if session not in self._sessions.values()]
+        incoming = [session for session in self.sessions if session not in self._sessions.values()]
         listed = map(_incoming, islice(incoming, _LISTED_MOST))
         turned_away = tuple(reversed(self.admission.turned_away.values()))
         unlisted = len(incoming) - _LISTED_MOST
@@ -275,7 +277,7 @@ PEERS = web.AppKey("peers", Peers)
 
 def add_routes(app: web.Application) -> None:
     """Let the lists decide who comes in, and the connections live as long as the application."""
-    peers = app[PEERS] = Peers(app[ROOM])
+    peers = app[PEERS] = Peers(app[ROOM], app[SESSIONS])
     app[ROOM].guard.admissions.append(peers.refuses)
 
     async def living(_app: web.Application) -> AsyncIterator[None]:

@@ -20,9 +20,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from aptui.serve.access.guard import require
-from aptui.serve.context import ROOM, room_of
+from aptui.serve.context import ROOM
 from aptui.serve.peers.relay import relay
 from aptui.serve.protocol.codec import Scope
+from aptui.serve.ws.sessions import SESSIONS
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Proxy:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Be the handler of everything below `PREFIX`."""
         identity = require(request, Scope.READ)
-        if not any(_is_same(session.identity, identity) for session in room_of(request).sessions):
+        if not any(_is_same(session.identity, identity) for session in request.config_dict[SESSIONS]):
             raise web.HTTPForbidden(text="connect first: this is for devices that have a WebSocket open\n")
         target = self.known.get(request.match_info["name"])
         if target is None:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aptui.link import port
 from aptui.serve.protocol import requests
 from aptui.serve.protocol.codec import REQUESTS, RequestMistake, Scope
 from aptui.serve.protocol.requests import Done
 from aptui.serve.ws import answers_assets, answers_engine
+from aptui.serve.ws.sessions import RequestAnswer, WireSession
 from aptui.shared.errors import HostError, KnownError
-
-if TYPE_CHECKING:
-    from aptui.serve.ws.sessions import WireSession
 
 _FENCE_LIMIT_S = 5.0
 _AUDITED = frozenset({Scope.CONTROL, Scope.SHUTDOWN})
 _NOT_ALLOWED = 1
-
-
-class RequestAnswer(NamedTuple):
-    """An answer, the bytes that follow it, and what is to be closed when they were sent, or cannot be."""
-
-    record: object
-    stream: AsyncIterator[bytes] | None = None
-    close: Callable[[], object] = bool
 
 
 async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer:

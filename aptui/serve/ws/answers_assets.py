@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aptui.core.paths import normalize, to_text
 from aptui.link import port
 from aptui.serve.access import guard
+from aptui.serve.http.product_opener import SHELF, ProductOpener
 from aptui.serve.protocol import model, requests
 from aptui.serve.protocol.codec import RequestMistake, Scope
 from aptui.serve.protocol.mappers import asset_id, asset_of, job_of, parse_asset_id
@@ -415,12 +416,17 @@ async def read_product(
     products = await room.database.ask(lambda reader: _products(room, reader, request.asset, request.path, request.platform))
     if not products:
         raise _no_product()
-    taken = await room.shelf.take(products[0].name)
+    taken = await _opener(room).take(products[0].name)
     if taken is None:
         raise _no_product()
     length = max(0, min(request.length or taken.size, taken.size - request.offset))
     product = replace(asset_of(products[0]), size=taken.size, digest=taken.product.digest.hex())
     return requests.ProductBytes(product, length), _pieces(taken.descriptor, request.offset, length), taken.close
+
+
+def _opener(room: GatewayContext) -> ProductOpener:
+    assert room.app is not None
+    return room.app[SHELF]
 
 
 def _no_product() -> RequestMistake:

@@ -13,6 +13,7 @@ from aptui.core.messages import JobChanged, ProductsChanged, Progress, ShowAsked
 from aptui.core.paths import from_text
 from aptui.link import port
 from aptui.link.codec import NoticeLine
+from aptui.serve.news_pulse import NewsPulse
 from aptui.serve.protocol import codec, model, notices
 from aptui.serve.protocol.mappers import asset_id, asset_of, job_of_news
 from aptui.serve.ws.sessions import frame_of, is_wanted, taken
@@ -39,29 +40,6 @@ _SLICE = codec.QUEUE_LIMIT // 2
 """Notifications of one frame at most: one that waits for a client must not make it fall behind."""
 _TAKING_S = 0.05
 """How long those who had taken all before may take for the next."""
-
-
-class NewsPulse:
-    """Lets requests wait until anything has happened."""
-
-    def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def beat(self) -> None:
-        """Wake whoever waits."""
-        waiting, self._waiting = self._waiting, set()
-        for each in waiting:
-            if not each.done():
-                each.set_result(None)
-
-    async def wait(self, limit_s: float) -> None:
-        """Return at the next beat, or after `limit_s`."""
-        beat = asyncio.get_running_loop().create_future()
-        self._waiting.add(beat)
-        try:
-            await asyncio.wait((beat,), timeout=limit_s)
-        finally:
-            self._waiting.discard(beat)
 
 
 class NewsPublisher:

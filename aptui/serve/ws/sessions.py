@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from aiohttp import WSMsgType, web
 
@@ -65,11 +65,20 @@ def frame_of(epoch: int, seq: int, told: Sequence[object]) -> Frame:
 REVOKED = "your token was revoked"
 
 
+class RequestAnswer(NamedTuple):
+    """An answer, the bytes that follow it, and what is to be closed when they were sent, or cannot be."""
+
+    record: object
+    stream: AsyncIterator[bytes] | None = None
+    close: Callable[[], object] = bool
+
+
 class WireSession:
     """One client.
 
     Args:
         room: of the gateway.
+        sessions: those it is one of.
         socket: the WebSocket.
         identity: who it is.
         number: of the connection.
@@ -77,9 +86,16 @@ class WireSession:
     """
 
     def __init__(
-        self, room: GatewayContext, socket: Socket, identity: ClientIdentity, number: int, wire: Wire | None = None
+        self,
+        room: GatewayContext,
+        sessions: WireSessions,
+        socket: Socket,
+        identity: ClientIdentity,
+        number: int,
+        wire: Wire | None = None,
     ) -> None:
         self.room, self.identity, self.number = room, identity, number
+        self._sessions = sessions
         self.hello: Hello | None = None
         self.since_s = self.last_s = monotonic()
         self.last_request = ""
@@ -197,7 +213,7 @@ class WireSession:
         writer = asyncio.get_running_loop().create_task(self._write())
         try:
             if await self._greet():
-                self.room.sessions.greeted(self)
+                self._sessions.greeted(self)
                 async for message in self._socket:
                     if message.type is not WSMsgType.TEXT:
                         await self.close(1003, "requests are text")
@@ -294,10 +310,8 @@ class WireSession:
             asyncio.get_running_loop().call_exception_handler({"message": "a request failed", "exception": error, "task": task})
 
     async def _answer(self, number: int, name: str, request: Any) -> None:
-        from aptui.serve.ws.answers import answer
-
         try:
-            answered = await answer(self, name, request)
+            answered = await self._sessions.answer(self, name, request)
         except RequestMistake as mistake:
             await self.send(codec.encode_refusal(number, mistake.what, mistake.hint, mistake.code))
         except KnownError as error:
@@ -324,11 +338,20 @@ class WireSession:
             await asyncio.wait_for(self._socket.close(code=code, message=why.encode()[:120]), 2 * _CLOSE_LIMIT_S)
 
 
-class WireSessions:
-    """All clients."""
+Answering: TypeAlias = Callable[[WireSession, str, Any], Awaitable[RequestAnswer]]
+"""(client, name of the request, the request) → its answer; raises `RequestMistake` or `KnownError` where it is refused."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+
+class WireSessions:
+    """All clients.
+
+    Args:
+        limit: how many there may be.
+        answer: answers their requests.
+    """
+
+    def __init__(self, limit: int, answer: Answering) -> None:
+        self.limit, self.answer = limit, answer
         self.all: dict[int, WireSession] = {}
         self.greets: list[Callable[[WireSession], object]] = []
         """Told of each client that has said hello; it has every notification from then on."""
@@ -407,7 +430,7 @@ class WireSessions:
     ) -> Iterator[WireSession]:
         """Count a client among ours for as long as it is served; whoever opened its WebSocket closes it."""
         self._count += 1
-        session = self.all[self._count] = WireSession(room, socket, identity, self._count, wire)
+        session = self.all[self._count] = WireSession(room, self, socket, identity, self._count, wire)
         try:
             yield session
         finally:
@@ -420,6 +443,9 @@ class WireSessions:
         await asyncio.gather(
             *(session.close(1001, "the gateway stops") for session in list(self.all.values())), return_exceptions=True
         )
+
+
+SESSIONS = web.AppKey("sessions", WireSessions)
 
 
 def _once(words: Sequence[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from disk_project import Project
 from waiting import until
 
 from aptui.serve.http import confinement, sending
+from aptui.serve.http.product_opener import SHELF
 from aptui.serve.protocol.codec import Scope
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import open_reader
@@ -307,7 +308,7 @@ def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatc
 def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebody_touched_it(
     place: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf, url, file = place.room.shelf, "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
+    shelf, url, file = place.room.app[SHELF], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
     opened: list[bytes] = []
     open_file = confinement.open_file_beneath
     monkeypatch.setattr(confinement, "open_file_beneath", lambda folder, path: opened.append(path) or open_file(folder, path))

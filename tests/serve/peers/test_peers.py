@@ -27,6 +27,7 @@ from aptui.link.codec import NoticeLine
 from aptui.serve.access.admission import Admission, local_addresses
 from aptui.serve.peers import outbound, peers
 from aptui.serve.peers.peers import Peers
+from aptui.serve.ws.answers import answer
 from aptui.serve.ws.sessions import WireSessions
 from aptui.shared.addresses import canonical, entry_for, is_host_name, split
 from aptui.shared.errors import HostError, KnownError, UserError
@@ -280,13 +281,12 @@ async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
     tokens = SimpleNamespace(holds=lambda *_: False)
     room = SimpleNamespace(
         config=config,
-        sessions=WireSessions(4),
         engine=EngineTold(),
         guard=SimpleNamespace(admissions=[], tokens=tokens),
         port=7,
         database=None,
     )
-    there = Peers(room, admission(peer_file.configured(serve)))
+    there = Peers(room, WireSessions(4, answer), admission(peer_file.configured(serve)))
     await there.open()
     try:
         yield there
@@ -485,9 +485,9 @@ def test_many_clients_make_no_endless_report(tmp_path):
             fields = {"identity": identity, "hello": hello, "since_s": 0.0, "last_s": 0.0, "last_request": ""}
             for number in range(1, 2_001):
                 session = SimpleNamespace(number=number, received_bytes=0, sent_bytes=0, **fields)
-                there.room.sessions.all[number] = session
+                there.sessions.all[number] = session
             report = there.report()
-            there.room.sessions.all.clear()
+            there.sessions.all.clear()
         assert len(codec.encode_request(1, port.ReportPeers(report))) < codec.LINE_LIMIT_BYTES / 4
         assert report.trouble == f"{2_000 - len(report.peers)} more clients are connected than are listed"
 
@@ -503,7 +503,7 @@ def test_who_is_connected_is_dropped_when_he_is_rejected(tmp_path):
                 session.ends.append((code, why))
 
             session.close = close
-            there.room.sessions.all[1] = session
+            there.sessions.all[1] = session
             await there.order(PeerOrder(PeerAction.LIST_OFF))
             assert session.ends == []
             await there.order(PeerOrder(PeerAction.REJECT, entry="198.51.100.0/24"))

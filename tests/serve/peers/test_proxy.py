@@ -18,11 +18,12 @@ from disk_project import Project
 
 from aptui.client import Client
 from aptui.serve.access import guard
-from aptui.serve.access.guard import ClientIdentity
+from aptui.serve.access.guard import GUARD, ClientIdentity
 from aptui.serve.context import ROOM
 from aptui.serve.peers import proxy
 from aptui.serve.peers.proxy import PROXY, ProxyLimits, targets
 from aptui.serve.protocol.codec import Scope
+from aptui.serve.ws.sessions import SESSIONS
 from aptui.shared.errors import UserError
 
 from ..served import served
@@ -100,7 +101,8 @@ async def room(limits: ProxyLimits = LIMITS, is_connected: bool = True):
         )
         rules = guard.Guard(SimpleNamespace(origins=(), hosts=(), address="127.0.0.1", port=0), tokens, None)
         sessions = [SimpleNamespace(identity=READER)] if is_connected else []
-        app[ROOM] = SimpleNamespace(config=SimpleNamespace(serve=SimpleNamespace(proxies=proxies)), guard=rules, sessions=sessions)
+        app[ROOM] = SimpleNamespace(config=SimpleNamespace(serve=SimpleNamespace(proxies=proxies)), guard=rules)
+        app[GUARD], app[SESSIONS] = rules, sessions
         app.on_response_prepare.append(guard.mark_response)
         proxy.add_routes(app)
         app[PROXY].limits = limits
@@ -190,10 +192,10 @@ def test_it_is_for_devices_that_are_connected():
     async def ask(there):
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 403
-        there.app[ROOM].sessions.append(SimpleNamespace(identity=replace(READER, address="198.51.100.7")))
+        there.app[SESSIONS].append(SimpleNamespace(identity=replace(READER, address="198.51.100.7")))
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 403
-        there.app[ROOM].sessions.append(SimpleNamespace(identity=READER))
+        there.app[SESSIONS].append(SimpleNamespace(identity=READER))
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 200
 

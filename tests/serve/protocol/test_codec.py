@@ -10,8 +10,8 @@ import pytest
 from disk_project import Project
 
 from aptui.config import dirs, load
-from aptui.serve import gateway
-from aptui.serve.protocol import codec, http_document, notices, requests
+from aptui.serve import gateway, http_document
+from aptui.serve.protocol import codec, notices, requests
 from aptui.serve.protocol.asyncapi import FILE, document
 from aptui.serve.protocol.codec import NOTICES, REQUESTS, RequestMistake
 from aptui.serve.protocol.model import Asset, Match

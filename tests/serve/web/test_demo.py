@@ -23,6 +23,7 @@ from aptui.demo import lamp
 from aptui.demo import project as demo_project
 from aptui.link import places
 from aptui.serve.access import tokens
+from aptui.serve.http import demo_page
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.requests import Shutdown
 from aptui.serve.web import demo
@@ -85,7 +86,7 @@ def browser(tmp_path_factory) -> Iterator[chromium.Browser]:
 
 
 def opened_page(here: Garden, browser: chromium.Browser, token: str | None = None) -> chromium.Page:
-    page = browser.open(f"{here.url}{demo.PAGE}#token={token or here.served.token}")
+    page = browser.open(f"{here.url}{demo_page.PAGE}#token={token or here.served.token}")
     page.until("document.querySelectorAll('.card .facts:not(:empty)').length >= 4")
     return page
 
@@ -156,10 +157,10 @@ def test_the_page_is_there_for_demo_projects_alone(tmp_path):
 
 
 def test_a_demo_project_is_known_by_its_first_line(tmp_path):
-    assert demo_project.MARKER.encode().startswith(demo.MARKER)
-    assert not demo.is_demo(tmp_path)
+    assert demo_project.MARKER.encode().startswith(demo_page.MARKER)
+    assert not demo_page.is_demo(tmp_path)
     (tmp_path / "aptui.yaml").write_text(demo_project.MARKER)
-    assert demo.is_demo(tmp_path)
+    assert demo_page.is_demo(tmp_path)
 
 
 # -------------------------------------------------------------------------------------------------------------- in a browser
@@ -168,7 +169,7 @@ def test_a_demo_project_is_known_by_its_first_line(tmp_path):
 @needs_browser
 def test_the_page_forgets_the_token_of_its_address_and_stays_open_when_it_is_loaded_again(here, browser):
     page = opened_page(here, browser)
-    assert page.evaluate("location.href") == f"{here.url}{demo.PAGE}"
+    assert page.evaluate("location.href") == f"{here.url}{demo_page.PAGE}"
     assert page.evaluate("document.cookie") == ""
     page.ask("Page.reload")
     page.until("document.getElementById('project').textContent === 'Garden'")
@@ -178,7 +179,7 @@ def test_the_page_forgets_the_token_of_its_address_and_stays_open_when_it_is_loa
 
 @needs_browser
 def test_a_token_that_is_no_token_opens_nothing_and_is_told_so(here, browser):
-    page = browser.open(f"{here.url}{demo.PAGE}#token=wrong")
+    page = browser.open(f"{here.url}{demo_page.PAGE}#token=wrong")
 
     page.until("document.getElementById('state').textContent.startsWith('this token opens nothing')")
     assert page.evaluate("document.querySelectorAll('.card, li').length") == 0

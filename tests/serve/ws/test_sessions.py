@@ -25,6 +25,7 @@ from aptui.serve.protocol import codec, notices, requests
 from aptui.serve.protocol.codec import Scope
 from aptui.serve.protocol.model import Asset
 from aptui.serve.ws import sessions
+from aptui.serve.ws.answers import answer
 
 from ..live_served import SETTINGS, Garden, garden, hear
 
@@ -366,10 +367,9 @@ def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garde
 
     async def scene() -> tuple[int, list[str]]:
         deaf = Deaf()
-        room = SimpleNamespace(engine=SimpleNamespace(epoch=1, seq=9))
-        session = sessions.WireSession(room, deaf, ClientIdentity("x", frozenset(Scope), ""), 1)
+        room, every = SimpleNamespace(engine=SimpleNamespace(epoch=1, seq=9)), sessions.WireSessions(1, answer)
+        session = sessions.WireSession(room, every, deaf, ClientIdentity("x", frozenset(Scope), ""), 1)
         session.hello = requests.Hello(1, "deaf")
-        every = sessions.WireSessions(1)
         every.all[1] = session
         writer = asyncio.create_task(session._write())
         most = 0

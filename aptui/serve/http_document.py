@@ -14,7 +14,6 @@ from typing import Any
 
 from aiohttp import web
 
-from aptui.serve import gateway
 from aptui.serve.access import guard
 from aptui.serve.http import dav, feed, files
 from aptui.serve.peers import outbound, proxy
@@ -96,7 +95,7 @@ def addresses() -> tuple[Address, ...]:
         ),
         Address("/v1/connect", codec.PATH, WireSessions.connect, answers=(("101", "A WebSocket."),), kind="",
                 more=f"What is said on it: `{asyncapi.FILE}`, also at `/v1/protocol`."),
-        Address("/v1/protocol", "/v1/protocol", gateway.tell_protocol, kind="application/json", answers=(("200", "The document."),)),
+        Address("/v1/protocol", "/v1/protocol", tell_protocol, kind="application/json", answers=(("200", "The document."),)),
         Address("/v1/openapi", "/v1/openapi", tell_document, kind="application/json", answers=(("200", "The document."),)),
         Address("/dav{rest}", "/dav/{path}", dav.answer, ("get", "options"), answers=(("200", "The file, or the names in a folder."),),
                 more="WebDAV, class 1, read only: `PROPFIND` as well. The password of Basic authentication is a token."),
@@ -177,6 +176,7 @@ def add_routes(app: web.Application) -> None:
     """Add what this module answers."""
     app.router.add_get("/", tell_addresses)
     app.router.add_get("/v1/openapi", tell_document)
+    app.router.add_get("/v1/protocol", tell_protocol)
 
 
 async def tell_addresses(_request: web.Request) -> web.Response:
@@ -190,6 +190,12 @@ async def tell_document(request: web.Request) -> web.Response:
     return web.Response(body=_document(), content_type="application/json")
 
 
+async def tell_protocol(request: web.Request) -> web.Response:
+    """Answer with what is said on the WebSocket, as AsyncAPI."""
+    guard.require(request)
+    return web.Response(body=_protocol(), content_type="application/json")
+
+
 @cache
 def _addresses() -> bytes:
     named = {address.path: (inspect.getdoc(address.handler) or "").partition("\n")[0] for address in addresses()}
@@ -200,3 +206,9 @@ def _addresses() -> bytes:
 @cache
 def _document() -> bytes:
     return json.dumps(document()).encode()
+
+
+@cache
+def _protocol() -> bytes:
+    """Return the published document; it takes long to make, and whoever may read may ask for it as often as they like."""
+    return json.dumps(asyncapi.document()).encode()
