@@ -6,27 +6,51 @@ anew by another pipeline over the same cache.
 
 from __future__ import annotations
 
-import contextlib
-import selectors
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aptui.config import tools
 from aptui.config.model import Config
 from aptui.core.model import Builder
 from aptui.engine import registry
-from aptui.engine.loop.inbox import Inbox
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.engine.loop.engine import Engine
+    from aptui.core.model import Project
+    from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.engine.pool.pool import Pool
 
 MOST_TIMES = 10
 """Times in a row that code changes under the runs of it before their jobs fail."""
 ENDLESS = f"it changed {MOST_TIMES} times in a row under the runs of it"
 _WINDING_DOWN_S = 10.0
 """What runs of other builders get to come to their end."""
+
+
+class DescribedEngine(Protocol):
+    """What is asked of the engine whose builders were described."""
+
+    config: Config
+    project: Project
+    pipeline: Pipeline
+
+    @property
+    def pool_if_any(self) -> Pool | None:
+        """The workers, if any were needed yet."""
+        ...
+
+    @property
+    def is_scanning(self) -> bool:
+        """Whether a scan is under way."""
+        ...
+
+    def start_scan(self, *, retries: bool = True) -> None:
+        """Begin to look at all scan folders; `retries`: what failed is tried again."""
+        ...
+
+    def open_anew(self, config: Config) -> None:
+        """Close, and open over the same cache with another pipeline."""
+        ...
 
 
 class CodeWatch:
@@ -36,7 +60,7 @@ class CodeWatch:
         self._times = 0
         self._since_s: float | None = None
 
-    def go_on(self, engine: Engine) -> None:
+    def go_on(self, engine: DescribedEngine) -> None:
         """See to it that builders are described anew as soon as what runs has ended."""
         if not engine.pipeline.is_outdated:
             return
@@ -50,7 +74,7 @@ class CodeWatch:
         if code_of(builders) == code_of(engine.project.builders):
             resume(engine)
         else:
-            _open_anew(engine, config)
+            engine.open_anew(config)
         if self._times >= MOST_TIMES:
             engine.pipeline.code_problem = ENDLESS
 
@@ -75,7 +99,7 @@ def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple
     return {builder.name: (builder.code_digest, builder.code_files) for builder in builders}
 
 
-def told(engine: Engine, error: str) -> None:
+def told(engine: DescribedEngine, error: str) -> None:
     """Builders were described anew for an engine that stays: they are as they were, or, for `error`, nobody can tell how they are."""
     if engine.pipeline.is_outdated:
         resume(engine, error)
@@ -85,7 +109,7 @@ def told(engine: Engine, error: str) -> None:
             engine.start_scan(retries=True)  # jobs failed for that alone
 
 
-def resume(engine: Engine, problem: str = "") -> None:
+def resume(engine: DescribedEngine, problem: str = "") -> None:
     """Go on with the builders as they are described, in new workers.
 
     Args:
@@ -95,25 +119,3 @@ def resume(engine: Engine, problem: str = "") -> None:
     engine.pipeline.is_outdated = False
     if engine.pool_if_any is not None:
         engine.pool_if_any.reconfigure(engine.project.builders, engine.project.platforms)
-
-
-def _open_anew(engine: Engine, config: Config) -> None:
-    """Close the engine and open it over the same cache with another pipeline; what was running is owed again."""
-    counts = engine.pipeline.counts
-    engine.is_stopping = True
-    engine.settle()
-    engine.is_stopping = False
-    engine.close()
-    engine.closing = contextlib.ExitStack()
-    engine.inbox = _continued(engine.inbox)
-    if engine.owns_selector:
-        engine.selector = selectors.DefaultSelector()
-    engine.reopen(replace(config, workers=engine.config.workers))
-    engine.pipeline.counts.update({name: counts[name] + engine.pipeline.counts[name] for name in counts})
-    engine.start_scan()
-
-
-def _continued(inbox: Inbox) -> Inbox:
-    new = Inbox()
-    new.seq = inbox.seq
-    return new

@@ -37,7 +37,9 @@ from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
-    from aptui.engine.loop.engine import Engine
+    from aptui.engine.loop.context import EngineContext
+    from aptui.engine.loop.dispatch import RunDispatcher
+    from aptui.engine.loop.scans import Scans
 
 
 _Committed = tuple[list[int], list[tuple[int, str]]]
@@ -83,14 +85,20 @@ class _PendingCommit:
 
 
 class CommandExecutor:
-    """Performs the commands of one engine."""
+    """Performs the commands of one engine.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    Args:
+        context: of the engine.
+        scans: look again at what changed while it was read.
+        runs: have workers do what is ordered.
+    """
+
+    def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
+        self._context, self._scans, self._runs = context, scans, runs
         self._owed: deque[Command | tuple[Notice, ...]] = deque()
         """Commands to be performed, and news to be told after those of the same answer."""
         self._commit: _PendingCommit | None = None
-        engine.closing.callback(self._close)
+        context.closing.callback(self._close)
         self.is_dirty = False
         """Whether anything was done that the last settlement does not know."""
 
@@ -106,7 +114,7 @@ class CommandExecutor:
 
     def _owe(self, event: Event) -> None:
         """What the pipeline answers comes before what is owed already: that waits behind the commit which led to it."""
-        commands, notices = self._engine.pipeline.handle(event)
+        commands, notices = self._context.pipeline.handle(event)
         self._owed.extendleft(reversed((*commands, tuple(notices))))
 
     def go_on(self) -> None:
@@ -139,71 +147,73 @@ class CommandExecutor:
             self._perform(owed)
             return
         for notice in owed:
-            self._engine.news.tell(notice)
+            self._context.news.tell(notice)
 
     def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
-        engine = self._engine
+        context = self._context
         match command:
             case StartRuns():
                 self.is_dirty = True
-                engine.runs.start(command)
+                self._runs.start(command)
             case CommitProducts():
                 self._begin_commit(command)
             case SaveRows():
                 self.is_dirty = True
-                engine.writer.save(command.ticket, self._marked(command.rows, command.cause))
+                context.writer.save(command.ticket, self._marked(command.rows, command.cause))
             case HashFiles():
-                engine.digests.want(command.files)
+                context.digests.want(command.files)
             case KillRuns():
-                engine.runs.kill(command.run_keys)
+                self._runs.kill(command.run_keys)
             case DeleteProducts():
-                for problem in engine.cache.delete(command.names):
-                    engine.news.say(problem)
+                for problem in context.cache.delete(command.names):
+                    context.news.say(problem)
             case DiscardStaging():
-                engine.cache.discard(command.run_keys)
-                engine.runs.discarded(command.run_keys)
+                context.cache.discard(command.run_keys)
+                self._runs.discarded(command.run_keys)
             case WriteLog():
                 self._write_log(command)
             case DropLogs():
                 self._drop_logs(command.files)
             case LookAgain():
-                engine.scans.want_again(command.keys)
+                self._scans.want_again(command.keys)
             case DescribeAnew():
-                engine.note_other_code(command.builder)
+                context.news.say_once(
+                    f"the code or a tool of '{command.builder}' changed while it was at work: what it made so is not used"
+                )
 
     def _begin_commit(self, command: CommitProducts) -> None:
-        cache, writer, mark = self._engine.cache, self._engine.writer, self._mark(command.cause)
-        self._commit = _PendingCommit(command, lambda: cache.commit(command, writer, mark), self._engine.wake)
+        cache, writer, mark = self._context.cache, self._context.writer, self._mark(command.cause)
+        self._commit = _PendingCommit(command, lambda: cache.commit(command, writer, mark), self._context.wake)
 
     def _end_commit(self, commit: _PendingCommit) -> None:
-        engine, self._commit = self._engine, None
+        context, self._commit = self._context, None
         committed, failed = commit.answer()
-        engine.runs.committed(commit.order, committed)
+        self._runs.committed(commit.order, committed)
         now_ms = time.time_ns() // 1_000_000
-        self._owe(ProductsCommitted(engine.inbox.next_seq(), tuple(committed), tuple(failed), now_ms))
+        self._owe(ProductsCommitted(context.inbox.next_seq(), tuple(committed), tuple(failed), now_ms))
 
     # ----------------------------------------------------------------------------------------------------------- rows, logs
 
     def _mark(self, cause: int) -> Rows:
         """Return rows that tell readers up to which event the database knows everything; without clients nobody asks."""
-        return {"put_state": [("seq", str(cause))]} if self._engine.live is not None else {}
+        return {"put_state": [("seq", str(cause))]} if self._context.live is not None else {}
 
     def _marked(self, rows: Rows, cause: int) -> Rows:
         for operation, listed in self._mark(cause).items():
             rows.setdefault(operation, []).extend(listed)
-        self._engine.scans.distrust(rows)
+        self._scans.distrust(rows)
         return rows
 
     def _write_log(self, command: WriteLog) -> None:
         try:
-            path = self._engine.config.log_dir / os.fsdecode(from_text(command.file))
+            path = self._context.config.log_dir / os.fsdecode(from_text(command.file))
             joblog.write(path, command.records, command.warnings, command.errors)
         except HostError as error:
-            self._engine.news.say_once(str(error))
+            self._context.news.say_once(str(error))
 
     def _drop_logs(self, files: Iterable[str]) -> None:
         for file in files:
             try:
-                os.unlink(self._engine.config.log_dir / os.fsdecode(from_text(file)))
+                os.unlink(self._context.config.log_dir / os.fsdecode(from_text(file)))
             except OSError:
                 continue

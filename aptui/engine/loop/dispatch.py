@@ -26,7 +26,7 @@ from aptui.engine.scan.lfs_files import Pointers
 
 if TYPE_CHECKING:
     from aptui.engine.cache.shared_cache import SharedCache
-    from aptui.engine.loop.engine import Engine
+    from aptui.engine.loop.context import EngineContext
     from aptui.engine.pool.pool import Pool
     from aptui.sharing.account import Account
 
@@ -42,16 +42,16 @@ class RunDispatcher:
     """The runs of one engine.
 
     Args:
-        engine: whose inbox takes what came of them.
+        context: of the engine, whose inbox takes what came of them.
         runs_builders: whether a job runs whose result nobody has; without that it fails (`NOT_SHARED`).
     """
 
-    def __init__(self, engine: Engine, *, runs_builders: bool) -> None:
-        self._engine, self._runs_builders = engine, runs_builders
-        self._pointers = Pointers(engine.roots)
+    def __init__(self, context: EngineContext, *, runs_builders: bool) -> None:
+        self._context, self._runs_builders = context, runs_builders
+        self._pointers = Pointers(context.roots)
         self._results: list[RunResult] = []
         self._results_since = 0.0
-        self._results_per_commit = _RESULTS_PER_COMMIT if engine.live is None else _RESULTS_PER_LIVE_COMMIT
+        self._results_per_commit = _RESULTS_PER_COMMIT if context.live is None else _RESULTS_PER_LIVE_COMMIT
         self._analyses: list[AnalyseResult] = []
         self._run_next: deque[int] = deque()
         self._shared: SharedCache | None = None
@@ -68,57 +68,57 @@ class RunDispatcher:
             from aptui.engine.pool.pool import Pool
             from aptui.engine.pool.processes import PoolSettings
 
-            engine = self._engine
+            context = self._context
             self.pool_if_any = self._pool_class(Pool)(
-                engine.project.builders,
-                engine.project.platforms,
-                engine.config.workers,
-                engine.selector,
+                context.project.builders,
+                context.project.platforms,
+                context.config.workers,
+                context.selector,
                 self._take_from_pool,
                 settings=PoolSettings(
-                    memory_budget_bytes=engine.config.limits.all_memory_bytes,
-                    scan_folders=tuple(folder.path for folder in engine.project.scan_folders),
+                    memory_budget_bytes=context.config.limits.all_memory_bytes,
+                    scan_folders=tuple(folder.path for folder in context.project.scan_folders),
                 ),
-                learned_memory=json.loads(engine.archive.state("learned_memory") or "{}"),
+                learned_memory=json.loads(context.archive.state("learned_memory") or "{}"),
             )
-            engine.closing.callback(self.pool_if_any.close, _GRACE_S)
+            context.closing.callback(self.pool_if_any.close, _GRACE_S)
         return self.pool_if_any
 
     def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
         """Return what makes the pool: `plain`, or one with a cluster beside it."""
-        engine = self._engine
-        if not engine.config.cluster.is_used:
+        context = self._context
+        if not context.config.cluster.is_used:
             return plain
         from aptui.engine.cluster.pool import cluster_pool
 
-        return cluster_pool(engine.config, engine.pipeline, engine.project, engine.told.append)
+        return cluster_pool(context.config, context.pipeline, context.project, context.news.told.append)
 
     def _open_shared(self) -> SharedCache | None:
         """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
-        engine, sharing = self._engine, self._engine.config.sharing
+        context, sharing = self._context, self._context.config.sharing
         if self._shared is None and self.account is None and (sharing.local_store or sharing.is_remote):
             from aptui.engine.cache.shared_cache import SharedCache
             from aptui.sharing.account import Account
             from aptui.sharing.service import Service
 
             try:
-                service = Service(sharing, engine.told.append)
+                service = Service(sharing, context.news.told.append)
             except Exception as error:  # noqa: BLE001 - a run goes on without it
                 self.account = Account()
-                engine.news.say_once(f"results are not shared: {error}")
+                context.news.say_once(f"results are not shared: {error}")
                 return None
             self.account = service.account
             self._shared = SharedCache(
-                sharing, service, engine.project.builders, engine.roots, engine.config.cache_dir, engine.wake, engine.told.append,
+                sharing, service, context.project.builders, context.roots, context.config.cache_dir, context.wake, context.news.told.append,
                 is_patient=not self._runs_builders,
             )  # fmt: skip
-            engine.closing.callback(self._close_shared)
+            context.closing.callback(self._close_shared)
         return self._shared
 
     def _close_shared(self) -> None:
         if self._shared is not None:
-            self._shared.close(is_stopping=self._engine.is_stopping)
-            self._engine.say_what_threads_told()
+            self._shared.close(is_stopping=self._context.is_stopping())
+            self._context.news.say_what_threads_told()
 
     def note_shared(self) -> None:
         """Write down what sharing saved since the last time."""
@@ -149,7 +149,7 @@ class RunDispatcher:
 
         A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
         """
-        if len(self._results) >= min(self._results_per_commit, len(self._engine.pipeline.running)):
+        if len(self._results) >= min(self._results_per_commit, len(self._context.pipeline.running)):
             return 0.0
         return self._results_since + _HOLD_S - now
 
@@ -171,7 +171,7 @@ class RunDispatcher:
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
             free = max(free, self._shared.room)  # to find a result takes no worker
-        inbox = self._engine.inbox
+        inbox = self._context.inbox
         if not is_paused and (free > 0 or critical > 0):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
         if self._run_next and free > 0:
@@ -185,7 +185,7 @@ class RunDispatcher:
     def start(self, command: StartRuns) -> None:
         """Have these orders looked up or run."""
         shared = self._open_shared() if isinstance(command.orders[0], ProcessOrder) else None
-        orders = shared.take(command.orders, self._engine.pipeline) if shared is not None else command.orders
+        orders = shared.take(command.orders, self._context.pipeline) if shared is not None else command.orders
         if orders:
             self._run(orders)
 
@@ -202,7 +202,7 @@ class RunDispatcher:
 
     def _obstacle(self, run_key: int) -> str:
         """Say why a job cannot run here, "" when it can."""
-        pipeline = self._engine.pipeline
+        pipeline = self._context.pipeline
         job = pipeline.running.get(run_key)
         if not self._runs_builders:
             return NOT_SHARED
@@ -223,20 +223,20 @@ class RunDispatcher:
     def committed(self, command: CommitProducts, done: Iterable[int]) -> None:
         """These runs of a commit are in the cache."""
         if self._shared is not None:
-            self._shared.committed(command, done, self._engine.pipeline)
+            self._shared.committed(command, done, self._context.pipeline)
 
     # -------------------------------------------------------------------------------------------------------------- results
 
     def _take_from_pool(self, results: Sequence[AnalyseResult | RunResult | HashResult]) -> None:
         for result in results:
             if isinstance(result, HashResult):
-                self._engine.digests.take(result)
+                self._context.digests.take(result)
             elif isinstance(result, AnalyseResult):
                 self._analyses.append(result)
             elif self._shared is None or self._shared.ended(result):
                 self._take((result,))
             else:
-                self._engine.cache.discard((result.run_key,))
+                self._context.cache.discard((result.run_key,))
 
     def _take(self, results: Sequence[RunResult]) -> None:
         if results and not self._results:
@@ -256,7 +256,7 @@ class RunDispatcher:
             self._post([self._checked(result) for result in results])
 
     def _post(self, results: Sequence[AnalyseResult | RunResult]) -> None:
-        inbox, pipeline = self._engine.inbox, self._engine.pipeline
+        inbox, pipeline = self._context.inbox, self._context.pipeline
         inbox.post(RunsFinished(inbox.next_seq(), tuple(reports.completed(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: SharedCache, now: float) -> None:
@@ -270,9 +270,9 @@ class RunDispatcher:
 
     def _checked(self, result: RunResult) -> RunResult:
         """A result of a source that somebody is writing just now is worth nothing: it is thrown away and the source looked at again."""
-        engine = self._engine
-        job = engine.pipeline.running.get(result.run_key)
-        if job is None or engine.live is None or result.outcome != Outcome.SUCCEEDED:
+        context = self._context
+        job = context.pipeline.running.get(result.run_key)
+        if job is None or context.live is None or result.outcome != Outcome.SUCCEEDED:
             return result
-        path = f"{engine.roots[job.source.scan_folder]}/{job.source.rel}"
-        return RunResult(result.run_key, Outcome.STALE) if engine.live.is_being_written(path) else result
+        path = f"{context.roots[job.source.scan_folder]}/{job.source.rel}"
+        return RunResult(result.run_key, Outcome.STALE) if context.live.is_being_written(path) else result

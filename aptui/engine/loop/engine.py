@@ -14,20 +14,20 @@ import math
 import os
 import selectors
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aptui.config.model import Config
 from aptui.core.messages import Asked, LogLevel, OutsideSeen, Progress, RowsSaved
-from aptui.core.model import FileFact, Job, PathKey
+from aptui.core.model import Job, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.undeclared_reads import with_default
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
+from aptui.engine.loop.context import ChangeSource, EngineContext
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.events import Listener, NoticePublisher
 from aptui.engine.loop.hashing import HashQueue
@@ -54,26 +54,6 @@ _SLICE_S = 0.004
 """Events are taken for so long before clients have their turn."""
 _LAST = 1 << 30
 """The order of a scan folder whose row gets the highest number."""
-
-
-class ChangeSource(Protocol):
-    """What an engine that stays up asks of the half that watches (`live.changes`)."""
-
-    unfinished: dict[PathKey, FileFact | None]
-    """Files that somebody is writing just now, as they were before."""
-
-    def is_being_written(self, path: str) -> bool:
-        """Whether another process holds this source (absolute path in text form) open for writing."""
-        ...
-
-    def look_soon(self, path: bytes) -> None:
-        """Look at a source (absolute path) as if the watcher had named it."""
-        ...
-
-    @property
-    def is_amid_changes(self) -> bool:
-        """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
-        ...
 
 
 class Engine:
@@ -107,8 +87,6 @@ class Engine:
         self.news = NoticePublisher(listeners)
         self.inbox = Inbox()
         self.selector = selector or selectors.DefaultSelector()
-        self.told: deque[str] = deque()
-        """What threads have to say."""
         self.closing = contextlib.ExitStack()
         """What is let go of at the end, the last first."""
         self.epoch = 0
@@ -118,7 +96,7 @@ class Engine:
         self._wants_all_news = wants_all_news
         self._is_full_scan = is_full_scan
         self._opening = opening
-        self.owns_selector = selector is None
+        self._owns_selector = selector is None
         self._code_watch = CodeWatch()
         self._wake = -1
         self._saved_ticket = 0
@@ -130,7 +108,7 @@ class Engine:
 
     def open(self) -> None:
         """Take the cache, settle what a dead engine left, and get ready to scan."""
-        if self.owns_selector:
+        if self._owns_selector:
             self.closing.callback(self.selector.close)
         if self._opening is None:
             self._opening = PreparedSession(self.config, trusts_times=not self._is_full_scan)
@@ -144,10 +122,21 @@ class Engine:
             self.close()
             raise
 
-    def reopen(self, config: Config) -> None:
-        """Open again what was closed, with a configuration whose builders are others."""
-        self.config, self._opening, self._saved_ticket, self._told_ticket = config, None, 0, 0
+    def open_anew(self, config: Config) -> None:
+        """Close, and open over the same cache with another pipeline, whose builders are others; what was running is owed again."""
+        counts = self.pipeline.counts
+        self.is_stopping = True
+        self.settle()
+        self.is_stopping = False
+        self.close()
+        self.closing, self.inbox = contextlib.ExitStack(), self.inbox.continued()
+        if self._owns_selector:
+            self.selector = selectors.DefaultSelector()
+        self.config = replace(config, workers=self.config.workers)
+        self._opening, self._saved_ticket, self._told_ticket = None, 0, 0
         self.open()
+        self.pipeline.counts.update({name: counts[name] + self.pipeline.counts[name] for name in counts})
+        self.start_scan()
 
     def _open(self, opening: PreparedSession) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -180,15 +169,19 @@ class Engine:
         self.cache.recover(self.writer, self.archive)
         self.pipeline = Pipeline(self.project, self.archive, self._log_name, str(self.cache.staging))
         self.pipeline.wants_news = self._wants_all_news
-        self.scans, self.runs, self.deeds = (
-            Scans(self, opening),
-            RunDispatcher(self, runs_builders=self._runs_builders),
-            CommandExecutor(self),
-        )
+        context = self._context()
+        self.scans, self.runs = Scans(context, opening), RunDispatcher(context, runs_builders=self._runs_builders)
+        self.deeds = CommandExecutor(context, self.scans, self.runs)
         if self.live is not None:
             self._failed_before = self.archive.failed_count()
             self.epoch = int(self.archive.state("epoch") or 0) + 1
             self.writer.run({"put_state": [("epoch", str(self.epoch)), ("seq", "0")]}, durable=False)
+
+    def _context(self) -> EngineContext:
+        return EngineContext(
+            self.config, self.project, self.roots, self.pipeline, self.archive, self.writer, self.cache, self.inbox, self.news,
+            self.metadata, self.digests, self.live, self.selector, self.closing, self.wake, lambda: self.is_stopping,
+        )  # fmt: skip
 
     def _log_name(self, job: Job, _builder: str) -> str:
         names = {folder.id: folder.name for folder in self.project.scan_folders}
@@ -204,10 +197,6 @@ class Engine:
         self.selector.unregister(self._wake)
         os.close(self._wake)
         self._wake = -1
-
-    def note_other_code(self, builder: str) -> None:
-        """A run of this builder had other code, or another tool, than it was described with."""
-        self.news.say_once(f"the code or a tool of '{builder}' changed while it was at work: what it made so is not used")
 
     @property
     def pool_if_any(self) -> Pool | None:
@@ -357,7 +346,7 @@ class Engine:
             raise self._failure
         if problem := self.catalogs.take_problem():
             self.news.say_once(problem)
-        self.say_what_threads_told()
+        self.news.say_what_threads_told()
         self.deeds.go_on()
         if not self.is_committing:
             self._decide(now)
@@ -389,11 +378,6 @@ class Engine:
             self.deeds.handle(slots)
         if not self.is_committing:
             self.scans.advance()
-
-    def say_what_threads_told(self) -> None:
-        """Pass on what threads have to say."""
-        while self.told:
-            self.news.say_once(self.told.popleft())
 
     def _counts(self) -> Progress:
         status = self.pipeline.status()

@@ -27,6 +27,8 @@ class NoticePublisher:
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = list(listeners)
+        self.told: deque[str] = deque()
+        """What threads have to say."""
         self._log: EngineLog | None = None
         self._said: set[str] = set()
         self._cause = 0
@@ -69,6 +71,11 @@ class NoticePublisher:
         if text not in self._said:
             self._said.add(text)
             self.say(text)
+
+    def say_what_threads_told(self) -> None:
+        """Pass on what threads have to say."""
+        while self.told:
+            self.say_once(self.told.popleft())
 
     def _note(self, level: int, text: str) -> None:
         if self._log is not None:

@@ -16,6 +16,12 @@ class Inbox:
         """The last number that was given."""
         self._waiting: deque[Event] = deque()
 
+    def continued(self) -> Inbox:
+        """Return an empty one whose numbers go on."""
+        new = Inbox()
+        new.seq = self.seq
+        return new
+
     def __bool__(self) -> bool:
         """Whether anything waits."""
         return bool(self._waiting)

@@ -19,7 +19,7 @@ from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
 
 if TYPE_CHECKING:
-    from aptui.engine.loop.engine import Engine
+    from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.opening import PreparedSession
 
 _BACKLOG = 4096
@@ -33,12 +33,12 @@ class Scans:
     """What one engine looks at. One scan at a time.
 
     Args:
-        engine: whose inbox takes what is seen.
+        context: of the engine, whose inbox takes what is seen.
         opening: what the first half found, which the first scan need not look at again.
     """
 
-    def __init__(self, engine: Engine, opening: PreparedSession) -> None:
-        self._engine, self._opening = engine, opening
+    def __init__(self, context: EngineContext, opening: PreparedSession) -> None:
+        self._context, self._opening = context, opening
         self._steps: Iterator[list[FolderSeen | FoldersKept]] | None = None
         self._scanner: Scanner | None = None
         self._below = ""
@@ -60,7 +60,7 @@ class Scans:
     @property
     def can_go_on(self) -> bool:
         """Whether there is a scan that need not wait until less is owed."""
-        return self._steps is not None and self._engine.pipeline.backlog < _BACKLOG
+        return self._steps is not None and self._context.pipeline.backlog < _BACKLOG
 
     @property
     def files_seen(self) -> int:
@@ -69,24 +69,24 @@ class Scans:
 
     def start(self, *, retries: bool, is_full: bool) -> None:
         """Begin to look at all scan folders; `retries`: what failed is tried again; `is_full`: every file's bytes are read."""
-        engine, opening = self._engine, self._opening
-        is_known = engine.archive.state("signature") == opening.signature
-        engine.inbox.post(ScanStarted(engine.inbox.next_seq(), is_full, retries=retries))
+        context, opening = self._context, self._opening
+        is_known = context.archive.state("signature") == opening.signature
+        context.inbox.post(ScanStarted(context.inbox.next_seq(), is_full, retries=retries))
         self._racy_ns = time.time_ns() - RACY_NS
         self._looked_ns.clear()
         self._below = ""
         glance, opening.glance = opening.glance, None
-        is_known = is_known and (not engine.metadata.creates or engine.archive.state(_IDENTITIES) == _MADE)
+        is_known = is_known and (not context.metadata.creates or context.archive.state(_IDENTITIES) == _MADE)
         self._scanner = self._make_scanner(glance=glance, is_full=is_full, reassess=not is_known)
         self._steps = self._scanner.steps()
         if not is_known:  # until all is at rest again, the next engine looks at everything too
-            engine.writer.run({"put_state": [("signature", "")]}, durable=True)
+            context.writer.run({"put_state": [("signature", "")]}, durable=True)
             self.is_dirty = True
         self.look_at_products()
 
     def start_below(self, folder: str) -> None:
         """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
-        inbox = self._engine.inbox
+        inbox = self._context.inbox
         inbox.post(ScanStarted(inbox.next_seq(), below=folder, retries=False))
         self._racy_ns = time.time_ns() - RACY_NS
         self._below = folder
@@ -96,7 +96,7 @@ class Scans:
         """Carry the scan one step on, if there is one and little is owed."""
         if self._steps is None or not self.can_go_on:
             return
-        inbox = self._engine.inbox
+        inbox = self._context.inbox
         events = next(self._steps, None)
         self._tell_walk()
         if events is None:
@@ -114,22 +114,22 @@ class Scans:
         return self._scanner
 
     def _make_scanner(self, **how: Any) -> Scanner:
-        engine, opening = self._engine, self._opening
-        self._walk, opening.walk = opening.walk or Walk(engine.project, opening.never), None
+        context, opening = self._context, self._opening
+        self._walk, opening.walk = opening.walk or Walk(context.project, opening.never), None
         self._walk.check_root = self._check_root
-        unfinished: Mapping[PathKey, FileFact | None] = engine.live.unfinished if engine.live is not None else {}
+        unfinished: Mapping[PathKey, FileFact | None] = context.live.unfinished if context.live is not None else {}
         return Scanner(
-            engine.project,
+            context.project,
             self._walk,
-            engine.archive,
-            engine.inbox.next_seq,
+            context.archive,
+            context.inbox.next_seq,
             unfinished=unfinished,
-            metadata=engine.metadata,
+            metadata=context.metadata,
             **how,
         )
 
     def _check_root(self, folder: ScanFolder) -> None:
-        self._opening.guard.check(folder, lambda: self._engine.archive)
+        self._opening.guard.check(folder, lambda: self._context.archive)
 
     def _note_unknown(self, folder: str, *, is_tree: bool) -> None:
         """Take note of what could not be read on the way to `folder` and in it, with `is_tree` also below; and of what can be again."""
@@ -139,11 +139,11 @@ class Scans:
         self.unknown.update(self._walk.unknown)
 
     def _tell_walk(self) -> None:
-        engine = self._engine
-        while engine.metadata.said:
-            engine.news.say_once(engine.metadata.said.pop(0))
+        context = self._context
+        while context.metadata.said:
+            context.news.say_once(context.metadata.said.pop(0))
         while self._walk.sentences:
-            engine.news.say_once(self._walk.sentences.pop(0))
+            context.news.say_once(self._walk.sentences.pop(0))
 
     # -------------------------------------------------------------------------------------------------------- single folders
 
@@ -155,7 +155,7 @@ class Scans:
         self._tell_walk()
         if event is not None:
             self.is_dirty = True
-            self._engine.inbox.post(event)
+            self._context.inbox.post(event)
 
     @property
     def looks_due(self) -> Collection[float]:
@@ -174,15 +174,15 @@ class Scans:
             del self._again[key]
         due = [key for key in due if not self._is_left_to_watching(key)]
         for folder in sorted({parent(key) for key in due}):
-            self._engine.look_at(folder, frozenset(key for key in due if parent(key) == folder))
+            self.look_at(folder, frozenset(key for key in due if parent(key) == folder))
 
     def _is_left_to_watching(self, key: PathKey) -> bool:
         """Whether a file is not there just now: one look is not enough to call it gone where somebody may be writing it anew."""
-        live, fact = self._engine.live, self._engine.pipeline.memory.last_seen(key)
-        watched = {folder.id for folder in self._engine.project.scan_folders if not folder.is_intermediate}
+        live, fact = self._context.live, self._context.pipeline.memory.last_seen(key)
+        watched = {folder.id for folder in self._context.project.scan_folders if not folder.is_intermediate}
         if live is None or fact is None or fact.scan_folder not in watched:
             return False
-        path = from_text(f"{self._engine.roots[fact.scan_folder]}/{fact.rel}")
+        path = from_text(f"{self._context.roots[fact.scan_folder]}/{fact.rel}")
         if os.path.exists(path):
             return False
         live.look_soon(path)
@@ -192,21 +192,21 @@ class Scans:
 
     def look_at_products(self) -> None:
         """Look into every cache folder that is not as it was recorded."""
-        lost = self._engine.cache.lost(self._engine.archive, self._engine.news.say_once)
+        lost = self._context.cache.lost(self._context.archive, self._context.news.say_once)
         if lost:
             self.is_dirty = True
             self.lose(lost)
 
     def lose(self, names: Sequence[str]) -> None:
         """Take note that products are not in the cache any more."""
-        inbox = self._engine.inbox
+        inbox = self._context.inbox
         inbox.post(ProductsLost(inbox.next_seq(), tuple(names)))
 
     # ----------------------------------------------------------------------------------------------------------------- rows
 
     def settled_state(self) -> list[tuple[str, str]]:
         """Return what the next engine finds in the database when this one has come to rest."""
-        made = _MADE if self._engine.metadata.creates else ""
+        made = _MADE if self._context.metadata.creates else ""
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, self._opening.guard.state())]
 
     def distrust(self, rows: Rows) -> None:

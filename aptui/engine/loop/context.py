@@ -1,0 +1,75 @@
+"""What the parts of one engine share: its project, its pipeline, its database and cache, its voice. Who does what with them is the parts' business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from aptui.core.model import FileFact, PathKey
+
+if TYPE_CHECKING:
+    import contextlib
+    import selectors
+
+    from aptui.config.model import Config
+    from aptui.core.model import Project
+    from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.engine.cache.cache import Cache
+    from aptui.engine.loop.events import NoticePublisher
+    from aptui.engine.loop.hashing import HashQueue
+    from aptui.engine.loop.inbox import Inbox
+    from aptui.engine.scan.metadata import Metadata
+    from aptui.store.db.archive import DatabaseArchive
+    from aptui.store.db.writer import Writer
+
+
+class ChangeSource(Protocol):
+    """What an engine that stays up asks of the half that watches (`live.changes`)."""
+
+    unfinished: dict[PathKey, FileFact | None]
+    """Files that somebody is writing just now, as they were before."""
+
+    def is_being_written(self, path: str) -> bool:
+        """Whether another process holds this source (absolute path in text form) open for writing."""
+        ...
+
+    def look_soon(self, path: bytes) -> None:
+        """Look at a source (absolute path) as if the watcher had named it."""
+        ...
+
+    @property
+    def is_amid_changes(self) -> bool:
+        """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineContext:
+    """One opened engine, as its parts know it.
+
+    Args:
+        config: the checked configuration, and `project` what came of it: ids of scan folders are those of the database.
+        roots: {scan folder id: its path}.
+        live: the half that watches, None where the engine ends when nothing is owed.
+        closing: what is let go of at the end, the last first.
+        wake: ends the loop's sleep; any thread may call it.
+        is_stopping: whether somebody asked to stop.
+    """
+
+    config: Config
+    project: Project
+    roots: dict[int, str]
+    pipeline: Pipeline
+    archive: DatabaseArchive
+    writer: Writer
+    cache: Cache
+    inbox: Inbox
+    news: NoticePublisher
+    metadata: Metadata
+    digests: HashQueue
+    live: ChangeSource | None
+    selector: selectors.BaseSelector
+    closing: contextlib.ExitStack
+    wake: Callable[[], None]
+    is_stopping: Callable[[], bool]
