@@ -21,8 +21,8 @@ from textual.widgets import ContentSwitcher, Input
 
 from aptui.shared.sanitize import sanitize
 from aptui.tui import commands as shell_commands
+from aptui.tui.builder_names import finder, known_names
 from aptui.tui.command_bar import CommandBar
-from aptui.tui.data.builder_names import finder, known_names
 from aptui.tui.engine_control import EngineControl
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine, Question
 from aptui.tui.frame.help import KeyTester, help_lines
@@ -451,7 +451,7 @@ class AptuiApp(App[None], inherit_bindings=False):
 
     def action_plain(self) -> None:
         """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
-        from aptui.tui.terminal import plain  # for start-up: few people ask for it
+        from aptui.tui import plain  # for start-up: few people ask for it
 
         if self.is_headless or self._driver is None or not self._driver.can_suspend:
             self.tell("this terminal has no scrollback of its own", "warning")

@@ -47,7 +47,7 @@ def run(
     if not driver.is_possible():
         gc.enable()
         skeleton.hide()
-        from aptui.tui.terminal.plain import run_plain  # for start-up
+        from aptui.tui.plain import run_plain  # for start-up
 
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)

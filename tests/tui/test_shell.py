@@ -14,9 +14,9 @@ from aptui.tui.frame.commandline import Command, Question, completions
 from aptui.tui.frame.help import help_lines
 from aptui.tui.frame.sheet import Lines
 from aptui.tui.pane import PANES, existing
+from aptui.tui.plain import Stream, line_of
 from aptui.tui.preferences.keymap import Keymap
 from aptui.tui.preferences.state import UiMemory
-from aptui.tui.terminal.plain import Stream, line_of
 from tui.fake_panes import PROBES, FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 

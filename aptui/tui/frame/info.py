@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aptui import __version__
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts
-from aptui.tui.frame.words import clock
+from aptui.tui.words import clock
 
 if TYPE_CHECKING:
     from aptui.shared.health import Health

@@ -7,13 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 if TYPE_CHECKING:
-    from aptui.tui.pane import Shell
+    from aptui.tui.frame.commandline import Command
+
+
+class PaletteHost(Protocol):
+    """What the palette asks of the app."""
+
+    def commands(self) -> list[Command]:
+        """Return what can be said on the `:` line now."""
+
+    def actions_here(self) -> list[tuple[str, str, str]]:
+        """Return (key, id, what it does) of all actions with a key."""
+
+    def press(self, key: str) -> None:
+        """Do as if `key` were pressed."""
 
 
 class Palette(CommandPalette):
@@ -46,7 +59,7 @@ class ShellProvider(Provider):
                 yield Hit(score, matcher.highlight(title), run, help=does)
 
     def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        app = cast("Shell", self.app)
+        app = cast("PaletteHost", self.app)
         for command in app.commands():
             if command.complete is None:
                 yield command.name, command.does, partial(command.run, "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
-from aptui.tui.frame.words import brief, shorten
+from aptui.tui.words import brief, shorten
 
 if TYPE_CHECKING:
     from aptui.core.notices import Progress

@@ -6,25 +6,37 @@ And the banner that says when the engine is gone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aptui.shared.health import Health, WatchMode
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
-from aptui.tui.frame.words import clock
+from aptui.tui.words import clock
 
 if TYPE_CHECKING:
     from aptui.tui.data.session import Session
-    from aptui.tui.pane import PaneSpec
 
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
+
+
+class Tab(Protocol):
+    """What a tab says of a pane; `short` is its title where room is scarce."""
+
+    @property
+    def id(self) -> str: ...  # noqa: D102
+    @property
+    def number(self) -> int: ...  # noqa: D102
+    @property
+    def title(self) -> str: ...  # noqa: D102
+    @property
+    def short(self) -> str: ...  # noqa: D102
 
 
 class TabBar(Line):
     """The tabs; a click goes there."""
 
-    def __init__(self, session: Session, panes: Sequence[PaneSpec], platforms: Sequence[str]) -> None:
+    def __init__(self, session: Session, panes: Sequence[Tab], platforms: Sequence[str]) -> None:
         super().__init__(id="tabs")
         self._session, self._panes, self._platforms = session, panes, ",".join(platforms)
         self.current = ""

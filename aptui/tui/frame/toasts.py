@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts, strip_of
-from aptui.tui.frame.words import clock, shorten
+from aptui.tui.words import clock, shorten
 
 _MOST, _KEPT = 5, 200
 _ROLES = {"information": "info", "warning": "warning", "error": "error"}

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from aptui.shared.sanitize import sanitize_lines
 from aptui.tui.background import run_in_background
-from aptui.tui.frame.words import size_text
 from aptui.tui.terminal.safety import prepare_terminal
+from aptui.tui.words import size_text
 
 SAFE_BYTES = 74_994
 """Encoded bytes that terminals with a limit are known to take (the limit of k9s and others); beyond it a file is written too."""

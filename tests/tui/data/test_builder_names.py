@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.data.builder_names import finder, known_names
+from aptui.tui.builder_names import finder, known_names
 from aptui.tui.preferences.state import UiMemory
 
 SHIPPED, OWN = SimpleNamespace(uuid=b"s" * 16, name="image"), SimpleNamespace(uuid=b"o" * 16, name="wordlist")

@@ -9,8 +9,8 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 
-from aptui.tui.frame.words import size_text
 from aptui.tui.widgets.textview import Piece, TextPreview, read_preview
+from aptui.tui.words import size_text
 
 _HEAD_BYTES = 64 * 1024
 _HEX_BYTES = 256

@@ -18,11 +18,11 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Spent, builders_spent
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.jobs_store import duration_text
-from aptui.tui.frame.words import size_text
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
+from aptui.tui.words import size_text
 
 if TYPE_CHECKING:
     from aptui.config.model import Config

@@ -10,12 +10,12 @@ from aptui.shared.printing import count
 from aptui.store.queries.integrity import mark_for_a_look
 from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.commandline import Choice
-from aptui.tui.frame.words import shorten
 from aptui.tui.screens.assets.files import native
 from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import CacheProblem
 from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from aptui.shared.errors import KnownError

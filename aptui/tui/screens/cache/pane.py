@@ -23,7 +23,6 @@ from aptui.tui.background import BackgroundTask
 from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
-from aptui.tui.frame.words import clock
 from aptui.tui.pane import Pane
 from aptui.tui.screens.cache import contents as held
 from aptui.tui.screens.cache.contents import CacheInventory, CacheProblem, CacheShare, Looked
@@ -35,6 +34,7 @@ from aptui.tui.terminal.safety import shown
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
+from aptui.tui.words import clock
 
 _WIDE_COLUMNS = 110
 """From here on the tables stand side by side."""

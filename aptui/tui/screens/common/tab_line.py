@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.frame.words import shorten
 from aptui.tui.terminal.safety import glyph
+from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from textual import events

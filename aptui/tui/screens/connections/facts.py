@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.frame.words import shorten
+from aptui.tui.words import shorten
 
 
 class Fact(Line):

@@ -23,7 +23,6 @@ from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
-from aptui.tui.frame.words import brief, clock, shorten, size_text
 from aptui.tui.pane import Pane
 from aptui.tui.screens.common.listed import ListedRow, ListedRows
 from aptui.tui.screens.common.navigation import to_jobs
@@ -37,6 +36,7 @@ from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
 from aptui.tui.widgets.table import Table
+from aptui.tui.words import brief, clock, shorten, size_text
 
 if TYPE_CHECKING:
     from aptui.core.notices import Progress

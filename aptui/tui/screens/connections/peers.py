@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aptui.shared.peers import GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
-from aptui.tui.frame.words import clock, size_text
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
+from aptui.tui.words import clock, size_text
 
 PEERS = (
     Column("state", "Status", 14),

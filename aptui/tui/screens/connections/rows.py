@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import msgspec
 
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
-from aptui.tui.frame.words import brief, clock, size_text
 from aptui.tui.screens.common.listed import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
+from aptui.tui.words import brief, clock, size_text
 
 CLIENTS = (
     Column("number", "Nr", 4, align="right"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.frame.words import shorten
 from aptui.tui.terminal.safety import glyph
+from aptui.tui.words import shorten
 
 _RULE_CELLS = 2
 FRAME_CELLS = 11

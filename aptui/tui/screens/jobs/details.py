@@ -21,8 +21,8 @@ from aptui.store.logs.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.jobs_store import JobInfo
-from aptui.tui.frame.words import size_text
 from aptui.tui.widgets.lines import LogLine, level_letter
+from aptui.tui.words import size_text
 
 QUIET_S = 0.06
 """So long nobody asks for another job before one is read, when they ask fast."""

@@ -19,7 +19,6 @@ from aptui.store.logs.logs import engine_logs, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
-from aptui.tui.frame.words import size_text
 from aptui.tui.pane import Pane
 from aptui.tui.screens.assets.files import editor, pager, run_in_front
 from aptui.tui.screens.common.tab_line import TabLine
@@ -33,6 +32,7 @@ from aptui.tui.widgets.lines import LEVELS, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows import Rows
+from aptui.tui.words import size_text
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch

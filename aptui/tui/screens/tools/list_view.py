@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aptui.shared.printing import count
-from aptui.tui.frame.words import brief
 from aptui.tui.preferences.keymap import own_file
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
+from aptui.tui.words import brief
 
 if TYPE_CHECKING:
     from aptui.config.edit import Setting

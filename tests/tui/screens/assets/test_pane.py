@@ -23,7 +23,6 @@ from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.session import NoSession
 from aptui.tui.frame.sheet import Lines
-from aptui.tui.frame.words import size_text
 from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.screens.assets import files, trees
 from aptui.tui.screens.assets.detail import AssetFacts, FilePreview, ReferenceTree
@@ -31,6 +30,7 @@ from aptui.tui.screens.assets.preview import image_facts, preview_of
 from aptui.tui.screens.assets.query_worker import QueryWorker
 from aptui.tui.screens.assets.row_actions import jobs_filter
 from aptui.tui.widgets.menu import Menu
+from aptui.tui.words import size_text
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
 from tui.database import database
 from tui.fake_panes import FakeSession
