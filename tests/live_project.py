@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,19 @@ class Request:
         return self.answered is not None or bool(self.refused)
 
 
+class Ticker:
+    """A part of the loop that wants a turn every `every_s` seconds, and looks at something in each."""
+
+    def __init__(self, every_s: float = math.inf, look: Callable[[float], object] = bool) -> None:
+        self._every_s, self._look = every_s, look
+
+    def next_deadline(self, now: float) -> float:
+        return now + self._every_s
+
+    def poll(self, now: float) -> None:
+        self._look(now)
+
+
 class LiveProject(Project):
     """`live` is the engine, `runs` what it ran since `forget`, in the form of `disk_project.Ran`."""
 
@@ -67,14 +81,12 @@ class LiveProject(Project):
     # ---------------------------------------------------------------------------------------------------------------- waits
 
     def until(self, is_true: Callable[[], object], what: str = "") -> None:
-        def tick(now: float) -> float:
-            return now + 0.02
-
-        self.live.turns.append(tick)
+        ticker = Ticker(0.02)
+        self.live.parts.append(ticker)
         try:
             until(is_true, lambda: f"{what or is_true}; {self.said[-5:]}", PATIENCE_S, lambda _left_s: self.live.turn())
         finally:
-            self.live.turns.remove(tick)
+            self.live.parts.remove(ticker)
 
     @property
     def is_idle(self) -> bool:

@@ -51,19 +51,19 @@ class GatewaySupervisor:
         self._retry_at = -math.inf
         self._retry_s = _RETRY_S[0]
         self._problem = ""
-        live.turns.append(self.poll)
+        live.parts.append(self)
         live.endings.append(self.close)
 
-    def poll(self, now: float) -> float | None:
-        """Start it, or end it, as the configuration says now; return when to ask again at the latest."""
+    def next_deadline(self, _now: float) -> float | None:
+        """Return when to try to start it, if it is wanted and does not run."""
+        return self._retry_at if self._live.config.serve.is_enabled and self._child is None else None
+
+    def poll(self, now: float) -> None:
+        """Start it, or end it, as the configuration says now."""
         if self._live.config is not self._seen:
             self._adopt(self._live.config, now)
-        if not self._live.config.serve.is_enabled or self._child is not None:
-            return None
-        if now >= self._retry_at:
+        if self._live.config.serve.is_enabled and self._child is None and now >= self._retry_at:
             self._start(now)
-            return None
-        return self._retry_at
 
     def _adopt(self, config: Config, now: float) -> None:
         """End it if it is not wanted any more, or knows another configuration: the next one reads this."""

@@ -135,7 +135,7 @@ class _Processor:
         self._to_reprocess: Iterator[PathKey] = work.to_reprocess(start)
         live.wants_all = True
         live.listeners.append(self.teller)
-        live.turns.append(self._turned)
+        live.parts.append(self)
 
     def begin(self) -> None:
         """The engine works: say so, and wait for what is to be done when it is idle."""
@@ -193,7 +193,11 @@ class _Processor:
 
     # ---------------------------------------------------------------------------------------------------------------- turns
 
-    def _turned(self, now: float) -> float | None:
+    def next_deadline(self, _now: float) -> float | None:
+        """Return None: the engine becomes idle by what it does itself."""
+        return None
+
+    def poll(self, now: float) -> None:
         """Notice that it has become idle, or is not any more."""
         if not self._live.wants_all:
             self._live.hear_all(True)  # the last client that wanted all news has left
@@ -211,7 +215,6 @@ class _Processor:
                 self._waiting.remove(waiting)
                 self._told = done
                 waiting.then()
-        return None
 
     def _become_idle(self, now: float) -> None:
         if self.teller.is_scan_open:

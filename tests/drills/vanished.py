@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
-from live_project import LiveProject
+from live_project import LiveProject, Ticker
 
 from aptui.engine.scan import walk, walk_guard
 from aptui.shared.errors import KnownError
@@ -130,10 +130,10 @@ def vanished_folders(folder: Path, *, mutant: str = "", only: str = "") -> Repor
 
 def _turn(project: LiveProject) -> None:
     until = time.monotonic() + _LIVE_S
-    project.live.turns.append(lambda now: now + 0.02)
+    project.live.parts.append(Ticker(0.02))
     while time.monotonic() < until:
         project.live.turn()
-    project.live.turns.pop()
+    project.live.parts.pop()
 
 
 def _judge(report: Report, project: LiveProject, wanted: dict[str, bytes], name: str) -> None:

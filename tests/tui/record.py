@@ -13,6 +13,7 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 from aptui.config import load
 from aptui.core.messages import Notice
@@ -52,11 +53,11 @@ def record(folder: Path) -> None:
 
 def _until_idle(live: EngineSupervisor) -> None:
     calm = 0
-    live.turns.append(lambda now: now + 0.02)
+    live.parts.append(SimpleNamespace(next_deadline=lambda now: now + 0.02, poll=lambda _now: None))
     while calm < 30:
         live.turn()
         calm = calm + 1 if live.engine is not None and live.engine.is_idle and live.watching.is_quiet else 0
-    live.turns.pop()
+    live.parts.pop()
 
 
 def _keep(folder: Path, notices: list[bytes]) -> None:

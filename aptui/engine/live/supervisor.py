@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aptui.config import dirs
 from aptui.config.model import Config
@@ -53,6 +53,16 @@ _UNSETTLED_S = 0.05
 """Half of a client's frame: most jobs are over by then."""
 
 
+class LoopPart(Protocol):
+    """Something that lives in the loop beside the engine: asked when it has something to do, and told to do it, never both at once."""
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when (monotonic) `poll` has something to do at the latest; None when only events matter."""
+
+    def poll(self, now: float) -> None:
+        """Do what is due."""
+
+
 class EngineSupervisor:
     """One project's engine, for as long as it is wanted.
 
@@ -73,8 +83,7 @@ class EngineSupervisor:
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners: list[Listener] = []
         """Told every notice, beside the server's clients."""
-        self.turns: list[Callable[[float], float | None]] = []
-        """Called after each turn of the loop with its time; each returns when it wants to be called at the latest."""
+        self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
         """Called before all is closed."""
         self._rereading = ConfigurationReload(load, self.wake)
@@ -226,6 +235,7 @@ class EngineSupervisor:
 
     def turn(self) -> None:
         """Sleep until something happens, then deal with all that did."""
+        self._poll_parts()  # again: what one of them did after the last turn, another may have waited for
         engine = self.engine
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
@@ -247,11 +257,14 @@ class EngineSupervisor:
         except Exception as error:  # noqa: BLE001  # a bug of ours: clients hear of it, and the next engine may be spared
             traceback.print_exception(error)
             self._break_down(InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this"))
-        for turn in self.turns:
-            turn(time.monotonic())
+        self._poll_parts()
+
+    def _poll_parts(self) -> None:
+        for part in self.parts:
+            part.poll(time.monotonic())
 
     def _deadline(self, now: float) -> float:
-        times = [turn(now) for turn in self.turns]
+        times = [part.next_deadline(now) for part in self.parts]
         if self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._reopen_by, self._unsettled_at, self._rereading.deadline]
             times += [self.watching.next_deadline(now), self._tools.next_deadline(self.config)]

@@ -68,7 +68,7 @@ class GatewayRequests:
         self._is_saved = False
         self._owed = _PendingRequest()
         self._ready_epoch = -1
-        live.turns.append(self.poll)
+        live.parts.append(self)
 
     def take(self, request: Request, verb: port.Fence | port.Readiness | port.SaveCatalog | port.Show) -> None:
         """Take a verb; answer it now or later.
@@ -181,13 +181,16 @@ class GatewayRequests:
 
     # ---------------------------------------------------------------------------------------------------------------- time
 
-    def poll(self, now: float) -> float | None:
-        """Answer what has come true; return when to ask again at the latest."""
+    def next_deadline(self, now: float) -> float | None:
+        """Return when something that is waited for may have come true."""
+        return now + _LOOK_S if self._fenced or self._saving else None
+
+    def poll(self, now: float) -> None:
+        """Answer what has come true."""
         if self._fenced:
             self._pass_fences(now)
         if self._saving:
             self._save()
-        return now + _LOOK_S if self._fenced or self._saving else None
 
     def _save(self) -> None:
         engine = self._live.engine

@@ -62,7 +62,7 @@ class RequestHandler:
         self._missing = MissingScanRequests(live)
         self._serving = GatewayRequests(live, self._state)
         self._peering = PeerRequests(live)
-        live.turns.append(self.poll)
+        live.parts.append(self)
 
     # ------------------------------------------------------------------------------------------------------------ requests
 
@@ -352,8 +352,12 @@ class RequestHandler:
 
     # ---------------------------------------------------------------------------------------------------------------- time
 
-    def poll(self, now: float) -> float | None:
-        """Answer what has come true; return when to ask again at the latest."""
+    def next_deadline(self, _now: float) -> float | None:
+        """Return when a client is too late with what it has to say."""
+        return self._live.server.next_deadline() if self._live.server is not None else None
+
+    def poll(self, now: float) -> None:
+        """Answer what has come true, and send what there is to say."""
         live = self._live
         for waiting in [item for item in self._waiting if item.is_true()]:
             self._waiting.remove(waiting)
@@ -362,12 +366,9 @@ class RequestHandler:
             for settling in [item for item in self._settling if item.is_heard]:
                 self._settling.remove(settling)
                 self._settled(settling, live.engine, now)
-        server = live.server
-        if server is None:
-            return None
-        server.poll(now)
-        server.flush()
-        return server.next_deadline()
+        if live.server is not None:
+            live.server.poll(now)
+            live.server.flush()
 
     def _settled(self, settling: _Settling, engine: Engine, now: float) -> None:
         status, is_same = engine.pipeline.status(), engine.epoch == settling.epoch

@@ -47,7 +47,7 @@ class MissingScanRequests:
         self._live = live
         self._running: _Running | None = None
         self._heard: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        live.turns.append(self.poll)
+        live.parts.append(self)
         live.endings.append(self.close)
 
     def scan(self, request: Request, verb: port.ScanMissing) -> None:
@@ -87,6 +87,10 @@ class MissingScanRequests:
         running = self._running
         if running is not None and running.request.client == client:
             running.is_given_up = True
+
+    def next_deadline(self, _now: float) -> float | None:
+        """Return None: the thread wakes the loop when it has something to say."""
+        return None
 
     def poll(self, _now: float) -> None:
         """Say what the thread had to say."""

@@ -39,7 +39,7 @@ class RelocationRequests:
         self._thread: threading.Thread | None = None
         self._report: RelocationReport | Exception | None = None
         self._give_up_at = 0.0
-        live.turns.append(self.poll)
+        live.parts.append(self)
 
     def take(self, request: Request, order: Relocate) -> None:
         """Take an order; it is answered when it is done.
@@ -64,21 +64,25 @@ class RelocationRequests:
         if order.is_confirmed:
             self._live.watching.hold(HOLDER, f"{'deleting' if order.is_delete else 'moving'} '{order.source}'")
 
-    def poll(self, now: float) -> float | None:
-        """Go on with the order that is first; return when to ask again at the latest."""
+    def next_deadline(self, now: float) -> float | None:
+        """Return when to look whether the order that is first has ended, or may begin."""
+        return now + _LOOK_S if self._thread is not None or self._waiting else None
+
+    def poll(self, now: float) -> None:
+        """Go on with the order that is first."""
         if self._thread is not None and not self._thread.is_alive():
             self._finish()
-        if self._thread is None and self._waiting:
-            order, engine = self._waiting[0][1], self._live.engine
-            if order.is_confirmed and engine is not None and engine.is_scanning:
-                if now < self._give_up_at:
-                    return now + _LOOK_S  # a scan would see half of it
+        if self._thread is not None or not self._waiting:
+            return
+        order, engine = self._waiting[0][1], self._live.engine
+        if order.is_confirmed and engine is not None and engine.is_scanning:  # a scan would see half of it
+            if now >= self._give_up_at:
                 self._report = BusyError("a scan is under way that does not end", hint="try again when the engine is idle")
                 self._finish()
-                return now
-            self._thread = threading.Thread(target=self._run, args=(order,), name="relocation")
-            self._thread.start()
-        return now + _LOOK_S if self._thread is not None else None
+                self._live.wake()  # the next order begins now, and the answer goes out
+            return
+        self._thread = threading.Thread(target=self._run, args=(order,), name="relocation")
+        self._thread.start()
 
     def _run(self, order: Relocate) -> None:
         try:

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from live_project import LiveProject
+from live_project import LiveProject, Ticker
 
 from aptui.core.messages import JobChanged, Notice
 from aptui.engine.live import changes
@@ -242,7 +242,7 @@ def watch_for_absence(project: LiveProject, name: str) -> list[float]:
         if project.product(name) is None:
             missing.append(now)
 
-    project.live.turns.append(look)
+    project.live.parts.append(Ticker(look=look))
     return missing
 
 
@@ -305,9 +305,9 @@ def test_a_file_that_keeps_changing_settles_first(project: LiveProject) -> None:
             text += f"{number} "
             project.write("assets/a.txt", text)
             for _turn in range(3):
-                project.live.turns.append(lambda now: now + 0.005)
+                project.live.parts.append(Ticker(0.005))
                 project.live.turn()
-                project.live.turns.pop()
+                project.live.parts.pop()
         project.until_product("linux/a.txt", text)
 
         assert project.runs["a.txt:data"] <= 2
