@@ -318,6 +318,8 @@ class Files:
         # of bytes that Git LFS has fetched meanwhile has the same fingerprint as then, and would rest with its failure.
         for job in source.jobs.values() if is_changed else ():
             job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
+        if before is not None and before.digest != fact.digest:
+            self._plans.feedback.source_changed(source, fact)
         if was_elsewhere or identity != source.identity:
             self._identities.save_legacy(source)
         if before is None or before != fact or was_elsewhere or identity != source.identity:

@@ -13,6 +13,7 @@ from aptui.core.machine import Trigger
 from aptui.core.messages import SourcesChanged
 from aptui.core.model import ANALYSIS_KEY, COMMON_PLATFORM, SETTLED, Builder, Job, JobPlan, JobState, PathKey, Source
 from aptui.core.pipeline.failures import Failures
+from aptui.core.pipeline.feedback import ChainFeedback
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.queues import Retries
@@ -35,6 +36,7 @@ class Plans:
 
     def __init__(self, jobs: Jobs, failures: Failures, identities: Identities) -> None:
         self.retries = Retries()
+        self.feedback = ChainFeedback(jobs.memory, {builder.uuid: builder.name for builder in jobs.project.builders}, jobs.running)
         self._jobs = jobs
         self._failures = failures
         self._identities = identities
@@ -335,6 +337,11 @@ class Plans:
         if job.stale_count >= _STALE_MOST:
             what = (job.ties.changed if job.ties is not None else "") or f"its source '{job.source.rel}'"
             return f"{what}{CHANGED_UNDER_IT} of {job.stale_count} runs: does the job itself write it?"
+        count = self.feedback.count(job.source) if job.platform == COMMON_PLATFORM else 0
+        if count >= _STALE_MOST:
+            writer = self.feedback.writer(job.source)
+            what = f"its source '{job.source.rel}'{CHANGED_UNDER_IT} of {count} runs of the chain that it begins"
+            return f"{what}: does {writer}, which is made of it, write it?"
         if self._rounds[job.id] >= _ROUNDS_MOST:
             return f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?"
         return ""

@@ -75,7 +75,7 @@ class Runs:
             if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # the fence
                 continue
-            del self._running[result.run_key]
+            self._note_end(job, result, event.now_ms)
             if is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
             elif result.outcome in _CAME_BACK:
@@ -100,6 +100,11 @@ class Runs:
                 self._failed(job, result, result.error or "it failed without saying why", event.now_ms)
         self._plans.look_at_todo()  # so that an analysis and what it plans are saved together
         self._commit(succeeded, event.now_ms)
+
+    def _note_end(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
+        del self._running[result.run_key]
+        if self._chains.is_intermediate_source(job.source):
+            self._plans.feedback.run_ended(job, result.used, now_ms)
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         """A run had other code than its builder was described with: whatever it says is thrown away, and nothing starts until it is."""

@@ -47,6 +47,10 @@ class Chains:
         """Whether this file lies in the intermediate folder."""
         return fact.scan_folder == self._folder
 
+    def is_intermediate_source(self, source: Source) -> bool:
+        """Whether a source was made by a job."""
+        return source.scan_folder == self._folder
+
     def look(self, names: Iterable[str]) -> None:
         """Products of these names came, changed or went: what they are as sources is looked at soon."""
         keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]

@@ -207,3 +207,44 @@ def test_batch_makes_what_the_live_engine_made_and_no_identity_of_its_own(projec
     assert {rel: known(project, rel) for rel in uuids} == uuids
     assert not project.path("assets/plain.txt.meta").exists()
     assert known(project, "plain.txt") == bytes(path_uuids(RelPath("plain.txt"))[0]).hex()
+
+
+# ------------------------------------------------------------------------------------------- stages that write what they are made of
+
+SELF_FEEDING = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: first, patterns: ["*.t"], version: 1, intermediate: true, command: 'cp {source} {products_dir}/{stem}.m'}
+  - {name: second, patterns: ["*.m"], version: 1, intermediate: true, command: 'cp {source} {products_dir}/{stem}.l'}
+  - {name: third, patterns: ["*.l"], version: 1, command: 'PAUSE; cp {source} {products_dir}/{stem}.e; echo x >> "ROOT/assets/{stem}.t"'}
+"""
+
+
+@pytest.mark.parametrize("pause", ["true", "sleep 0.3"])
+def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_that_names_both(
+    project: LiveProject, pause: str
+) -> None:
+    project.config(SELF_FEEDING.replace("PAUSE", pause).replace("ROOT", str(project.root)))
+    project.delete("assets/sub")
+    source = project.path("assets/a.t")
+
+    with project.running():
+        project.write("assets/a.t", "a")
+        project.until(lambda: project.runs["a.t:first!"], "it is given up")
+        project.settle()  # as `aptui batch` does beside a running engine
+        [error] = project.errors().values()
+        written = source.read_text()
+        assert "its source 'a.t' changed under each of 10 runs" in error
+        assert "does 'a.l' (third)" in error
+        assert written.count("x") <= 12
+        assert not [text for text in project.said if "please report" in text]
+
+        project.forget()
+        project.write("assets/a.t", "edited")  # a person's edit is tried again
+        project.until(lambda: project.runs["a.t:first!"], "it is given up again")
+        project.settle()
+        assert 9 <= source.read_text().count("x") <= 13
+    written = source.read_text()
+    project.engine_run()
+
+    assert source.read_text() == written, "the next engine does not try it again"
