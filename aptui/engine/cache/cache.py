@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from aptui.core.model import COMMON_PLATFORM
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.shared.errors import BusyError, HostError, UserError
 
@@ -62,6 +63,10 @@ class ProductIndex(Protocol):
 
 
 _DELETED_KEPT = 10_000
+_PLACED_KEPT = 20_000
+_COMMON = f"{COMMON_PLATFORM}/"
+Stamp = tuple[int, int, int]
+"""(size, mtime_ns, inode): what stays as it is when another name is given to a file, as the store of this machine does."""
 
 
 class Cache:
@@ -86,6 +91,8 @@ class Cache:
         """Folders with a file that no row knows any more: the next start looks into them, whatever their times."""
         self.deleted: dict[str, None] = {}
         """The last products that we deleted ourselves and have not made again: whoever watches the cache need not wonder."""
+        self.placed: dict[str, Stamp] = {}
+        """{name: its stamp} of the last intermediates that were moved in: a file there that has another one is somebody else's work."""
         self._lock = -1
 
     # ---------------------------------------------------------------------------------------------------------- open, close
@@ -263,6 +270,16 @@ class Cache:
         with self._opened(folder) as descriptor:
             os.replace(from_text(staged), self._path(name).rpartition(b"/")[2], dst_dir_fd=descriptor)
         self.deleted.pop(name, None)
+        if name.startswith(_COMMON):
+            self._note_placed(name)
+
+    def _note_placed(self, name: str) -> None:
+        stamp = stamp_of(self._path(name))
+        if stamp is not None:
+            self.placed.pop(name, None)
+            self.placed[name] = stamp
+        if len(self.placed) > _PLACED_KEPT:
+            del self.placed[next(iter(self.placed))]
 
     def _make_folder(self, folder: str, touched: set[str]) -> None:
         path = self._path(folder)
@@ -483,3 +500,12 @@ def _remove(path: str | bytes) -> None:
             shutil.rmtree(path, ignore_errors=True)
     else:
         os.unlink(path)
+
+
+def stamp_of(path: bytes) -> Stamp | None:
+    """Return the stamp of a file, None when there is none."""
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return seen.st_size, seen.st_mtime_ns, seen.st_ino

@@ -24,6 +24,7 @@ from aptui.core.model import FileFact, PathKey, Project, RelPath
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.engine.live.absences import Absences, was_folder
+from aptui.engine.live.intermediates import WrittenIntermediates
 from aptui.engine.live.leases import is_open_for_writing
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, is_setting
 from aptui.engine.live.vcs import Repositories
@@ -118,6 +119,7 @@ class ChangeTracker:
         self._fences: list[_CookieWait] = []
         self._fence_count = 0
         self._cache = os.fsencode(cache)
+        self._intermediates = WrittenIntermediates(self._cache)
         self.configure(project)
 
     def configure(self, project: Project) -> None:
@@ -169,6 +171,7 @@ class ChangeTracker:
                 self._settings_changed()
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
+            self._intermediates.note(lost_products, self._clock())
 
     def _hear_of_sources(self, hint: ChangeNotification) -> None:
         self._paths.update(dict.fromkeys(hint.paths))
@@ -230,6 +233,7 @@ class ChangeTracker:
             self._look(engine, now)
         if self._second_looks and engine.is_idle and not self._is_anything_gathered:
             self._look_second(engine, now)
+        self._intermediates.look(engine, now)
         if engine.metadata.held and not self._is_held(now) and not engine.is_scanning:
             self._look_at_nameless(engine, now)
         if self._fences:
@@ -471,7 +475,9 @@ class ChangeTracker:
     def is_quiet(self) -> bool:
         """Whether everything that was heard has been looked at."""
         is_waiting = self.engine is not None and bool(self.engine.metadata.held)
-        return self._hints.empty() and not (self._is_anything_gathered or self._written or is_waiting)
+        return self._hints.empty() and not (
+            self._is_anything_gathered or self._written or self._intermediates.due is not None or is_waiting
+        )
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `poll` has something to do; None when only events matter."""
@@ -485,6 +491,8 @@ class ChangeTracker:
         if self._people or self.is_draining:
             times = [due for due in times if due > now + _HOLD_LOOK_S]
         times.extend(fence.deadline for fence in self._fences)
+        if self._intermediates.due is not None:
+            times.append(self._intermediates.due)
         if self.engine.metadata.held and not self.engine.is_scanning:
             times.append(max(now + (_HOLD_LOOK_S if self.holds else 0.0), min(self.engine.metadata.held.values())))
         if self._second_looks and self.engine.is_idle and not self._is_anything_gathered:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from aptui.core.model import INTERMEDIATES, Project
 from aptui.core.paths import is_below
-from aptui.engine.watch.notifications import DELETIONS, NotifiedRoot
+from aptui.engine.watch.notifications import CONTENTS, DELETIONS, NotifiedRoot
 
 SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 """Tags of roots: scan folders, the cache, and where configuration and project builders lie."""
@@ -30,12 +30,12 @@ def roots_of(project: Project, cache: str, log_dir: str, settings: Iterable[str]
         for folder in project.scan_folders
         if not any(other.recursive and other is not folder and is_below(folder.path, other.path) for other in project.scan_folders)
     ]
-    platforms = [platform.id for platform in project.platforms]
+    platforms = [(platform.id, DELETIONS) for platform in project.platforms]
     if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # few projects have any
-        platforms.append(INTERMEDIATES)
+        platforms.append((INTERMEDIATES, CONTENTS))
     roots += [
-        NotifiedRoot(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=DELETIONS)
-        for name in platforms
+        NotifiedRoot(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=wants)
+        for name, wants in platforms
     ]
     return [*roots, *(NotifiedRoot(os.fsencode(path), f"{SETTINGS}:{path}", is_recursive=False) for path in settings)]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from aptui.engine.watch import limits as watch_limits
 from aptui.engine.watch.limits import WatchLimits
 
-ALL, DELETIONS = "all", "deletions"
+ALL, DELETIONS, CONTENTS = "all", "deletions", "contents"
 _ADDED, _DELETED = 1, 3
 """Kinds of watchfiles that decide how closely a path is looked at, never what is believed of it."""
 _AGAIN_GRID_S = 0.1
@@ -34,7 +34,7 @@ class NotifiedRoot:
         path: absolute.
         tag: given back in hints.
         is_recursive: False = only direct children matter.
-        wants: `"all"` changes, or `"deletions"` only.
+        wants: `"all"` changes, `"deletions"` only, or `"contents"`: these and paths that changed somehow, but no trees to look at again.
         poll: None = decide by file system; True or False = forced.
         skips: absolute folders below that are never of interest (cache, logs).
     """
@@ -177,6 +177,10 @@ class RootNotifications:
                 self.is_structure_changed = True
                 self.found_gone(os.fsencode(path) for path in gone)
             return
+        if self.root.wants == CONTENTS:
+            self.is_structure_changed = self.is_structure_changed or any(kind == _DELETED for kind, _path in changes)
+            self.found_contents(os.fsencode(path) for _kind, path in changes)
+            return
         paths: set[bytes] = set()
         trees: set[bytes] = set()
         places: dict[bytes, bytes | None] = {}
@@ -208,6 +212,12 @@ class RootNotifications:
         gone = frozenset(path for path in paths if not self._is_skipped(path) and not os.path.lexists(path))
         if gone:
             self.tell(ChangeNotification(self.root.tag, gone))
+
+    def found_contents(self, paths: Iterable[bytes]) -> None:
+        """Tell paths that changed somehow, or are gone."""
+        told = frozenset(path for path in paths if not self._is_skipped(path))
+        if told:
+            self.tell(ChangeNotification(self.root.tag, told))
 
     def lose(self, why: str) -> None:
         """Say that notifications are missing: now, or as soon as the last loss is long enough ago."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from aptui.engine.watch.notifications import DELETIONS, RootNotifications
+from aptui.engine.watch.notifications import ALL, CONTENTS, DELETIONS, RootNotifications
 
 _PACE = 10
 """A look may take a tenth of the time."""
@@ -248,7 +248,7 @@ class Poller:
 
     def _look_on(self) -> None:
         root, clock = self._hints.root, self._hints.settings.clock
-        listings = Listings(self.top, root.is_recursive, root.skips, keeps_names=root.wants == DELETIONS)
+        listings = Listings(self.top, root.is_recursive, root.skips, keeps_names=root.wants != ALL)
         is_new = True
         while not self._over.is_set():
             started = clock()
@@ -271,6 +271,8 @@ class Poller:
             return
         if self._hints.root.wants == DELETIONS:
             self._hints.found_gone(difference.gone)
+        elif self._hints.root.wants == CONTENTS:
+            self._hints.found_contents(difference.gone | difference.changed | difference.appeared)
         else:
             self._hints.found(difference.changed | difference.removed, difference.appeared)
 

@@ -30,7 +30,7 @@ from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
-from aptui.engine.watch.notifications import DELETIONS, ChangeNotification, NotifiedRoot, Tell, WatchTimings
+from aptui.engine.watch.notifications import ALL, ChangeNotification, NotifiedRoot, Tell, WatchTimings
 from aptui.engine.watch.supervisor import Native, NoInstanceError, Watched, WatchEndedError, WatchSupervisor
 from aptui.engine.watch.sync_cookie import FENCE_TAG, SyncCookie
 from aptui.shared.health import WatchedRoot, WatchMode
@@ -90,7 +90,7 @@ class _Native:
 
     def __init__(self, root: NotifiedRoot, queue_length: int, fence: bytes) -> None:
         self._queue_length = queue_length
-        self._share = 2 if root.wants == DELETIONS else 4
+        self._share = 4 if root.wants == ALL else 2
         self.is_signalled = False
         self._silent_finds = 0
         is_extra = bool(fence) and os.path.isdir(fence) and not (root.is_recursive and fence.startswith(root.path + b"/"))

@@ -174,6 +174,44 @@ def test_an_intermediate_deleted_by_hand_comes_back(project: LiveProject) -> Non
         assert project.product("linux/x.end") == b"one"
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_an_intermediate_changed_by_hand_is_made_again_and_nothing_is_made_of_it(project: LiveProject, is_replaced: bool) -> None:
+    project.write("assets/sub/x.top", "one")
+    with project.running():
+        project.until_product("linux/sub/x.end", "one")
+        project.forget()
+        for name in ("x.mid", "x.low"):
+            if is_replaced:
+                project.write("new", "by hand")
+                project.move("new", f"Cache/Intermediate Assets/sub/{name}")
+            else:
+                project.write(f"Cache/Intermediate Assets/sub/{name}", "by hand")
+            project.until_product(f"Intermediate Assets/sub/{name}", "one")
+        project.settle()
+
+        assert project.product("linux/sub/x.end") == b"one"
+        assert project.runs == {"sub/x.top:chained": 1, "sub/x.mid:chained": 1}
+
+
+def test_what_the_engine_writes_among_the_intermediates_is_not_looked_at_again(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    with project.running() as live:
+        assert live.engine is not None
+        look_at = live.engine.look_at
+        project.write("assets/sub/x.top", "one")
+        project.until_product("linux/sub/x.end", "one")
+        monkeypatch.setattr(live.engine, "look_at", lambda folder, *more: (looks.append(folder), look_at(folder, *more)))
+        for text in ("two", "three"):
+            project.write("assets/sub/x.top", text)
+            project.until_product("linux/sub/x.end", text)
+        project.settle()
+
+        assert project.product("Intermediate Assets/sub/x.mid") == b"three"
+        assert len(looks) <= 2 * 3 + 1, "one for the save, and one for each stage"
+
+
 def test_a_settled_engine_has_come_to_the_last_stage(project: LiveProject) -> None:
     with project.running():
         for text in ("one", "two"):

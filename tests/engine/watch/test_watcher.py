@@ -580,6 +580,20 @@ def test_a_root_for_deletions_tells_only_what_is_no_more(top, poll):
         assert not room.trees()
 
 
+@pytest.mark.parametrize("poll", [False, True])
+def test_a_root_for_contents_tells_what_changed_and_what_is_no_more_and_no_trees(top, poll):
+    for name in (b"/a", b"/b"):
+        put(top + name)
+    with watching(Root(top, "cache", wants="contents", poll=poll)) as room:
+        os.unlink(top + b"/b")
+        put(top + b"/new/file")
+        room.until(lambda: top + b"/b" in room.paths() and top + b"/new" in room.paths())
+        put(top + b"/a")
+        room.until(lambda: {top, top + b"/a"} & room.paths())
+
+        assert not room.trees()
+
+
 # The end, and what breaks.
 
 
