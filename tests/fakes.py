@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from aptui.core.state.outside import OUTSIDE_STATE, OutsideFile
+
 from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import FolderSeen, Rows
@@ -40,6 +42,8 @@ from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
 from aptui.core.settings import SETTINGS_STATE, file_key
+from aptui.core.state import outside
+from aptui.core.state.nesting import folders_above
 
 Row = tuple[object, ...]
 
@@ -467,6 +471,10 @@ class FakeArchive:
     def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
         rows = [(name, self.tables.products[max(ids)]) for name in names if (ids := self._index.names.get(name))]
         return {name: (row[1], self._key(row[1])) for name, row in rows}  # type: ignore[misc,arg-type]
+
+    def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        folders = set(names)
+        return self.owners([name for name in self._index.names if folders.intersection(folders_above(name))])
 
     def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
         found: dict[str, list[tuple[int, PathKey]]] = {}

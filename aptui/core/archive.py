@@ -101,6 +101,10 @@ class Archive(Protocol):
         """Return {product name: (job id, key of its source)} for products recorded under these names."""
         ...
 
+    def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return {product name: (job id, key of its source)} for products recorded anywhere below folders of these names."""
+        ...
+
     def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
         """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too; () = all names."""
         ...

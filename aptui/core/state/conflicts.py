@@ -2,7 +2,8 @@
 
 Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed; within one
 source the job that stands first (builder's place in the configuration, then key) keeps it, whoever came first. A job that failed so holds
-a *claim* on the name, which outlives restarts, until it succeeds without it or goes.
+a *claim* on the name, which outlives restarts, until it succeeds without it or goes. A product `a` and one in a folder `a/` cannot lie in one
+cache either, and are treated as one name.
 
 `resolve` finds out what a batch of results means for names and changes nothing; `settle` makes that true.
 """
@@ -17,6 +18,7 @@ from aptui.core.model import SETTLED, Job, JobState, PathKey, Product, Source
 from aptui.core.planner import Planner
 from aptui.core.state.chains import Chains
 from aptui.core.state.ledger import Ledger
+from aptui.core.state.nesting import Nesting, folders_above
 from aptui.core.state.working_set import WorkingSet
 
 Claims = dict[str, dict[int, PathKey]]
@@ -64,25 +66,36 @@ class Conflicts:
         self._planner = planner
         self._chains = chains
         self._claims: Claims = {}
+        self._nested_claims = Nesting()
         for name, claimants in memory.archive.conflicts(()).items():
             for job_id, key in claimants:
-                self._claims.setdefault(name, {})[job_id] = key
+                self._claim(name, job_id, key)
 
     # -------------------------------------------------------------------------------------------------------------- resolve
 
     def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> Verdict:
         """Find out who of a batch may make what: {job: what its run made}."""
         verdict = Verdict({job: {product.name for product in products} for job, products in batch.items()})
-        owners = self._memory.archive.owners([product.name for products in batch.values() for product in products])
+        names = {product.name for products in batch.values() for product in products}
+        owners = self._owners(names)
+        nested = Nesting({*names, *owners})
         for job, products in batch.items():
             for product in products:
-                for other in self._others(job, product.name, owners, verdict):
-                    self._judge(job, other, product.name, verdict)
+                around = {*nested.around(product.name), *self._nested_claims.around(product.name)}
+                for rival in (product.name, *sorted(around)):
+                    for other in self._others(job, rival, owners, verdict):
+                        self._judge((job, product.name), (other, rival), verdict)
                 verdict.makers.setdefault(product.name, []).append(job)
         return verdict
 
+    def _owners(self, names: set[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return who owns `names`, and names that cannot lie in one cache with these."""
+        above = {folder for name in names for folder in folders_above(name)}
+        archive = self._memory.archive
+        return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
+
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: Verdict) -> list[Job]:
-        """Return the other jobs that make `name` too: those of this batch, whoever owns it, and whoever lays claim to it.
+        """Return the other jobs that make `name`: those of this batch, whoever owns it, and whoever lays claim to it.
 
         A candidate that does not make it any more is none; what it still has of that name is taken away here. That it does not is known when
         its new result is in the same batch without the name, or when it works on a stage that vanishes with this very commit: it would
@@ -94,6 +107,8 @@ class Conflicts:
         if name in owners:
             candidates[owners[name][0]] = owners[name][1]
         candidates.pop(job.id, None)
+        if name not in verdict.making[job]:  # what it makes now cannot lie beside what it made
+            verdict.take_away(name, job)
         for other in self._jobs_of(candidates):
             makes_it = name in verdict.making.get(other, (name,))
             if not makes_it or self._chains.is_ended(other, job, verdict.making[job]):
@@ -109,15 +124,19 @@ class Conflicts:
             job for job_id, key in claimants.items() for source in self._memory.load((key,)) for job in _jobs_with(source, job_id)
         ]
 
-    def _judge(self, job: Job, other: Job, name: str, verdict: Verdict) -> None:
-        """Two jobs make `name`: say who loses it, and take it away from a loser that has it."""
+    def _judge(self, one: tuple[Job, str], two: tuple[Job, str], verdict: Verdict) -> None:
+        """Two jobs make names that cannot both be, mostly the same: say who loses his, and take it away from a loser that has it."""
+        (job, _), (other, _) = one, two
         if job.source is other.source:
             beaten: tuple[Job, ...] = (other,) if self._stands(job) < self._stands(other) else (job,)
         else:
             beaten = (job, other)
         for loser in beaten:
-            winner = other if loser is job else job
+            (winner, kept), (_, name) = (two, one) if loser is job else (one, two)
             text = f"product '{name}' is made by '{winner.source.rel}' (job key '{winner.key}') as well"
+            if kept != name:
+                text = f"product '{name}' cannot lie beside '{kept}', which '{winner.source.rel}' (job key '{winner.key}') makes"
+                text = f"{text}: one is a file where the other needs a folder"
             had_it = verdict.take_away(name, loser)
             if loser in verdict.making:
                 verdict.lost.setdefault(loser, text)
@@ -136,7 +155,7 @@ class Conflicts:
         """Make a verdict true; return the jobs that have to run again because of it, besides those that lost."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
-                self._claims.setdefault(name, {})[job_id] = key
+                self._claim(name, job_id, key)
                 self._ledger.put("put_conflict", (name, job_id))
         for job, text in verdict.again.items():
             job.is_forced = True
@@ -164,6 +183,11 @@ class Conflicts:
 
     # --------------------------------------------------------------------------------------------------------------- claims
 
+    def _claim(self, name: str, job_id: int, key: PathKey) -> None:
+        if name not in self._claims:
+            self._nested_claims.add(name)
+        self._claims.setdefault(name, {})[job_id] = key
+
     def claimants(self, name: str) -> list[Job]:
         """Return the jobs that lay claim to a name."""
         return self._jobs_of(self._claims.get(name, {})) if self._claims else []
@@ -172,7 +196,7 @@ class Conflicts:
         """`job` failed for a name that others make too: it claims all that it makes, no more; return who may have what it let go."""
         freed = self._let_go(job, [name for name in self._claimed_by(job) if name not in names])
         for name in sorted(names):
-            self._claims.setdefault(name, {})[job.id] = job.source.key
+            self._claim(name, job.id, job.source.key)
             self._ledger.put("put_conflict", (name, job.id))
         return freed
 
@@ -191,6 +215,8 @@ class Conflicts:
         freed: dict[Job, None] = {}
         had_claim = False
         for name in names:
+            for nested in self._nested_claims.around(name):
+                freed.update(dict.fromkeys(self._jobs_of(self._claims[nested])))
             claimants = self._claims.get(name)
             if claimants is None:
                 continue
@@ -198,6 +224,7 @@ class Conflicts:
             freed.update(dict.fromkeys(self._jobs_of(claimants)))
             if not claimants:
                 del self._claims[name]
+                self._nested_claims.discard(name)
         if had_claim:
             self._ledger.drop("drop_conflict", (job.id,))
         return [other for other in freed if other is not job]

@@ -364,6 +364,13 @@ class DatabaseArchive:
             JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
         return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
 
+    def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return {product name: (job id, key of its source)} for products recorded anywhere below folders of these names."""
+        sql = """SELECT p.ProductName, p.JobPK, o.path_key FROM json_each(?) k
+            CROSS JOIN Products p ON p.ProductName > k.value || '/' AND p.ProductName < k.value || '0'
+            JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
+        return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
+
     def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
         """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too; () = all names."""
         sql = """SELECT c.name, c.job_id, o.path_key FROM aptui_conflicts c JOIN Jobs j ON j.JobID = c.job_id

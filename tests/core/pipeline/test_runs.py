@@ -13,6 +13,7 @@ from aptui.core.messages import (
     Asked,
     CommitProducts,
     CopyOrder,
+    DeleteProducts,
     DropLogs,
     KillRuns,
     LogLevel,
@@ -525,6 +526,42 @@ def test_two_sources_that_make_one_product_both_fail_and_heal_when_one_stops(wor
     assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
     assert not world.archive.tables.conflicts
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize(("first", "second"), [("x", "x/y/z"), ("x/y/z", "x")])
+def test_a_product_beside_a_folder_of_its_name_fails_with_those_in_it_whoever_came_first(
+    world: World, together: bool, restart: bool, first: str, second: str
+) -> None:
+    world.write("a.s", f"make {first}")
+    if not together:
+        world.settle()
+    world.write("b.s", f"make {second}")
+    world.settle()
+    assert f"product 'linux/{first}' cannot lie beside 'linux/{second}', which 'b.s'" in failed_by(world, "a.s@linux:main")
+    assert f"product 'linux/{second}' cannot lie beside 'linux/{first}', which 'a.s'" in failed_by(world, "b.s@linux:main")
+    assert not {"linux/x", "linux/x/y/z"} & world.cache.keys()
+
+    world.write("b.s", "")
+    world.settle(restart=restart)
+
+    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
+    assert world.cache == world.clean().cache
+    assert not world.archive.tables.conflicts
+
+
+def test_a_product_that_becomes_a_folder_of_products_goes_before_they_come(world: World) -> None:
+    settled(world, a_s="make x")
+    world.write("a.s", "make x/y")
+
+    world.settle()
+
+    assert world.statuses() == {"a.s@linux:main": "completed"}
+    deleted = [number for number, command in enumerate(world.commands) if isinstance(command, DeleteProducts)]
+    placed = [number for number, command in enumerate(world.commands) if isinstance(command, CommitProducts)]
+    assert deleted[0] < placed[-1]
+    assert world.cache == world.clean().cache
 
 
 def test_a_conflict_heals_when_one_goes(world: World) -> None:

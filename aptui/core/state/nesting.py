@@ -1,0 +1,42 @@
+"""Names of products that cannot lie in one cache: `a` is a file where `a/b` needs a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+def folders_above(name: str) -> Iterator[str]:
+    """Yield the folders that a product lies in, apart from its platform's: "p/a/b/c" lies in "p/a" and "p/a/b"."""
+    end = name.find("/")
+    while (end := name.find("/", end + 1)) > 0:
+        yield name[:end]
+
+
+class Nesting:
+    """Names, and which of them are folders for others."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._below: dict[str, dict[str, None]] = {}
+        self._names: dict[str, None] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Add a name."""
+        self._names[name] = None
+        for folder in folders_above(name):
+            self._below.setdefault(folder, {})[name] = None
+
+    def discard(self, name: str) -> None:
+        """Take a name out that was added."""
+        del self._names[name]
+        for folder in folders_above(name):
+            del self._below[folder][name]
+            if not self._below[folder]:
+                del self._below[folder]
+
+    def around(self, name: str) -> list[str]:
+        """Return the names that cannot lie in one cache with `name`: folders for it, and names for which it is one."""
+        if not self._names:
+            return []
+        return [*(folder for folder in folders_above(name) if folder in self._names), *self._below.get(name, ())]
