@@ -341,7 +341,8 @@ class FakeArchive:
             for job_id in sorted(self._index.jobs.get(source.id, ())):
                 self._add_job(source, self.tables.jobs[job_id])
         for key, fact in self.files(list(found)).items():
-            found[key].fact = fact
+            planned: Digest = self.tables.sources[self._index.sources[key]][5]  # type: ignore[assignment]
+            found[key].fact = rows.as_planned(fact, planned)
         return found
 
     @staticmethod

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from aptui.core import fingerprint, identity
 from aptui.core.fingerprint import Manifest
 from aptui.core.links import is_wildcard
-from aptui.core.model import DependencyKind, EdgeKind, Job, JobDependency, JobPlan, JobState, PathKey, Product, Source, SourceEdge
+from aptui.core.model import (
+    DependencyKind,
+    Digest,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobDependency,
+    JobPlan,
+    JobState,
+    PathKey,
+    Product,
+    Source,
+    SourceEdge,
+)
 from aptui.core.patterns import literal_prefix
 
 Row = tuple[object, ...]
@@ -43,6 +57,15 @@ def source_row(source: Source) -> Row:
     """Return the parameters of "put_source"."""
     digest = source.fact.digest if source.fact else b""
     return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest, identity.pack(source.identity))
+
+
+def as_planned(fact: FileFact, digest: Digest) -> FileFact:
+    """Return what a source was when its jobs, and what depends on it, were last planned: the digest is that of its row.
+
+    A folder's row follows when all its files have been read. The file may have changed and changed back in between: compared with
+    the folder's row alone it would seem to be as it was, and what was made of the other bytes would stay.
+    """
+    return fact if fact.digest == digest else replace(fact, digest=digest)
 
 
 def job_row(job: Job, state: JobState | None = None) -> Row:

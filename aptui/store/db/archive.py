@@ -48,7 +48,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _STATES = {state.value: state for state in JobState}
 
 _SOURCES_SQL = """
-SELECT o.path_key, s.SourceName, s.ScanFolderPK, s.SourceGuid, s.SourceID, o.identity
+SELECT o.path_key, s.SourceName, s.ScanFolderPK, s.SourceGuid, s.SourceID, o.identity, o.digest
 FROM json_each(?) k JOIN aptui_sources o ON o.path_key = k.value JOIN Sources s ON s.SourceID = o.source_id"""
 _JOBS_SQL = """
 SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount, j.LastLogFile,
@@ -131,7 +131,9 @@ class DatabaseArchive:
 
     def _sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         sources: dict[int, Source] = {}
-        for key, rel, scan_folder, uuid, source_id, named in self._ask(_SOURCES_SQL, keys):
+        planned: dict[PathKey, Digest] = {}
+        for key, rel, scan_folder, uuid, source_id, named, digest in self._ask(_SOURCES_SQL, keys):
+            planned[PathKey(key)] = Digest(digest)
             source = Source(PathKey(key), RelPath(rel), scan_folder, SourceUuid(uuid), source_id, is_stored=True)
             source.identity = identity.unpack(named)
             sources[source_id] = source
@@ -142,7 +144,7 @@ class DatabaseArchive:
         self._add_jobs(sources, ids)
         found = {source.key: source for source in sources.values()}
         for key, fact in self.files(list(found)).items():
-            found[key].fact = fact
+            found[key].fact = rows.as_planned(fact, planned[key])
         return found
 
     def _add_analyses(self, sources: dict[int, Source], ids: list[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,17 @@ def test_a_source_comes_back_with_every_stored_field_of_its_jobs(store: Store) -
     for key, job in source.jobs.items():
         assert found.jobs[key].source is found
         assert {name: getattr(found.jobs[key], name) for name in STORED} == {name: getattr(job, name) for name in STORED}
+
+
+def test_a_source_comes_back_with_the_bytes_that_it_was_planned_with_last(store: Store) -> None:
+    source = full_source()
+    assert source.fact is not None
+    put_folder(store, "textures", source.fact)
+    planned = replace(source.fact, digest=Digest(b"2" * 32))
+    source.fact = planned
+    put_source(store, source)
+
+    assert store.archive().sources([KEY])[KEY].fact == planned
 
 
 def test_a_plain_plan_comes_back_although_it_rests_as_nothing(store: Store) -> None:
