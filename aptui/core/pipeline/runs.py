@@ -80,7 +80,7 @@ class Runs:
                 self._had_other_code(job, result, event.now_ms)
             elif result.outcome in _CAME_BACK:
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
-            elif changed := self._jobs.witness.changed(job, result.used):
+            elif changed := self._changed(job, result):
                 stale = replace(result, used=replace(result.used, changed=changed))
                 self._run_came_back(job, stale, Outcome.STALE, event.now_ms)
             elif isinstance(result, AnalyseResult):
@@ -105,6 +105,11 @@ class Runs:
         del self._running[result.run_key]
         if self._chains.is_intermediate_source(job.source):
             self._plans.feedback.run_ended(job, result.used, now_ms)
+
+    def _changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
+        """Return the paths of files whose bytes a run may have had otherwise than its fingerprint would say, () when it counts."""
+        witness = self._jobs.witness
+        return witness.changed(job, result.used) or (witness.unread(result.discovered) if isinstance(result, RunResult) else ())
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         """A run had other code than its builder was described with: whatever it says is thrown away, and nothing starts until it is."""

@@ -54,6 +54,22 @@ class Witness:
                 bad.append(file.path)
         return tuple(dict.fromkeys(bad))
 
+    def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Return the paths of files that a run found with bytes that nobody knows yet, for they are being read; () when it counts.
+
+        They may be found to be what their sources are known as, and nobody would hear that the run had others.
+        """
+        if not (self._memory.hashing or self._memory.unstable):
+            return ()
+        return tuple(path for path, digest in discovered if self._is_unread(path, digest))
+
+    def _is_unread(self, path: str, digest: str) -> bool:
+        key = self.key(path)
+        if key is None or not (key in self._memory.hashing or key in self._memory.unstable):
+            return False
+        source = self._memory.view(key)
+        return source is not None and source.fact is not None and source.fact.digest.hex() != digest
+
     def unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
         """Return the paths of files that an analysis named for the first time and that are not what it saw of them; () when it counts."""
         if job.ties is None or not job.ties.report.began_ns:

@@ -35,37 +35,48 @@ CASES = [
     for word in ("jobs-from", "include", "read", "code")
     for is_known in (False, True)
     for is_back in (False, True)
-    if (word, is_known, is_back) != ("read", False, True)  # two of fifty orders of events end otherwise: not understood yet
 ]
+ORDERS = [("read", 1, 19), ("read", 1, 21), ("read", 2, 24), ("jobs-from", 1, 68)]
+"""Orders of events (word, run, seed) in which the bytes that a run had were never those that the engine read."""
 
 
 @pytest.mark.parametrize(("word", "is_known", "is_back"), CASES)
 @pytest.mark.parametrize("run", [1, 2])
 def test_what_changes_under_a_run_leaves_what_a_clean_build_has(word: str, is_known: bool, is_back: bool, run: int) -> None:
     for seed in range(10):
-        world = World(rng=random.Random(seed))
-        world.write("e.txt", "one")
-        if is_known:
-            world.write("a.s", f"{word} e.txt")
-            world.settle()
-        world.write("a.s", f"{word} e.txt\nedited")
-        world.scan()
-        for _run in range(run - 1):
-            step_until(world, lambda world=world: running(world, has_read=False))
-            step_until(world, lambda world=world: not running(world, has_read=False) and not running(world, has_read=True))
+        check(word, is_known=is_known, is_back=is_back, run=run, seed=seed)
+
+
+@pytest.mark.parametrize(("word", "run", "seed"), ORDERS)
+def test_bytes_that_the_engine_never_read_are_not_what_a_product_is_made_of(word: str, run: int, seed: int) -> None:
+    check(word, is_known=False, is_back=True, run=run, seed=seed)
+
+
+def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> None:
+    """Change what run number `run` of `a.s` uses while it uses it, and compare what rests with a clean build."""
+    world = World(rng=random.Random(seed))
+    world.write("e.txt", "one")
+    if is_known:
+        world.write("a.s", f"{word} e.txt")
+        world.settle()
+    world.write("a.s", f"{word} e.txt\nedited")
+    world.scan()
+    for _run in range(run - 1):
         step_until(world, lambda world=world: running(world, has_read=False))
-        if word == "code":
-            world.code = "2"
-        else:
-            world.write("e.txt", "two")
-        step_until(world, lambda world=world: running(world, has_read=True))
-        if is_back:
-            world.code = "1"
-            world.write("e.txt", "one")
+        step_until(world, lambda world=world: not running(world, has_read=False) and not running(world, has_read=True))
+    step_until(world, lambda world=world: running(world, has_read=False))
+    if word == "code":
+        world.code = "2"
+    else:
+        world.write("e.txt", "two")
+    step_until(world, lambda world=world: running(world, has_read=True))
+    if is_back:
+        world.code = "1"
+        world.write("e.txt", "one")
 
-        world.run()
-        world.settle(restart=True)
+    world.run()
+    world.settle(restart=True)
 
-        clean = world.clean()
-        assert products(world.live_jobs()) == products(clean.live_jobs()), f"seed {seed}"
-        assert world.cache == clean.cache, f"seed {seed}"
+    clean = world.clean()
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"seed {seed}"
+    assert world.cache == clean.cache, f"seed {seed}"
