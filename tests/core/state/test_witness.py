@@ -10,6 +10,8 @@ from fake_world import World
 
 from aptui.core.messages import CopyOrder
 from aptui.core.model import Job
+from aptui.core.pipeline import runs
+from aptui.core.state.witness import Witness
 
 
 def running(world: World, *, has_read: bool) -> bool:
@@ -52,6 +54,28 @@ def test_bytes_that_the_engine_never_read_are_not_what_a_product_is_made_of(word
     check(word, is_known=False, is_back=True, run=run, seed=seed)
 
 
+MUTANTS = [
+    ("witness", "changed", ("read", True, 1)),
+    ("witness", "changed", ("include", True, 2)),
+    ("witness", "unsealed", ("jobs-from", False, 1)),
+    ("witness", "unread", ("read", False, 2)),
+    ("runs", "is_of_other_code", ("code", True, 1)),
+]
+"""(Where, the check that is switched off, the case (word, is known, run) that finds it out)."""
+
+
+@pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
+def test_each_check_is_missed_when_it_is_switched_off(
+    where: str, name: str, case: tuple[str, bool, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Witness if where == "witness" else runs, name, lambda *_args: ())
+    word, is_known, run = case
+
+    with pytest.raises(AssertionError, match="other than a clean build"):
+        for seed in range(30):
+            check(word, is_known=is_known, is_back=True, run=run, seed=seed)
+
+
 def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> None:
     """Change what run number `run` of `a.s` uses while it uses it, and compare what rests with a clean build."""
     world = World(rng=random.Random(seed))
@@ -78,5 +102,5 @@ def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> N
     world.settle(restart=True)
 
     clean = world.clean()
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"seed {seed}"
-    assert world.cache == clean.cache, f"seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
+    assert world.cache == clean.cache, f"other than a clean build, seed {seed}"
