@@ -214,6 +214,19 @@ class World:
         """Delete a file."""
         self.disk.delete(folder, rel)
 
+    def save_twice(self, rel: str, text: str, folder: str = "game") -> None:
+        """Write a file in two steps, while the engine takes it for being written: it counts as it was until `_moves` lets go of it."""
+        key = key_of(RelPath(rel))
+        pending = self.pipeline.memory.folders.get(parent(key))
+        self._scanner.unfinished[key] = pending.winners.get(key) if pending is not None else None
+        self.write(rel, text[: len(text) // 2], folder)
+        self.write(rel, text, folder)
+
+    def delete_product(self, name: str) -> None:
+        """Delete a product by hand, while the engine watches the cache."""
+        self.lose(name)
+        self.missed[name] = None
+
     def touch(self, rel: str, folder: str = "game") -> None:
         """Write a file with the bytes it has."""
         self.write(rel, self.disk.files[folder][rel].text, folder)
@@ -243,6 +256,10 @@ class World:
         """{run key: (the code that its worker has, the disk's clock when it began)}."""
         self.hashes: list[FileFact] = []
         self.again: dict[PathKey, None] = {}
+        self.deleted: set[str] = set()
+        """Products that the engine itself deleted and has not made again: nobody need wonder where they are."""
+        self.missed: dict[str, None] = {}
+        """Products that people deleted, which the engine has still to hear of."""
         self.told = self.saved = 0
         self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
         self._scan: Iterator[list[Event]] | None = None
@@ -380,6 +397,10 @@ class World:
             moves.append(self._scan_step)
         if self.again and not self.inbox:
             moves.append(self._look_again)
+        if self._scanner.unfinished and not self.inbox and self._scan is None:
+            moves.append(self._let_go_of_unfinished)
+        if self.missed:
+            moves.append(self._hear_of_products)
         return moves
 
     # ------------------------------------------------------------------------------------------------------------ the loop
@@ -429,8 +450,7 @@ class World:
                         self.killed[key] = self.running.pop(key)
             case DeleteProducts():
                 for name in command.names:
-                    self._tick()
-                    self.lose(name)
+                    self._delete(name)
             case DiscardStaging():
                 for key in command.run_keys:
                     self._discard(key)
@@ -462,6 +482,15 @@ class World:
             event = self._scanner.look(folder, self._next(), again=keys)
             assert isinstance(event, FolderSeen)
             self._post(event)
+
+    def _let_go_of_unfinished(self) -> None:
+        self.again.update(dict.fromkeys(self._scanner.unfinished))
+        self._scanner.unfinished = {}
+
+    def _hear_of_products(self) -> None:
+        names, self.missed = self.missed.keys() - self.deleted - self.cache.keys(), {}
+        if names:
+            self._post(ProductsLost(self._next(), tuple(sorted(names))))
 
     def _hash(self) -> None:
         count = self.rng.randint(1, len(self.hashes)) if self.rng else len(self.hashes)
@@ -521,8 +550,7 @@ class World:
         self.archive.save(rows)
         for commit in done:
             for name in commit.stale:
-                self._tick()
-                self.lose(name)
+                self._delete(name)
         self.intents = []
         for commit in order.commits:
             self._discard(commit.run_key)
@@ -540,11 +568,17 @@ class World:
 
     def _put(self, name: str, digest: Digest) -> None:
         self.cache[name] = digest
+        self.deleted.discard(name)
         if name.startswith(_COMMON):
             self.disk.write(MADE, name.removeprefix(_COMMON), self._texts[digest])
 
+    def _delete(self, name: str) -> None:
+        self._tick()
+        self.deleted.add(name)
+        self.lose(name)
+
     def lose(self, name: str) -> None:
-        """Delete a product from the cache."""
+        """Delete a product from the cache, while no engine watches it."""
         if self.cache.pop(name, None) is not None and name.startswith(_COMMON):
             self.disk.delete(MADE, name.removeprefix(_COMMON))
 

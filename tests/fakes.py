@@ -582,6 +582,8 @@ class FakeScanner:
         self._disk = disk
         self._project = project
         self._archive = archive
+        self.unfinished: dict[PathKey, FileFact | None] = {}
+        """Files that somebody is writing just now, as they were before; so they count. None = nobody knows."""
 
     def folders(self) -> list[str]:
         """Return every relative folder to look at, those that are only remembered last."""
@@ -600,13 +602,19 @@ class FakeScanner:
     ) -> FolderSeen | None:
         """Return how a folder differs from what is remembered; None when it does not."""
         parts = self._list(folder)
-        digests = {part: sha(repr([item.fact(part, rel) for rel, item in files])) for part, files in parts.items() if files}
         before = self._archive.folder_parts(folder)
+        waited = {key for key in self.unfinished if parent(key) == folder}
+        digests = {part: sha(repr([item.fact(part, rel) for rel, item in files])) for part, files in parts.items() if files}
         known = {part: digest for part, (digest, _facts) in before.items()}
         if again is None and not (reassess or is_full) and known == digests:
             return None
         old = {(part, fact.rel): fact for part, (_digest, facts) in before.items() for fact in facts}
         facts = {part: [self._fact(part, rel, item, old, is_full, again) for rel, item in files] for part, files in parts.items()}
+        if waited:
+            facts = {part: self._as_before(part, found, old) for part, found in facts.items()}
+            digests = {
+                part: digest if waited.isdisjoint(fact.key for fact in facts[part]) else b"" for part, digest in digests.items()
+            }
         if again is None and not before and not any(facts.values()):
             return None
         was, was_clashing = self._merge({part: row[1] for part, row in before.items()})
@@ -671,6 +679,17 @@ class FakeScanner:
         known = old.get((part, rel))
         is_known = known is not None and not _differs(known, fact) and not is_full and not (again and key_of(fact.rel) in again)
         return known if is_known and known is not None else fact
+
+    def _as_before(self, part: int, found: list[FileFact], old: Mapping[tuple[int, str], FileFact]) -> list[FileFact]:
+        """Return the files of one scan folder with those that are being written as they were, left out where nobody knows that."""
+        facts = []
+        for fact in found:
+            key = key_of(fact.rel)
+            last = self.unfinished.get(key)
+            is_same = last is not None and (last.scan_folder, last.rel) == (part, fact.rel)
+            known = fact if key not in self.unfinished else last if is_same else old.get((part, fact.rel))
+            facts += [known] if known is not None else []
+        return facts
 
     def _merge(
         self, parts: Mapping[int, Sequence[FileFact]]

@@ -237,9 +237,19 @@ class Simulation(RuleBasedStateMachine):
         crashes=st.booleans(),
         back_after=st.one_of(st.none(), st.integers(0, 10)),
         code=st.sampled_from((None, None, "1", "2")),
+        is_double=st.booleans(),
+        missed=st.one_of(st.none(), st.integers(0, 9)),
     )
     def edit_while_it_works(
-        self, seed: int, steps: int, edit: tuple[str, str], crashes: bool, back_after: int | None, code: str | None
+        self,
+        seed: int,
+        steps: int,
+        edit: tuple[str, str],
+        crashes: bool,
+        back_after: int | None,
+        code: str | None,
+        is_double: bool,
+        missed: int | None,
     ) -> None:
         rel, text = edit
         self.world.rng = random.Random(seed)
@@ -250,7 +260,10 @@ class Simulation(RuleBasedStateMachine):
         self.world.scan()
         self.step(steps)
         before, code_before = self.world.disk.files.get("game", {}).get(rel), self.world.code
-        self.world.write(rel, text if is_settings(rel) else f"{text}\nedit {self.serial}")
+        save = self.world.save_twice if is_double and not is_settings(rel) else self.world.write
+        save(rel, text if is_settings(rel) else f"{text}\nedit {self.serial}")
+        if missed is not None and self.world.cache:
+            self.world.delete_product(sorted(self.world.cache)[missed % len(self.world.cache)])
         self.world.code = code or code_before
         if back_after is not None:
             self.step(back_after)

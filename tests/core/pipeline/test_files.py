@@ -783,3 +783,38 @@ def test_copies_are_made_by_the_builder_that_is_asked_for(world: World) -> None:
     world.settle(restart=True)
 
     assert world.cache == {"linux/a.s": sha("x")}
+
+
+def test_a_product_deleted_by_hand_is_made_again_also_when_the_engine_once_deleted_that_name(world: World) -> None:
+    world.write("e.txt", "one")
+    world.settle()
+    world.delete("e.txt")
+    world.settle()
+    assert not world.cache
+    world.write("e.txt", "one")
+    world.settle()
+
+    world.delete_product("linux/e.txt")
+    world.run()
+
+    assert world.cache == {"linux/e.txt": sha("one")}
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_file_that_is_saved_twice_counts_as_it_was_until_it_is_whole(world: World, is_known: bool) -> None:
+    world.write("other.txt", "other")
+    if is_known:
+        world.write("e.txt", "one")
+    world.settle()
+    before = dict(world.cache)
+    world.forget_runs()
+
+    world.save_twice("e.txt", "one and two")
+    world.scan()
+    world.run_scan_only()
+    assert world.cache == before
+    world.run()
+
+    assert world.cache == {**before, "linux/e.txt": sha("one and two")}
+    assert not [notice for notice in world.notices if isinstance(notice, SourcesChanged) and ("e.txt", False) in notice.sources]
+    assert world.runs["e.txt@linux:data"] == 1
