@@ -253,3 +253,21 @@ def test_a_file_that_is_being_written_counts_as_it_was_even_if_it_is_to_be_read_
     assert event is not None
     assert event.gone == ()
     assert [(digest, {str(fact.rel) for fact in facts}) for _part, digest, facts in event.rows] == [(b"", {"d/a.txt", "d/b.txt"})]
+
+
+def test_a_file_that_is_being_written_counts_as_it_was_in_its_own_scan_folder_alone(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "one"), folder(2, tmp_path / "two"))
+    write(tmp_path / "one", "x.txt")
+    write(tmp_path / "two", "X.txt")
+    tree.scan()
+    winner = tree.shelf.rows["", 1][1][0]
+
+    unfinished: dict[PathKey, FileFact | None] = {PathKey("x.txt"): winner}
+    scanner = Scanner(tree.project, Walk(tree.project, ()), tree.shelf, lambda: 99, unfinished=unfinished)
+    event = scanner.look_at("", frozenset({PathKey("x.txt")}))
+
+    assert event is not None
+    assert [(part, [(fact.scan_folder, fact.rel) for fact in facts]) for part, _digest, facts in event.rows] == [
+        (1, [(1, "x.txt")]),
+        (2, [(2, "X.txt")]),
+    ]
