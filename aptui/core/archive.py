@@ -1,7 +1,7 @@
 """The seam to what rests: the questions the core may ask of the asset database, and the names of the rows it orders saved.
 
-The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered saved and is
-not acknowledged yet, the pipeline overlays from memory.
+The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
+saved and is not acknowledged yet, the pipeline overlays from memory.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_legacy": "source_id",
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity",
     "put_legacy": "uuid, source_id, created_ms",  # a UUID that the source answers to as well
-    "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, log_file, "
-    "reason, plans_blob",
+    "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, "
+    "log_file, reason, plans_blob",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
     "duration_ms, completed_ms, failure_cause, escalation, origin",
@@ -86,11 +86,17 @@ class Archive(Protocol):
         ...
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
-        """Return the keys of the stored sources that answer to this UUID: first the one that has it, then by scan folder and age."""
+        """Return the keys of the stored sources that answer to this UUID.
+
+        The one that has it comes first, then by scan folder and age.
+        """
         ...
 
     def departed(self) -> dict[bytes, tuple[str, bytes]]:
-        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file (`core.identity.DEPARTED_STATE`)."""
+        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
+
+        They stand below `core.identity.DEPARTED_STATE`.
+        """
         ...
 
     def has_identities(self) -> bool:
@@ -106,7 +112,10 @@ class Archive(Protocol):
         ...
 
     def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too; () = all names."""
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too.
+
+        () = all names.
+        """
         ...
 
     def conflict_names(self, job_ids: Sequence[int]) -> dict[int, list[str]]:
@@ -114,7 +123,10 @@ class Archive(Protocol):
         ...
 
     def unfinished(self) -> list[PathKey]:
-        """Return keys of sources with a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without fingerprint."""
+        """Return the keys of sources with unfinished work.
+
+        That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
+        """
         ...
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:

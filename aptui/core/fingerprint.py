@@ -1,8 +1,8 @@
 """Fingerprints: what a job is made of, as a manifest of named digests, and one number over it. It reads no files.
 
 A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
-`rule_entries`), what `.aptui.yaml` files adjust, the plan, the source, its dependencies and companions, the jobs it depends on. Equal manifests, equal fingerprints;
-and where two differ, the difference names the very input that changed (`explain`).
+`rule_entries`), what `.aptui.yaml` files adjust, the plan, the source, its dependencies and companions, the jobs it depends
+on. Equal manifests, equal fingerprints; and where two differ, the difference names the very input that changed (`explain`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
 
 MISSING = "missing"
-"""Digest of a file that is not there: differs from an empty file, and from another missing file by its name (spec/engine.md §4)."""
+"""Digest of a missing file: unlike an empty one's. The entry's name tells it from other missing files."""
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
@@ -60,7 +60,10 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
 
 
 def _named(record: CommandRule | ReferenceRule, names: Iterable[str]) -> str:
-    """Return one digest over the fields of a record that count, by name; one that is as it is when nobody says anything is left out."""
+    """Return one digest over the fields of a record that count, by name.
+
+    A field that has its default value is left out.
+    """
     fields = {field.name: field.default for field in dataclasses.fields(record)}
     said = [(name, getattr(record, name)) for name in names if getattr(record, name) != fields[name]]
     return short(_encode(said).encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Who a source is: its UUID, from its `.meta` file or from its path (spec/engine.md §1). Files are read elsewhere."""
+"""Identities of sources: the UUID of each, from its `.meta` file or else from its path; files are read elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ META_SUFFIX = ".meta"
 
 
 DEPARTED_STATE = "departed:"
-"""Keys in `aptui_state` of sources that went without their identity file: prefix + UUID (hex) → "SHA-256 (hex) relative path", "" = back."""
+"""Keys in `aptui_state` of sources that went without their identity file.
+
+Prefix + UUID (hex) → "SHA-256 (hex) relative path", "" = it came back.
+"""
 
 
 def meta_key(key: PathKey) -> PathKey:

@@ -1,6 +1,6 @@
 """What a product declares that it needs at run time, brought into one form; whom it means is `store.product_links`' question.
 
-The rules are those of spec/engine.md §8, "Path product deps".
+The rules are those of the reference program's `PathDependencyManager.cpp`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The three vocabularies: Events (facts, past tense), Commands (orders, imperative), Notices (news, in `notices`); and what travels to workers.
+"""The three vocabularies of the pipeline: events, commands and notices; and what travels to workers.
 
-Events about files and runs carry batches: the loop must move thousands of them a second. Each Command and Notice carries `cause`, the
-`seq` of the event that led to it.
+Events are facts (past tense), commands are orders (imperative), notices are news (in `notices`). Events about files and
+runs carry batches: the loop must move thousands of them a second. Each Command and Notice carries `cause`, the `seq` of the
+event that led to it.
 """
 
 from __future__ import annotations
@@ -67,10 +68,12 @@ class AnalyseOrder:
 
 @dataclass(frozen=True, slots=True)
 class ProcessOrder:
-    """Do one job. `params` is the canonical JSON of the plan's parameters; `staging` an absolute folder that the run may fill alone.
+    """Do one job.
 
-    `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the outcome is STALE.
-    `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in `AnalyseOrder`.
+    `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
+    `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the
+    outcome is STALE. `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in
+    `AnalyseOrder`.
     """
 
     run_key: int
@@ -96,7 +99,10 @@ class ProcessOrder:
 
 @dataclass(frozen=True, slots=True)
 class CopyOrder:
-    """Copy one source to the file `staged`. When its digest equals `present_digest`, nothing is written (the product is there already)."""
+    """Copy one source to the file `staged`.
+
+    Nothing is written when its digest equals `present_digest`: the product is there already.
+    """
 
     run_key: int
     path: str
@@ -113,7 +119,10 @@ class HashOrder:
 
 
 class Outcome(IntEnum):
-    """How a run ended. LOST: its worker died while it ran. RETURNED: its worker died before it began. STALE: its source changed under it."""
+    """How a run ended.
+
+    LOST: its worker died while it ran. RETURNED: its worker died before it began. STALE: its source changed under it.
+    """
 
     SUCCEEDED = 0
     FAILED = 1
@@ -147,8 +156,8 @@ class StagedProduct:
 class Read:
     """A file below a scan folder that a call opened for reading, declared or not: its absolute path, and the code that opened it.
 
-    `where` is "file:line", or the name of a program; `digest` hex of the bytes, "" when it is missing; not known where only a warning may
-    come of it, and then only files that are there are named.
+    `where` is "file:line", or the name of a program; `digest` hex of the bytes, "" when it is missing; not known where only
+    a warning may come of it, and then only files that are there are named.
     """
 
     path: str
@@ -175,8 +184,9 @@ class AnalyseResult:
 class RunResult:
     """What one run of a job left behind. `error` is "" on success, else one line, the first error.
 
-    `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while processing:
-    ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no builder ran, "" = one did.
+    `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while
+    processing: ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no
+    builder ran, "" = one did.
     """
 
     run_key: int
@@ -232,11 +242,13 @@ class FolderSeen:
     Args:
         seq: the event's number.
         folder: relative folder in lower case, "" = top.
-        facts: files that won their path and are new or changed, or all of them when `is_reassessed`; digest present when remembered.
+        facts: files that won their path and are new or changed, or all of them when `is_reassessed`; digest present when
+            remembered.
         gone: keys that were remembered here and are no more.
-        clashes: {key of each clashing file: the other names} for files of one scan folder that differ only in case; their facts are not
-            in `facts` but here: (fact, others).
-        rows: what the folder table will hold: (scan folder id, folder digest, all files of that part) for each scan folder that has it.
+        clashes: {key of each clashing file: the other names} for files of one scan folder that differ only in case; their
+            facts are not in `facts` but here: (fact, others).
+        rows: what the folder table will hold: (scan folder id, folder digest, all files of that part) for each scan folder
+            that has it.
         settings: the text of its settings (`core.settings`), "" = there are none, None = they are as they were.
         identities: what the `.meta` files beside `facts` say, by the key of the source; who is not in here has none.
     """
@@ -292,7 +304,7 @@ class FilesHashed:
 
 @dataclass(frozen=True, slots=True)
 class OutsideSeen:
-    """Files outside of all scan folders that runs found are these now, by absolute path; those alone that are not what they were."""
+    """Report what files outside of all scan folders, which runs read, are now: by absolute path, changed ones only."""
 
     seq: int
     files: tuple[tuple[str, OutsideFile], ...]
@@ -309,7 +321,10 @@ class RunsFinished:
 
 @dataclass(frozen=True, slots=True)
 class ProductsCommitted:
-    """The commit ordered by `CommitProducts` ended at `now_ms`: `failed` are (run key, error text), everything else is in place and recorded."""
+    """The commit ordered by `CommitProducts` ended at `now_ms`.
+
+    `failed` are (run key, error text); everything else is in place and recorded.
+    """
 
     seq: int
     committed: tuple[int, ...]
@@ -466,9 +481,9 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class DescribeAnew:
-    """Runs had other code, or other tools, than the builder called `builder` was described with: no run starts until it is described anew.
+    """Runs used other code, or other tools, than the builder called `builder` was described with.
 
-    That takes another pipeline.
+    No run of it starts until it is described anew. That takes another pipeline.
     """
 
     cause: int

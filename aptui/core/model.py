@@ -17,13 +17,13 @@ Digest = NewType("Digest", bytes)
 RunKey = NewType("RunKey", int)
 """Rising number of one attempt at a job; 0 = none. Never reused."""
 SourceUuid = NewType("SourceUuid", bytes)
-"""16 bytes, big-endian (spec/surface.md §4)."""
+"""16 bytes, big-endian, as O3DE's `Sources.SourceGuid` holds them."""
 
 NO_DIGEST = Digest(b"")
 SHADOW = "\U0010ff01"
 """Between the path and the scan folder in the key of a shadow (`FileFact.is_shadow`); no name holds it (`core.paths.to_text`)."""
 COMMON_PLATFORM = "common"
-"""The platform of jobs that make intermediates (spec/engine.md §7)."""
+"""The platform of jobs that make intermediates; O3DE's word. No scan folder has it among its platforms."""
 INTERMEDIATES = "Intermediate Assets"
 """Name of their scan folder, and of its folder in the cache."""
 
@@ -63,7 +63,7 @@ class PatternKind(IntEnum):
 class Pattern:
     """`text` as the user wrote it; `regex` is its translation for `re.fullmatch` with IGNORECASE on the relative path.
 
-    `is_absolute`: on the absolute path, as O3DE's builders have it (spec/engine.md §3).
+    `is_absolute`: on the absolute path, which O3DE matches the patterns of its builders with.
     """
 
     kind: PatternKind
@@ -105,8 +105,8 @@ class CommandRule:
 class ReferenceRule:
     """How the text of a product, or of its source, names other assets (config/builders.yaml documents each key of `references`).
 
-    `path` is what to make of a match: text with its groups in braces, "" = the group `path` or the only one. `kind` and `load` are those of a
-    `ProductLink`; `is_beside`: relative to the folder of the source.
+    `path` is what to make of a match: text with its groups in braces, "" = the group `path` or the only one. `kind` and
+    `load` are those of a `ProductLink`; `is_beside`: relative to the folder of the source.
     """
 
     regex: str
@@ -125,15 +125,17 @@ class Builder:
     `origin` tells a worker where the code is: "entry:<name>", "file:<absolute path>:<class>", or "".
     `params` is canonical JSON (sorted keys) of the parameters common to all platforms; `platform_params` maps a platform id
     to canonical JSON that overrides `params` key by key; `platforms` are the enabled platform ids it works for, in order.
-    `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command). `references` are looked for
-    in what it makes; a copy that has some is a job like any other, not one of a batch (`is_plain_copy`).
-    `undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is known (what a Python builder reads always is).
-    `adapter` is set where the code at `origin` is in no form of ours: "module:function" of what a worker calls with this record to have a
-    builder, and `environment` is text for that function alone. Without an `origin`, this record stands for all builders that the function
-    finds (`engine.registry`). `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of
-    them it really had (`core.run_report`).
-    `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It decides about no product.
-    `trusted_params` are parameters that name programs, commands or places outside the project: no folder's `.aptui.yaml` may set them.
+    `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command).
+    `references` are looked for in what it makes; a copy that has some is a job like any other, not one of a batch
+    (`is_plain_copy`). `undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are
+    sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is
+    known (what a Python builder reads always is). `adapter` is set where the code at `origin` is in no form of ours:
+    "module:function" of what a worker calls with this record to have a builder, and `environment` is text for that function
+    alone. Without an `origin`, this record stands for all builders that the function finds (`engine.registry`).
+    `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of them it
+    really had (`core.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
+    decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
+    folder's `.aptui.yaml` may set them.
     """
 
     uuid: bytes
@@ -178,10 +180,11 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """Metadata companion: a change of it re-runs its source (spec/engine.md §4).
+    """Metadata companion (O3DE: `MetaDataTypes`): its bytes are an input of its source's jobs, so its change re-runs them.
 
-    For a source that matches `source`, the companion is the source's path + "." + `suffix` or, when `replaces` is set and the source's
-    extension equals it (no dot), the path with that extension replaced by `suffix`. When `file` is set, it is that relative path for all.
+    For a source that matches `source`, the companion is the source's path + "." + `suffix` or, when `replaces` is set and
+    the source's extension equals it (no dot), the path with that extension replaced by `suffix`. When `file` is set, it is
+    that relative path for all.
     """
 
     source: Pattern
@@ -195,11 +198,12 @@ class Project:
     """What the core needs to know of the configuration; the paths of cache and logs are the engine's business.
 
     `builders` in the order of the configuration; `signature` changes whenever anything in here that decides about jobs changes;
-    `scan_signature` whenever scan folders or ignore rules do. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths of files and
-    folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time: their jobs are left alone,
-    as are those of `disabled_platforms` (switched off in the configuration) that have products.
-    `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not. `metadata_types` are
-    extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not override each other.
+    `scan_signature` whenever scan folders or ignore rules do. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths
+    of files and folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time:
+    their jobs are left alone, as are those of `disabled_platforms` (switched off in the configuration) that have products.
+    `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
+    `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
+    override each other.
     """
 
     platforms: tuple[Platform, ...]
@@ -244,7 +248,11 @@ class FileFact:
 
 
 class DependencyKind(IntEnum):
-    """What a job dependency means (spec/engine.md §3, the table)."""
+    """What a job dependency means: whether the job waits for the other, and runs again when that changes.
+
+    FINGERPRINT: runs again, does not wait. ORDER: both. ORDER_ONCE: waits, unless the other has ever completed. ORDER_ONLY:
+    waits. The names and meanings are those of O3DE's `JobDependencyType`.
+    """
 
     FINGERPRINT = 0
     ORDER = 1
@@ -256,8 +264,8 @@ class DependencyKind(IntEnum):
 class JobDependency:
     """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` narrow it to some products.
 
-    With `is_uuid`, `source` are 32 hex digits of a UUID that the source answers to. With a `*` in it (`is_wildcard`), it stands for all
-    sources that match and have such a job.
+    With `is_uuid`, `source` are 32 hex digits of a UUID that the source answers to. With a `*` in it (`is_wildcard`), it
+    stands for all sources that match and have such a job.
     """
 
     source: PathKey
@@ -305,7 +313,7 @@ class JobPlan:
 
 
 class ProductFlag(IntEnum):
-    """Bits of `Products.Flags` (spec/surface.md §4)."""
+    """Bits of `Products.Flags`, as O3DE's `ProductOutputFlags` has them."""
 
     PRODUCT = 1
     INTERMEDIATE = 2
@@ -313,7 +321,7 @@ class ProductFlag(IntEnum):
 
 
 class LinkKind(IntEnum):
-    """What a `ProductLink` names; the first two are O3DE's `UnresolvedDependencyType` (spec/surface.md §4)."""
+    """What a `ProductLink` names; the first two are O3DE's `UnresolvedDependencyType`."""
 
     SOURCE_FILE = 0
     PRODUCT_FILE = 1
@@ -324,8 +332,8 @@ class LinkKind(IntEnum):
 class ProductLink:
     """What a product declares that it needs at run time; whom that means is found out in the database (`store.product_links`).
 
-    `path` is in lower case, relative (that of a source may be absolute), without a platform, perhaps with `*`; "" for an ASSET, which
-    `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
+    `path` is in lower case, relative (that of a source may be absolute), without a platform, perhaps with `*`; "" for an
+    ASSET, which `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
     """
 
     kind: LinkKind
@@ -355,7 +363,7 @@ class Product:
 
 
 class JobState(StrEnum):
-    """The seven states; what people see is derived (architecture, "The job machine")."""
+    """The seven states of a job (`core.machine`); what people see is derived from them."""
 
     WAITING = "waiting"
     QUEUED = "queued"
@@ -375,10 +383,12 @@ class Job:
 
     `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the plan now owed, None = not known yet.
     `inputs` is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...).
-    `reason` says why the last plan was owed, `origin` where the committed result came from when no run here made it, "" otherwise. `discovered` are source dependencies found while processing (depfile).
-    For an analysis `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said.
-    `lost_count` counts LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its row says that it is owed work until it has been looked
-    at, for something it is made of is about to be saved. `ties` tell what files its run used.
+    `reason` says why the last plan was owed, `origin` where the committed result came from when no run here made it, ""
+    otherwise. `discovered` are source dependencies found while processing (depfile). For an analysis
+    `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said. `lost_count` counts
+    LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
+    row says that it is owed work until it has been looked at, for something it is made of is about to be saved. `ties` tell
+    what files its run used.
     """
 
     source: Source
@@ -450,8 +460,8 @@ ANALYSIS_KEY = "\x00analyse"
 class SourceIdentity:
     """What a source's `.meta` file says.
 
-    `legacy` are UUIDs it had before, `original` the path it had when the file was made, `digest` that of the file's bytes, and `problem`
-    says why it cannot be used, "" = it can.
+    `legacy` are UUIDs it had before, `original` the path it had when the file was made, `digest` that of the file's bytes,
+    and `problem` says why it cannot be used, "" = it can.
     """
 
     uuid: SourceUuid
@@ -467,9 +477,9 @@ class Source:
     """A source and everything that hangs on it: the unit that is loaded from and leaves to the database.
 
     `fact` is None when the file is gone. `jobs` by (builder uuid, platform, key), analyses included.
-    `trouble` says why it cannot be analysed at all (a case clash, unreadable bytes), "" = nothing. `last_ticket` is the last order to
-    save rows of it; until that is acknowledged the aggregate stays in memory. `identity` is what its `.meta` file says,
-    `misidentity` why it cannot be who that says it is, "" = it can.
+    `trouble` says why it cannot be analysed at all (a case clash, unreadable bytes), "" = nothing. `last_ticket` is the
+    last order to save rows of it; until that is acknowledged the aggregate stays in memory. `identity` is what its `.meta`
+    file says, `misidentity` why it cannot be who that says it is, "" = it can.
     """
 
     key: PathKey

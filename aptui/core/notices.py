@@ -1,6 +1,7 @@
 """What the engine tells: lines of logs, and Notices (news), each with `cause`, the `seq` of the event that led to it.
 
-Apart from `messages`, so that who only listens makes these few records alone: each costs most of a millisecond at the start of a program.
+Apart from `messages`, so that who only listens makes these few records alone: each costs most of a millisecond at the start
+of a program.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from aptui.shared.peers import GatewayReport, PeerOrder
 
 
 class LogLevel(IntEnum):
-    """Severity of a log record as the reference writes it (spec/surface.md §1.2)."""
+    """Severity of a log record as the reference program writes it in its log files."""
 
     DEBUG = 0
     INFO = 1
@@ -24,7 +25,10 @@ class LogLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One line of a job's log. `window` is the reference's word for where it came from; `context` are key/value pairs shown with it."""
+    """One line of a job's log.
+
+    `window` is the reference program's word for where it came from; `context` are key/value pairs shown with it.
+    """
 
     level: int
     window: str
@@ -85,7 +89,8 @@ class Progress:
     """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
 
     `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
-    `jobs_done` and `jobs_failed` count runs of this engine, `failing_count` the jobs and analyses that are failed now, -1 = unknown.
+    `jobs_done` and `jobs_failed` count runs of this engine, `failing_count` the jobs and analyses that are failed now, -1 =
+    unknown.
     """
 
     cause: int

@@ -1,7 +1,7 @@
 """Files outside of every scan folder that runs found: no scan comes by them, so who looks at them says what they are now.
 
-What they were when they were last digested rests in `aptui_state`, one row each: whoever opens the cache next can tell by a `stat` whether
-they are that still.
+What they were when they were last digested rests in `aptui_state`, one row each: whoever opens the cache next can tell by a
+`stat` whether they are that still.
 """
 
 from __future__ import annotations

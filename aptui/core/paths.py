@@ -11,7 +11,8 @@ from aptui.core.model import COMMON_PLATFORM, INTERMEDIATES, FileFact, PathKey, 
 
 # A file name is bytes; the database and the wire want text. Valid UTF-8 stays as it is; every other byte 0xNN becomes U+10FFNN,
 # a private character that nobody types. A name that really holds one of U+10FF80…U+10FFFF (or `model.SHADOW`) is escaped byte by
-# byte too, so that the pair stays reversible. Python's own `surrogateescape` does the same with U+DCNN, which neither SQLite nor JSON accepts.
+# byte too, so that the pair stays reversible. Python's own `surrogateescape` does the same with U+DCNN, which neither
+# SQLite nor JSON accepts.
 _ESCAPE = 0x10FF00
 _LONE = 0xDC00
 _TO_ESCAPE = re.compile("[\udc80-\udcff\U0010ff01\U0010ff80-\U0010ffff]")
@@ -42,7 +43,7 @@ def key_of(rel: str) -> PathKey:
 
 
 def name_uuid(name: bytes) -> bytes:
-    """Return the name UUID of `name`: SHA-1 without a namespace, with the bits of version 5 (spec/surface.md §4)."""
+    """Return the name UUID of `name`: SHA-1 without a namespace, with the bits of version 5, as O3DE makes it."""
     digest = bytearray(hashlib.sha1(name, usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x5F | 0x50
     digest[8] = digest[8] & 0xBF | 0x80
@@ -74,9 +75,9 @@ def product_at(path: str) -> str:
 
 
 def normalize(path: str) -> RelPath:
-    r"""Return `path` with `/` for `\` and without `.`, `..`, doubled or trailing slashes; never made absolute (spec/engine.md §1).
+    r"""Return `path` with `/` for `\` and without `.`, `..`, doubled or trailing slashes.
 
-    An absolute path stays absolute, and a path that climbs out of its folder keeps its leading `..`.
+    It is never made absolute: an absolute path stays absolute, and a path that climbs out of its folder keeps its leading `..`.
     """
     path = path.replace("\\", "/")
     root = "/" if path.startswith("/") else ""
@@ -120,7 +121,8 @@ def merge_folder(
 
     Args:
         parts: the files of that folder in each scan folder, in the order of the scan folders.
-        metadata_types: extensions of files that do not override each other: those of later parts are shadows, with keys of their own.
+        metadata_types: extensions of files that do not override each other: those of later parts are shadows, with keys of
+            their own.
     """
     winners: dict[PathKey, FileFact] = {}
     clashes: list[Clash] = []

@@ -18,8 +18,8 @@ _OWN_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 def wildcard_regex(pattern: str) -> str:
     """Translate a wildcard pattern for `re.fullmatch`: `*` is any text, also across `/`; `?` one character; all else is itself.
 
-    `**/` is any folders, or none. All wildcards but the last commit to their first match, as in `fnmatch`, so that many of them do not
-    take exponential time: what follows each has a fixed length, and where it may begin later only gets less.
+    `**/` is any folders, or none. All wildcards but the last commit to their first match, as in `fnmatch`, so that many of
+    them do not take exponential time: what follows each has a fixed length, and where it may begin later only gets less.
     """
     first, *rest = _GAPS.split(pattern)
     gaps, pieces = rest[::2], list(map(_literal, rest[1::2]))
@@ -48,7 +48,10 @@ def wildcard(pattern: str) -> re.Pattern[str]:
 
 
 def is_like(pattern: str, text: str) -> bool:
-    """Whether a wildcard pattern matches `text`, case and all; for many patterns that are asked once, where `wildcard` would cost a compilation."""
+    """Whether a wildcard pattern matches `text`, case-sensitively.
+
+    For many patterns that are asked once each, where `wildcard` would cost a compilation.
+    """
     if "?" in pattern or "**/" in pattern:
         return _compiled(pattern).fullmatch(text) is not None
     first, *rest = pattern.split("*")

@@ -69,5 +69,5 @@ class Planner:
 
 def _priority(builder: Builder) -> int:
     if builder.kind is BuilderKind.COPY and builder.priority == 0:
-        return 1  # copy jobs that say nothing start before others (spec/surface.md §3.9)
+        return 1  # as in O3DE, copy jobs that say nothing start before others
     return builder.priority

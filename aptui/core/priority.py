@@ -1,4 +1,4 @@
-"""The order in which ready jobs start: one tuple, compared left to right (architecture, "The job machine")."""
+"""The order in which ready jobs start: one tuple, compared left to right."""
 
 from __future__ import annotations
 

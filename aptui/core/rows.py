@@ -38,7 +38,7 @@ STATUS = {
     JobState.FAILED: 2,
     JobState.CANCELLED: 2,
 }
-"""What the reference's `Jobs.Status` holds for a state (spec/surface.md §4)."""
+"""What O3DE's `Jobs.Status` holds for a state: 0 queued, 1 in progress, 2 failed, 4 completed."""
 RESTING = {
     **{state: state.value for state in JobState},
     JobState.QUEUED: "waiting",

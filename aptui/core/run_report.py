@@ -1,8 +1,8 @@
-"""What a run reports of what it used: the digest of its code and tools, when it began, the files it read; and what that says of its result.
+"""Run reports: the digest of a run's code and tools, when it began, the files it read; and what that says of its result.
 
-A result is tied to what the run really read, not to what was planned: the pipeline compares both before anything of it is committed, kept or
-shared. What nobody can know is what a library in C, or a program, reads on its own: such files are covered where they are declared, or
-found while processing.
+A result is tied to what the run really read, not to what was planned: the pipeline compares both before anything of it is
+committed, kept or shared. What nobody can know is what a library in C, or a program, reads on its own: such files are
+covered where they are declared, or found while processing.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ NOTHING_USED = Used()
 class Ties:
     """What ties the present run of a job to files; it rests nowhere.
 
-    `known` are the stamps, by absolute path, that files of its manifest had when it began. `report` is that of an analysis that is not sealed
-    yet. `doubted` are files that seemed to change under the last run. `changed` names, for people, what changed under it, "" = its source.
+    `known` are the stamps, by absolute path, that files of its manifest had when it began. `report` is that of an analysis
+    that is not sealed yet. `doubted` are files that seemed to change under the last run. `changed` names, for people, what
+    changed under it, "" = its source.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)

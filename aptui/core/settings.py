@@ -1,7 +1,8 @@
-"""What `.aptui.yaml` files say about the folders they lie in: which parameters and platforms they adjust, and from where; no YAML here.
+"""Settings files (`.aptui.yaml`): which parameters and platforms they adjust in their folders, and from where; no YAML here.
 
-Each file is one more layer, laid over the project's builders for all that lies below it: parameters over parameters, those of a platform
-over those of the same platform, key by key, and the nearer folder wins. Its text has the form that `aptui.config.folder` gives it.
+Each file is one more layer, laid over the project's builders for all that lies below it: parameters over parameters, those
+of a platform over those of the same platform, key by key, and the nearer folder wins. Its text has the form that
+`aptui.config.folder` gives it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Value(NamedTuple):
 class FolderAdjustment:
     """What the folders above a source change for one builder.
 
-    `order` is what workers are told, as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing. `skips` maps
-    platforms that are left out to the place that says so.
+    `order` is what workers are told, as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing.
+    `skips` maps platforms that are left out to the place that says so.
     """
 
     builder: str = ""
@@ -88,7 +89,7 @@ def is_settings(rel: str) -> bool:
 
 
 def merged(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dict[str, Json]]]:
-    """Return a builder's parameters with an `Adjustment.order` laid over them: (those of all platforms, {platform: what differs})."""
+    """Return a builder's parameters under an `Adjustment.order`: (those of all platforms, {platform: what differs})."""
     params: dict[str, Json] = json.loads(builder.params)
     platforms: dict[str, dict[str, Json]] = {name: json.loads(text) for name, text in builder.platform_params}
     if order:
@@ -124,7 +125,7 @@ class SettingsTree:
         return self._texts.get(folder, "")
 
     def put(self, folder: str, text: str) -> frozenset[bytes]:
-        """The file of `folder` says this now, "" = there is none; return the UUIDs of builders for which that makes a difference."""
+        """Record what the settings file of `folder` says now, "" = there is none; return the UUIDs of builders that it affects."""
         old, new = self._folders.get(folder), self._checked(text) if text else None
         if new is None:
             self._texts.pop(folder, None)

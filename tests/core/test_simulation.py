@@ -394,8 +394,8 @@ def excused_jobs(jobs: dict[str, Job]) -> set[str]:
 def excused_chains(world: World, clean: World, excused: set[str]) -> set[str]:
     """Return the jobs of sources that may be there in one world alone, or be others, and the jobs that are made of those.
 
-    What a job keeps that failed or was cancelled stays a source of other builders, and so does what is made of it; one that lost a product
-    to another keeps the rest. What an excused job makes may be something else in a clean build.
+    What a job keeps that failed or was cancelled stays a source of other builders, and so does what is made of it; one that
+    lost a product to another keeps the rest. What an excused job makes may be something else in a clean build.
     """
     jobs, wanted = world.live_jobs(), clean.live_jobs()
     suspects = {name for name, job in jobs.items() if keeps_products(job) or is_conflict(job)} | excused

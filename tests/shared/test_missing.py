@@ -1,4 +1,4 @@
-"""What in a file looks like the name of an asset: forms, borders, limits; and that no file, however hostile, takes more than its length."""
+"""Names of assets in a file: forms, borders, limits; no file, however hostile, takes more time than its length."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def test_a_file_has_an_end_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "pattern", [b"a", b"a-", b".", b"a.", b"/.a", b"a.a/", b"\\", b"../", b"aaaaaaaa-", b"6BDE282B49C957F7B0714B26579BCA9A-", b'"a.png', b"' ", b"\xff."]
+    "pattern",
+    [b"a", b"a-", b".", b"a.", b"/.a", b"a.a/", b"\\", b"../", b"aaaaaaaa-", b"6BDE282B49C957F7B0714B26579BCA9A-", b'"a.png',
+     b"' ", b"\xff."]
 )  # fmt: skip
 def test_a_hostile_line_of_megabytes_costs_no_more_than_its_length(pattern: bytes) -> None:
     line = (pattern * HOSTILE)[:HOSTILE]

@@ -92,7 +92,10 @@ class Analyses:
     def _checked(
         self, job: Job, builder: Builder, result: AnalyseResult
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...]]:
-        """Return plans and edges without what cannot be, with a warning for each thing left out (spec/engine.md §3)."""
+        """Return the plans and edges that can be, with a warning for each one left out.
+
+        O3DE discards these too: jobs for platforms that are not enabled, dependencies on paths outside all scan folders.
+        """
         log = list(result.log)
         enabled = {*self._planner.platforms_of(builder, job.source), COMMON_PLATFORM}
         plans: dict[tuple[str, str], JobPlan] = {}
@@ -121,7 +124,10 @@ class Analyses:
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log)
 
     def _left_out(self, job: Job, builder: Builder, plan: JobPlan) -> LogRecord:
-        """Return what the log says of a job for a platform that is not made here; one that nobody declared is an error, said to all."""
+        """Return what the log says of a job for a platform that is not enabled.
+
+        A platform that nobody declared is an error, reported to listeners as well.
+        """
         project = self._jobs.project
         known = {*(platform.id for platform in project.platforms), *project.resting_platforms, *project.disabled_platforms}
         if plan.platform in known:

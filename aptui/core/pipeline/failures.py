@@ -75,7 +75,7 @@ class Failures:
         return history.step(known, history.RunStep(job.planned_inputs, known.products))
 
     def _cause_of(self, job: Job) -> str:
-        """Return the name of a dependency that failed, "" when none did (architecture: labelled with the dependency that failed)."""
+        """Return the name of a dependency that failed, "" when none did: the failed job is labelled with it."""
         for dependency in job.plan.job_dependencies if job.plan else ():
             other = self._graph.find_job(dependency)
             if isinstance(other, Job) and other.state is JobState.FAILED:
@@ -91,7 +91,10 @@ class Failures:
         self.give_up(job, text)
 
     def give_up(self, job: Job, text: str) -> None:
-        """Fail a job that may never end: what it is planned for stands, so that only another change of its source tries it again."""
+        """Fail a job that can never succeed as planned.
+
+        Its planned fingerprint stays, so that only another change of its source tries it again.
+        """
         self._jobs.feed(job, Trigger.REFUSE)
         if not job.is_analysis:  # its history and its log are kept by number: it must not take the place of the last run
             job.run_key = RunKey(self._ledger.next_run_key())

@@ -88,7 +88,8 @@ class Files:
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
         self._chains.seen(event.folder)
-        # A file in the intermediate folder that no product row knows is nobody's: it must not become a source, nor hide one that is.
+        # A file in the intermediate folder that no product row knows is nobody's: it must not become a source, nor hide one
+        # that is.
         strays = self._chains.strays(winners.values())
         for key in strays:
             del winners[key]
@@ -99,8 +100,8 @@ class Files:
         self._memory.has_identities = self._memory.has_identities or bool(said)
         self._memory.put_folder(pending)
         self._drop_file_rows(event, gone)
-        # What went goes before anything that came is planned: a file that only changed its spelling, or its scan folder, has its UUID and
-        # the names of its products free by then.
+        # What went goes before anything that came is planned: a file that only changed its spelling, or its scan folder,
+        # has its UUID and the names of its products free by then.
         for key in sorted(gone):
             self._plans.gone(key)
             self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
@@ -122,7 +123,8 @@ class Files:
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)
-        # Before `spread`, so that the folder's row follows the rows of its own files alone and does not wait for dependents elsewhere.
+        # Before `spread`, so that the folder's row follows the rows of its own files alone and does not wait for dependents
+        # elsewhere.
         self._close_folder(pending)
         self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
         self._spread.spread_settings(event.folder, adjusted)
@@ -244,7 +246,10 @@ class Files:
                     job.planned = None
 
     def _settle_read(self, key: PathKey, fact: FileFact) -> bool:
-        """Do what `_settle` does, but nothing is made of an intermediate that was changed by hand until its job has made it again."""
+        """Settle an intermediate as `_settle` does a source, unless it was changed by hand.
+
+        Then nothing is made of it until its job has made it again.
+        """
         if not self._chains.is_tampered(fact):
             return self._settle(key, fact)
         self._memory.unstable.add(key)
@@ -277,7 +282,10 @@ class Files:
         self._memory.folder_leaves_after(pending, self._ledger.ticket)
 
     def _note_folder(self, pending: PendingFolder) -> None:
-        """Some of its files are sources already, others are not read yet: save their names, so that the next start misses what goes."""
+        """Save the names of a folder whose files are partly sources and partly not read yet.
+
+        The next start then notices which of them are gone.
+        """
         if pending.is_noted:
             return
         pending.is_noted = True
@@ -303,7 +311,8 @@ class Files:
             source = self._identities.new_source(key, fact)
             self._plans.plan(source)
             return True
-        # The UUIDs it answered to are taken down before its identity changes: who depends on it by one of them is found by those alone.
+        # The UUIDs it answered to are taken down before its identity changes: who depends on it by one of them is found by
+        # those alone.
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         source.fact, source.scan_folder, source.rel = fact, fact.scan_folder, fact.rel
@@ -314,8 +323,9 @@ class Files:
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""
-        # A job that was cancelled before anybody knew its fingerprint rests until its source changes, which is now. One that failed for want
-        # of bytes that Git LFS has fetched meanwhile has the same fingerprint as then, and would rest with its failure.
+        # A job that was cancelled before anybody knew its fingerprint rests until its source changes, which is now. One
+        # that failed for want of bytes that Git LFS has fetched meanwhile has the same fingerprint as then, and would rest
+        # with its failure.
         for job in source.jobs.values() if is_changed else ():
             job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
         if before is not None and before.digest != fact.digest:

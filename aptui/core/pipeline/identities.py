@@ -73,7 +73,10 @@ class Identities:
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity
 
     def identify(self, source: Source) -> bool:
-        """Give `source` the UUID that is its own now, or say in `misidentity` why it cannot have it. Return whether anything changed."""
+        """Give `source` the UUID that is its own now, or say in `misidentity` why it cannot have it.
+
+        Return whether anything changed.
+        """
         if not (self._memory.has_identities or source.is_shadow or source.misidentity):
             return False
         before = (source.uuid, source.misidentity)
@@ -170,6 +173,9 @@ class Identities:
 
 
 def _standing(source: Source) -> tuple[bool, bool, PathKey]:
-    """Return the standing of a claim, the lowest is best: a file that lies where its identity was made, one that has any, the first."""
+    """Return the standing of a claim; the lowest is best.
+
+    First a file that lies where its identity was made, then one that has an identity file, then the first to come.
+    """
     identity = source.identity
     return (identity is None or identity.original.lower() != source.rel.lower(), identity is None, source.key)

@@ -28,7 +28,7 @@ from aptui.core.state.witness import Witness
 from aptui.core.state.working_set import WorkingSet, brings_sources
 
 UNKNOWN = 0
-"""Planned fingerprint of a job that was cancelled before anybody knew what it would be made of: it rests until its source changes."""
+"""Planned fingerprint of a job that was cancelled before its manifest was known: it stays so until its source changes."""
 _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 
 

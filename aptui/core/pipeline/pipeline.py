@@ -67,8 +67,8 @@ class Status:
     """How far everything is, at this moment.
 
     `run`, `failed`, `done`, `analysed`: what ended since the engine opened; `ready_*`, `running_*`: what may start, and what runs;
-    `reading`: files whose bytes are being read; `is_scanned`: whether the core has heard the end of the last scan; `failing`: jobs and analyses
-    that are failed now, beyond those that were when the engine opened.
+    `reading`: files whose bytes are being read; `is_scanned`: whether the core has heard the end of the last scan;
+    `failing`: jobs and analyses that are failed now, beyond those that were when the engine opened.
     """
 
     run: int
@@ -172,7 +172,7 @@ class Pipeline:
                 assert_never(event)
 
     def _let_go(self) -> None:
-        """Let sources leave memory as soon as what was said of them in this event is saved, and forget what counts while things move."""
+        """Let sources leave memory once their rows of this event are saved, and drop what counts only while jobs are in flight."""
         ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
         for source in self.ledger.touched:
             self.memory.leaves_after(source, ticket)
@@ -254,7 +254,7 @@ class Pipeline:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many jobs were `run`, how many of those `failed` or were `done`, and how many sources `analysed`, since the engine opened."""
+        """Numbers of jobs `run`, of them `failed` and `done`, and of sources `analysed`, since the engine opened."""
         return self.jobs.reports.counts
 
     @property

@@ -289,7 +289,7 @@ class Plans:
                 assert_never(job.state)
 
     def _problem_of(self, job: Job) -> str:
-        """Return why a job can never run as it is declared (spec/engine.md §3), "" when it can."""
+        """Return why a job can never run as it is declared, "" when it can: a dependency must be on its platform or `common`."""
         assert job.plan is not None
         for dependency in job.plan.job_dependencies:
             if dependency.platform not in (job.platform, COMMON_PLATFORM):

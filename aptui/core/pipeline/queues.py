@@ -1,4 +1,7 @@
-"""Who is to be looked at again: at once (`Todo`), when a key is known (`Waiters`), when the scan comes by (`Retries`). They decide nothing."""
+"""Queues of what is re-evaluated: at once (`Todo`), when a key is known (`Waiters`), at the next scan (`Retries`).
+
+They decide nothing.
+"""
 
 from __future__ import annotations
 

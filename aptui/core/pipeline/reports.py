@@ -59,7 +59,8 @@ class Reports:
         key = f"CreateJobs_{{{job.builder.hex()}}}" if job.is_analysis else job.key
         self._ledger.notices.append(
             JobChanged(
-                self._ledger.cause, job.id, source.rel, source.scan_folder, job.platform or "all", key, builder.name if builder else "",
+                self._ledger.cause, job.id, source.rel, source.scan_folder, job.platform or "all", key,
+                builder.name if builder else "",
                 status, job.told_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,
                 job.completed_ms,
             )

@@ -68,7 +68,10 @@ class Runs:
         self._todo = jobs.todo
 
     def runs_finished(self, event: RunsFinished) -> None:
-        """Runs ended: commit what they made, and record what they failed of; a run that is not its job's current one says nothing."""
+        """Commit what the runs made and record what they failed of.
+
+        A run that is not its job's current one is ignored.
+        """
         succeeded: list[tuple[Job, RunResult]] = []
         for result in (self._with_reads(result, event.now_ms) for result in event.results):
             job = self._running.get(result.run_key)
@@ -112,7 +115,10 @@ class Runs:
         return witness.changed(job, result.used) or (witness.unread(result.discovered) if isinstance(result, RunResult) else ())
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
-        """A run had other code than its builder was described with: whatever it says is thrown away, and nothing starts until it is."""
+        """Throw away a run that used other code than its builder was described with.
+
+        Nothing of that builder starts until it is described anew.
+        """
         builder = self._builders[job.builder].name
         if self._jobs.code_problem:
             self._failed(job, result, f"the code or a tool of '{builder}' is not what it was: {self._jobs.code_problem}", now_ms)
@@ -247,7 +253,8 @@ class Runs:
             self._ledger.notices.append(ProductsChanged(self._ledger.cause, change.products))
             if job.platform == COMMON_PLATFORM:
                 self._plans.count_round(job)
-        # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been taken for theirs.
+        # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been
+        # taken for theirs.
         self._chains.look({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.tell(job, is_settled=True)
         self._jobs.settled(job, is_changed=change.is_changed)
@@ -284,7 +291,7 @@ class Runs:
         self._failures.fail(job, text, now_ms, keeps_claims=keeps_claims, drops_products=drops_products)
 
     def _reprocess(self, job: Job, paths: Iterable[str]) -> None:
-        """Run the jobs of sources that a builder named in its answer (spec/engine.md §6, sourcesToReprocess)."""
+        """Run the jobs of sources that a builder named in its result (O3DE: `ProcessJobResponse.m_sourcesToReprocess`)."""
         for path in paths:
             rel = self._graph.relative(path)
             key = key_of(RelPath(rel)) if rel is not None else PathKey("")
@@ -292,7 +299,8 @@ class Runs:
                 continue
             named = self._memory.load((key,)) if key else ()
             if not named:
-                text = f"'{job.source.rel}' ({self._builders[job.builder].name}) asks for '{path}' to be processed again, which is no source"
+                asker = f"'{job.source.rel}' ({self._builders[job.builder].name})"
+                text = f"{asker} asks for '{path}' to be processed again, which is no source"
                 self._ledger.notices.append(Said(self._ledger.cause, LogLevel.WARNING, text))
             for source in named:
                 for other in source.jobs.values():

@@ -48,7 +48,7 @@ class Spread:
         self._plans.plan_all(affected)
 
     def outside_seen(self, files: Iterable[tuple[str, OutsideFile]]) -> None:
-        """Files outside all scan folders are these now: plan what is made of those that have other bytes; forget what nobody needs."""
+        """Re-plan what depends on files outside all scan folders whose bytes changed; forget the files that nobody needs."""
         changed = set()
         for path, file in files:
             before = self._memory.outside.get(path)

@@ -92,7 +92,8 @@ class Starts:
         assert fact is not None
         assert plan is not None
         return ProcessOrder(
-            job.run_key, builder.name, root, source.rel, source.uuid, job.platform, job.key, plan.params, plan.additional_fingerprint,
+            job.run_key, builder.name, root, source.rel, source.uuid, job.platform, job.key, plan.params,
+            plan.additional_fingerprint,
             plan.priority, plan.is_critical, (fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), fact.digest, staging,
             builder.process_limit_s, builder.memory_limit_bytes, self._project.debug_output, settings=settings,
         )  # fmt: skip

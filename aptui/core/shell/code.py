@@ -144,8 +144,8 @@ def _refuse_code(program: str, words: Sequence[Word]) -> None:
 def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern[str]) -> None:
     """Refuse placeholders in the word after `option`, and in one that is glued to it.
 
-    What stands right behind an interpreter and is no option is its script: what follows is for that. Behind an option it may be a word of
-    that option, so that the search goes on.
+    What stands right behind an interpreter and is no option is its script: what follows is for that. Behind an option it
+    may be a word of that option, so that the search goes on.
     """
     if words and words[0].text and program not in ("su", "runuser", "flock", "[") and not words[0].text.startswith(("-", "\1")):
         return

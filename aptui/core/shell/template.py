@@ -1,9 +1,10 @@
-"""The template of a `command:` builder: where its placeholders stand, how the shell gets their values, and what cannot be made safe.
+"""Templates of `command:` builders: where placeholders stand, how the shell gets their values, what cannot be made safe.
 
-Values are names of files, and those come from strangers, so none is ever pasted into text that a shell reads. Each travels in a variable of
-the environment, and the placeholder becomes a reference to it that fits the quotes around it. Should this small model of the shell be wrong
-about the quotes, a value falls into several words or a reference stays as it is written; nothing of it is ever run. Where a reference would
-not help, because a program is handed the value as *code* (`sh -c`, `eval`, `$(( ))`, a quoted here-document …), the template is refused.
+Values are names of files, and those come from strangers, so none is ever pasted into text that a shell reads. Each travels
+in a variable of the environment, and the placeholder becomes a reference to it that fits the quotes around it. Should this
+small model of the shell be wrong about the quotes, a value falls into several words or a reference stays as it is written;
+nothing of it is ever run. Where a reference would not help, because a program is handed the value as *code* (`sh -c`,
+`eval`, `$(( ))`, a quoted here-document …), the template is refused.
 """
 
 from __future__ import annotations

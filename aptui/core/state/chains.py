@@ -1,7 +1,8 @@
-"""Intermediates: products on platform `common` that are sources of other builders (spec/engine.md §7). It looks; it moves no job.
+"""Intermediates: products on platform `common` that are sources of other builders; no job changes its state here.
 
-An intermediate is a source as soon as its product row exists: a file in the intermediate folder that no row knows is nobody's. It never
-overrides a real source: the job that makes one in the place of a real source, or of a stage of its own chain, fails.
+An intermediate is a source as soon as its product row exists: a file in the intermediate folder that no row knows is
+nobody's. It never overrides a real source: the job that makes one in the place of a real source, or of a stage of its own
+chain, fails.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class Chains:
             self._ledger.order(LookAgain(self._ledger.cause, tuple(keys)))
 
     def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate on one of `edges` that came, changed or went after that run was ordered, perhaps after that had read it."""
+        """Return an intermediate on one of `edges` that changed after that run was ordered.
+
+        It came, changed or went, perhaps after the run had read it.
+        """
         for edge in edges if self.came else ():
             if edge.kind is EdgeKind.WILDCARD:
                 keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.came)

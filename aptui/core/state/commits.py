@@ -1,8 +1,8 @@
 """From results to commits: which products move in, which are stale, and what a job is once that is done.
 
-`prepare` computes; it changes no job, no row and no claim. `begin` makes true what does not depend on the cache (`conflicts`) and says what has
-to be done. What a commit makes of its job is in its `Commit` and becomes the job's own in `committed`: until then nobody sees products
-that are not there, and a commit that fails leaves nothing to take back.
+`prepare` computes; it changes no job, no row and no claim. `begin` makes true what does not depend on the cache
+(`conflicts`) and says what has to be done. What a commit makes of its job is in its `Commit` and becomes the job's own in
+`committed`: until then nobody sees products that are not there, and a commit that fails leaves nothing to take back.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class CommitChange:
 class Commit:
     """A run whose products move in, and what its job is when they have.
 
-    `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product} of what is not there
-    already; `stale`: names that go; `had`, `had_fingerprint`: what the job has until then.
+    `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `moves`: {staged path: product}
+    of what is not there already; `stale`: names that go; `had`, `had_fingerprint`: what the job has until then.
     """
 
     job: Job
@@ -135,8 +135,9 @@ class Commits:
     ) -> Commit:
         had = verdict.products_of(job)
         fingerprint = 0 if job in verdict.left else job.fingerprint
-        # A product that lies there with these bytes need not move. Nobody knows that of a job without a committed fingerprint (a commit of it
-        # failed half way, or a product was lost), and one that a person asked for is to be made anew in earnest.
+        # A product that lies there with these bytes need not move. Nobody knows that of a job without a committed
+        # fingerprint (a commit of it failed half way, or a product was lost), and one that a person asked for is to be made
+        # anew in earnest.
         present = {} if job.is_forced or not fingerprint else {product.name: product.digest for product in had}
         moves = tuple(
             (staged.staged, product)

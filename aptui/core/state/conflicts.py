@@ -29,9 +29,10 @@ Claims = dict[str, dict[int, PathKey]]
 class Verdict:
     """What the product names of one batch mean; nothing has changed for it yet.
 
-    `making`: what each job of the batch makes; `makers`: which of them make a name, in the order of the batch. `lost`: who may not, and why.
-    `left`: who has something taken away, and the products that stay with it; `taken`: their names. `again`: who rested with a product that
-    it lost, and has to run again to fail. `claims`: those that are laid anew.
+    `making`: what each job of the batch makes; `makers`: which of them make a name, in the order of the batch. `lost`: who
+    may not, and why.
+    `left`: who has something taken away, and the products that stay with it; `taken`: their names. `again`: who rested with
+    a product that it lost, and has to run again to fail. `claims`: those that are laid anew.
     """
 
     making: Mapping[Job, set[str]]
@@ -97,9 +98,10 @@ class Conflicts:
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: Verdict) -> list[Job]:
         """Return the other jobs that make `name`: those of this batch, whoever owns it, and whoever lays claim to it.
 
-        A candidate that does not make it any more is none; what it still has of that name is taken away here. That it does not is known when
-        its new result is in the same batch without the name, or when it works on a stage that vanishes with this very commit: it would
-        go a moment later, and must not make the one fail that has just taken its place.
+        A candidate that does not make it any more is none; what it still has of that name is taken away here. That it does
+        not is known when its new result is in the same batch without the name, or when it works on a stage that vanishes
+        with this very
+        commit: it would go a moment later, and must not make the one fail that has just taken its place.
         """
         found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
         claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
@@ -193,7 +195,10 @@ class Conflicts:
         return self._jobs_of(self._claims.get(name, {})) if self._claims else []
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
-        """`job` failed for a name that others make too: it claims all that it makes, no more; return who may have what it let go."""
+        """Reduce the claims of `job`, which failed for a product name that others make too, to what it makes now.
+
+        Return the jobs that may have the names that it released.
+        """
         freed = self._let_go(job, [name for name in self._claimed_by(job) if name not in names])
         for name in sorted(names):
             self._claim(name, job.id, job.source.key)

@@ -11,8 +11,8 @@ Node = TypeVar("Node", bound=Hashable)
 def components(roots: Iterable[Node], next_of: Callable[[Node], Iterable[Node]]) -> Iterator[list[Node]]:
     """Yield the strongly connected components of all that `roots` lead to, each after those that it leads to (Tarjan 1972).
 
-    Without recursion: a chain of dependencies may be longer than Python's stack. `next_of` is asked once for each node, and its answer is
-    read step by step, so that a caller may leave out what it knows already.
+    Without recursion: a chain of dependencies may be longer than Python's stack. `next_of` is asked once for each node, and
+    its answer is read step by step, so that a caller may leave out what it knows already.
     """
     order: dict[Node, int] = {}
     for root in roots:

@@ -1,7 +1,8 @@
 """What a job is made of, right now: its manifest, or the keys it still waits for. It looks; it moves nothing.
 
-Rings never block. Rings of source dependencies are legal: the closure simply holds every member. A job dependency that leads back to
-the job itself is ignored for blocking and enters the manifest by name alone, so that the answer is the same whatever ran first.
+Rings never block. Rings of source dependencies are legal: the closure simply holds every member. A job dependency that
+leads back to the job itself is ignored for blocking and enters the manifest by name alone, so that the answer is the same
+whatever ran first.
 """
 
 from __future__ import annotations
@@ -165,7 +166,10 @@ class Graph:
         return entries
 
     def with_discovered(self, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
-        """Return the manifest of a finished run: as planned, with what it found while processing in place of what was known before."""
+        """Return the manifest of a finished run.
+
+        It is the planned one, with the dependencies discovered while processing in place of those known before.
+        """
         kept = [entry for entry in manifest if entry[0] != "discovered"]
         plain = [entry for entry in kept if entry[0] not in ("job", "products", "ring")]
         rest = [entry for entry in kept if entry[0] in ("job", "products", "ring")]
@@ -214,8 +218,8 @@ class Graph:
                     continue
                 seen.add(key)
                 entries[key] = ("dependency", key, self._digest(key, assembly))
-                # What it declares is not followed while its own bytes are unknown: it is analysed again when they are, and the job, which waits
-                # for it, is assembled anew.
+                # What it declares is not followed while its own bytes are unknown: it is analysed again when they are, and
+                # the job, which waits for it, is assembled anew.
                 if key in assembly.waits:
                     continue
                 for companion in self.companions_of(RelPath(key)):
@@ -224,8 +228,9 @@ class Graph:
                 for job in other.jobs.values() if other else ():
                     if not job.is_analysis:
                         continue
-                    # A job must know the whole closure before it runs. An analysis must not wait for those of others, or two sources that
-                    # name each other would wait forever; it is sealed when all that is known (`Jobs.seal`).
+                    # A job must know the whole closure before it runs. An analysis must not wait for those of others, or
+                    # two sources that name each other would wait forever; it is sealed when all that is known
+                    # (`Jobs.seal`).
                     if needs_analyses and job.state not in SETTLED:
                         assembly.waits.add(key)
                     todo.extend(job.edges)
@@ -383,7 +388,10 @@ class Graph:
         return (frozenset(map(_identity, members)), tuple(sorted(map(_name, members))))
 
     def relative(self, path: str) -> str | None:
-        """Return `path` (absolute, or relative to its scan folder) as a relative path; None when it lies outside all scan folders."""
+        """Return `path` (absolute, or relative to its scan folder) as a relative path.
+
+        None when it lies outside all scan folders.
+        """
         path = path.replace("\\", "/")
         if not path.startswith("/"):
             return normalize(path)

@@ -20,7 +20,7 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_products": _OF_PRODUCTS,
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{operation that drops: (operation that puts, the column that must be equal to the dropped row's first)}; further columns follow."""
+"""{operation that drops: ((operation that puts, the column equal to the first column of the dropped row), …)}."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,10 @@ class Ledger:
         return self.product_id - 1
 
     def next_run_key(self) -> int:
-        """Return a fresh run key, never used before: they are reserved in blocks, so that one lost in a crash does not come back."""
+        """Return a fresh run key, never used before.
+
+        Keys are reserved in blocks, so that one lost in a crash does not come back.
+        """
         self.run_key += 1
         if self.run_key > self.reserved:
             self.reserved = self.run_key + _BLOCK
@@ -90,7 +93,10 @@ class Ledger:
             self.ticket += 1
 
     def drop(self, operation: str, row: tuple[object, ...]) -> None:
-        """Add a row that drops something. Drops are applied before puts, so what was put of it earlier in this event is taken back."""
+        """Add a row that drops something.
+
+        Drops are applied before puts, so puts of the same thing earlier in this event are taken back.
+        """
         for put_operation, column in _TAKEN_BACK[operation]:
             rows = self.rows.get(put_operation)
             if rows and any(put[column] == row[0] and put[1 : len(row)] == row[1:] for put in rows):

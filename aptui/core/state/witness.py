@@ -4,8 +4,8 @@ Three rules, for a file may be known before, be heard when it is opened, or be f
 
 * A file of the manifest has the stamp that it had when the run began: at its opening, where that was heard, and at the end.
 * A file that was heard has one stamp, at its opening, at the end, and in what the engine knows of it.
-* Of any other file there is only one look, at the end: it has to be as the engine knows it, and older than the run. Where it never is,
-  because a server's clock is ahead of ours, the same stamp after two runs is as good.
+* Of any other file there is only one look, at the end: it has to be as the engine knows it, and older than the run. Where
+  it never is, because a server's clock is ahead of ours, the same stamp after two runs is as good.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Witness:
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
 
     def unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
-        """Return the paths of files that an analysis named for the first time and that are not what it saw of them; () when it counts."""
+        """Return the files that an analysis named for the first time and that changed since it read them; () = it counts."""
         if job.ties is None or not job.ties.report.began_ns:
             return ()
         used, known = job.ties.report, job.ties.known

@@ -1,8 +1,8 @@
 """What moves: sources, folders and edges in memory, laid over what rests in the archive. It decides nothing.
 
-A source is loaded whole (`load`) before it may change, and leaves when every job of it is settled and every row about it is acknowledged
-(`acknowledge`). Looking is cheaper (`view`): it answers from memory, else from a small shelf of copies nobody may change.
-A file is *unsettled* until the scan has seen its folder and, if anybody needs them, its bytes have been read.
+A source is loaded whole (`load`) before it may change, and leaves when every job of it is settled and every row about it is
+acknowledged (`acknowledge`). Looking is cheaper (`view`): it answers from memory, else from a small shelf of copies nobody
+may change. A file is *unsettled* until the scan has seen its folder and, if anybody needs them, its bytes have been read.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class WorkingSet:
 
     @property
     def may_grow(self) -> bool:
-        """Whether files that are not there now may turn up without anybody's doing: the scan, or a chain, has not come to its end."""
+        """Whether missing files may still turn up by themselves: a scan or a chain of intermediates has not ended."""
         return bool(self.moving or self.awaited or self.hashing) or not self.scan_is_done
 
     # ------------------------------------------------------------------------------------------------------------- sources

@@ -1,4 +1,4 @@
-"""Playbook of configurations: what a change of builders, platforms or scan folders touches (spec/engine.md §15: 10, 14, 50, 71)."""
+"""Playbook of configurations: what a change of builders, platforms or scan folders touches."""
 
 from __future__ import annotations
 

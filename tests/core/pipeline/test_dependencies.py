@@ -1,4 +1,4 @@
-"""Playbook of dependencies: who waits for whom, and who runs again when what changes (spec/engine.md §15: 16, 20-24, 26-29, 31-32)."""
+"""Playbook of dependencies: who waits for whom, and who runs again when what changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbook of files: what a scan, a save, a deletion or a rename leads to (spec/engine.md §15: 1-9, 28, 33, 53-56, 60, 70)."""
+"""Playbook of files: what a scan, a save, a deletion or a rename leads to."""
 
 from __future__ import annotations
 
@@ -703,7 +703,8 @@ def test_those_who_want_all_news_hear_of_every_step() -> None:
     news = [(item.job_key, item.status) for item in world.notices if isinstance(item, JobChanged)]
     key = f"CreateJobs_{{{scripter().uuid.hex()}}}"
     assert news == [
-        (key, "pending"), (key, "processing"), (key, "completed"), ("main", "pending"), ("main", "processing"), ("main", "completed"),
+        (key, "pending"), (key, "processing"), (key, "completed"), ("main", "pending"), ("main", "processing"),
+        ("main", "completed"),
     ]  # fmt: skip
     assert (("a.s", True),) in [item.sources for item in world.notices if isinstance(item, SourcesChanged)]
 

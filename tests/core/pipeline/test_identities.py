@@ -1,4 +1,4 @@
-"""Identities: the UUID of a source stays with its `.meta` file, two never have one, and who names it follows (spec/engine.md §1)."""
+"""Identities: the UUID of a source stays with its `.meta` file, two never have one, and who names it follows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Playbook of runs: how they end, who pays when two make one product, and what a person may ask (spec/engine.md §15: 11, 13, 17, 18, 48-51,
-56-58, 74, 75)."""
+"""Playbook of runs: how they end, who fails when two make one product, and what a person may request."""
 
 from __future__ import annotations
 

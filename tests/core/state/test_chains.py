@@ -1,4 +1,4 @@
-"""Chains: products on platform `common` are sources of other builders; what ends at one stage ends below it (spec/engine.md §7)."""
+"""Chains: products on platform `common` are sources of other builders; what ends at one stage ends below it."""
 
 from __future__ import annotations
 
