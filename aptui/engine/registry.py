@@ -1,7 +1,8 @@
-"""Which Python builders there are: completes configured builders from their classes, and finds those in a project's `builders/` folder.
+"""The registry of Python builders: completes configured builders from their classes, and finds those in `builders/` folders.
 
-No builder code runs in the engine: a short-lived process looks at the classes (`worker.describe`), and a JSON file remembers what it saw, by
-size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no import, no metadata of packages.
+No builder code runs in the engine: a short-lived process looks at the classes (`worker.describe`), and a JSON file
+remembers what it saw, by size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no
+import, no metadata of packages.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def complete(
 ) -> tuple[Builder, ...]:
     """Return `builders` with version, patterns, analysis fingerprint and code digest of their classes, and the project's own added.
 
-    A builder with an adapter and no origin is replaced by those that its adapter finds. One whose origin is `entry:NAME` may also name a class in the project's `builders/` folder; one that is configured so is not added a
-    second time.
+    A builder with an adapter and no origin is replaced by those that its adapter finds. One whose origin is `entry:NAME`
+    may also name a class in the project's `builders/` folder; one that is configured so is not added a second time.
 
     Args:
         builders: from the configuration; patterns given there win over those of the class.
@@ -121,7 +122,10 @@ def _adapted(
 
 
 def adapted_folders(cache_file: Path) -> list[str]:
-    """Return the folders in which the code lies that adapters found the last time, sorted; a change there is a change of builders."""
+    """Return the folders of the code that adapters found the last time, sorted.
+
+    A change there is a change of builders.
+    """
     answers = _remembered(cache_file).adapted.values()
     return sorted({os.path.dirname(path) for answer in answers for path, *_ in answer.files})
 

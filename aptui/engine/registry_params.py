@@ -1,4 +1,7 @@
-"""Builders' parameters against what their classes say about them (`params_schema`), before anything runs; `.aptui.yaml` is `core.settings`'s."""
+"""Checks of builders' parameters against their classes' `params_schema`, before anything runs.
+
+Those in `.aptui.yaml` are `core.settings`'s.
+"""
 
 from __future__ import annotations
 

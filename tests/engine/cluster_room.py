@@ -1,4 +1,4 @@
-"""A Dask cluster on the loopback in processes of its own, and a proxy before its scheduler that can be made to swallow everything."""
+"""A Dask cluster on the loopback in processes of its own, and a proxy before its scheduler that can swallow everything."""
 
 from __future__ import annotations
 

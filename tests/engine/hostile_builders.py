@@ -1,6 +1,7 @@
-"""Builders that do what builders must not do (reliability.md B1 and B2), and `good`, which does its job beside them.
+"""Builders that do what builders must not do (die, hang, flood, lie), and `good`, which does its job beside them.
 
-Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Loaded by worker processes from this file.
+Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Loaded by worker processes
+from this file.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Greedy(Base):
 
 
 class Gated(Base):
-    """No hostile one: it waits for `<source>.go`, so that tests decide how long a run takes; `<source>.at` says that it has begun."""
+    """A well-behaved builder that waits for `<source>.go`, so that tests decide how long a run takes; `<source>.at` = it began."""
 
     name = "gated"
 

@@ -1,4 +1,4 @@
-"""A project with a database and no engine: files in two scan folders, and who depends on whom, for what moves and deletes sources."""
+"""A project with a database and no engine, for relocations: files in two scan folders, and who depends on whom."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class RelocationRoom:
         number, wanted = self.numbers[source], self.numbers[target]
         with closing(sqlite3.connect(self.store.path)) as database:
             database.execute(
-                "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath,"
-                " FromAssetId) VALUES (?, ?, ?, 'linux', 0, ?, ?)",
+                "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
+                " UnresolvedPath, FromAssetId) VALUES (?, ?, ?, 'linux', 0, ?, ?)",
                 (number, bytes(16) if path else uuid_of(wanted), wanted, path, int(by_uuid)),
             )
             database.commit()

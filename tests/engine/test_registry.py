@@ -246,7 +246,8 @@ def test_a_name_that_would_confuse_is_refused(place, name):
 
 def test_parameters_that_only_the_project_may_set_are_known_to_the_engine(place):
     marked = CODE + (
-        '    params_schema = {{"properties": {{"tool": {{"is_trusted_only": True}}, "size": {{}}, "env": {{"is_trusted_only": True}}}}}}\n'
+        '    params_schema = {{"properties": {{"tool": {{"is_trusted_only": True}}, "size": {{}},'
+        ' "env": {{"is_trusted_only": True}}}}}}\n'
     )
     place.write("mesh.py", "mesh", marked)
 

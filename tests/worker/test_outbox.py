@@ -1,4 +1,4 @@
-"""Answers that a worker holds back: nothing is said before it is durable, nothing is held for long, and one bad disk fails one run."""
+"""Results that a worker holds back: reported only once durable, never held for long, and one bad disk fails one run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The cache on disk: the only file that makes, moves or deletes a product. The commit contract is design/reliability.md 1.2.
+"""The cache on disk: the only module that makes, moves or deletes a product.
 
-A commit is: intent rows on the disk with the digests to come; every rename, and the folders synced; one transaction with the rows of
-products and jobs and the intents cleared; then stale products deleted; then, elsewhere, the news. Whatever moment the engine dies at, the
-next start finds either the old rows (and an intent that says which files may be ahead of them) or the new ones.
+A commit is: intent rows on the disk with the digests to come; every rename, and the folders synced; one transaction with
+the rows of products and jobs and the intents cleared; then stale products deleted; then, elsewhere, the news. Whatever
+moment the engine dies at, the next start finds either the old rows (and an intent that says which files may be ahead of
+them) or the new ones.
 
     <cache>/<platform>/…        products
     <cache>/Intermediate Assets/…  products on platform `common`
@@ -35,7 +36,7 @@ OWN_FOLDER = ".aptui"
 _SYNC_EACH_UP_TO = 3
 """Folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
 RESERVE_BYTES = 128 * 1024 * 1024
-"""Below this much free space nothing is started (spec/engine.md §13)."""
+"""Below this much free space nothing is started; O3DE's limit too."""
 
 
 def _close_to_others(path: Path) -> None:
@@ -101,7 +102,8 @@ class Cache:
         """Make the folder ours and hold it alone.
 
         Raises:
-            BusyError: another engine holds it. UserError: it is somebody else's folder, or a link stands in the place of one of ours.
+            BusyError: another engine holds it. UserError: it is somebody else's folder, or a link stands in the place of
+                one of ours.
             HostError: it cannot be written.
         """
         self._refuse_links()
@@ -374,8 +376,8 @@ class Cache:
     def recover(self, writer: Writer, index: ProductIndex) -> None:
         """Settle the commits that a dead engine left half done.
 
-        A product that is ahead of its row cannot be told from a wrong one by anybody else, so its job runs again, whatever its inputs
-        are now. A file that no row knows is deleted.
+        A product that is ahead of its row cannot be told from a wrong one by anybody else, so its job runs again, whatever
+        its inputs are now. A file that no row knows is deleted.
         """
         doubtful: dict[int, None] = {}
         intents = writer.intents()
@@ -435,7 +437,8 @@ class Cache:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EXDEV):
                 say(
-                    f"the cache folder '{folder}' is reached through a link: nothing behind it is ours, and nothing is deleted there"
+                    f"the cache folder '{folder}' is reached through a link: nothing behind it is ours, "
+                    "and nothing is deleted there"
                 )
             return list(expected)
         return [name for name in expected if name not in present]

@@ -1,18 +1,21 @@
-r"""Catalogs: for each platform one file that tells a runtime which product an asset id is, made from the asset database when all is done.
+r"""Catalogs: for each platform one file that tells a runtime which product an asset id is.
 
-`<cache>/<platform>.catalog.jsonl` is JSON Lines in UTF-8, one object a line, `\n` after each:
+They are made from the asset database when all jobs are done. `<cache>/<platform>.catalog.jsonl` is JSON Lines in UTF-8, one
+object a line, `\n` after each:
 
     {"format":"aptui catalog","version":1,"project":"demo","platform":"linux"}
     {"id":"{UUID}:7","path":"meshes/rock.mesh","type":"{UUID}","size":10,"digest":"<SHA-256>",
      "dependencies":[["{UUID}:0",2]],"legacy":["{UUID}:44"]}                       (one line in the file)
 
-The first line says what the file is. Each other line is one product, by `path`, which is relative to the folder of the platform: its asset id
-(UUID of its source in upper case with braces, sub id in hexadecimal), its type, its size in bytes, the digest of these, the products it needs
-at run time, each with its flags (the low four bits: 0 load before, 1 right after, 2 on demand), by asset id, and its former asset ids. An id
-among the dependencies may be nobody's. Intermediates are not listed. Equal databases give equal bytes.
+The first line says what the file is. Each other line is one product, by `path`, which is relative to the folder of the
+platform: its asset id (UUID of its source in upper case with braces, sub id in hexadecimal), its type, its size in bytes,
+the digest of these, the products it needs at run time, each with its flags (the low four bits: 0 load before, 1 right
+after, 2 on demand), by asset id, and its former asset ids. An id among the dependencies may be nobody's. Intermediates are
+not listed. Equal databases give equal bytes.
 
-A catalog is written beside its place and renamed, so that nobody ever sees half of one; while engines run it may be behind the database, and
-never ahead of it. A mark in the database (`store.catalog_mark`) goes with the first change of a product, and comes back with the catalogs.
+A catalog is written beside its place and renamed, so that nobody ever sees half of one; while engines run it may be behind
+the database, and never ahead of it. A mark in the database (`store.catalog_mark`) goes with the first change of a product,
+and comes back with the catalogs.
 """
 
 from __future__ import annotations
@@ -171,7 +174,7 @@ def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
 
 
 def _spliced(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -> Iterator[bytes]:
-    """Yield a catalog with the lines of the products `names` (sorted) as they are now, or without them; all else as it is in `data`."""
+    """Yield a catalog in which the lines of the products `names` (sorted) are replaced or gone; the rest is as in `data`."""
     from aptui.store.graph.dependencies import catalog_rows
 
     done = 0

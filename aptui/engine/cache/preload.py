@@ -1,4 +1,7 @@
-"""Rings of products that load each other before themselves: found where dependencies changed, told as sentences; nothing is mended here."""
+"""Preload cycles: products that load each other before themselves, found where dependencies changed.
+
+They are reported, not repaired.
+"""
 
 from __future__ import annotations
 

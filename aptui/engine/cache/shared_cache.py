@@ -1,7 +1,8 @@
-"""Between the loop and the workers: jobs whose result somebody has already are answered with it, and what is committed here is given to others.
+"""The shared cache between loop and pool: jobs with a known result are answered with it, results committed here are shared.
 
-Orders that take part are looked up in threads; workers never wait for that, and a job whose result is slow to come runs here meanwhile: the
-first to finish wins. Whatever goes wrong in here is a miss, told once. All methods are the loop's; threads come back through `_done`.
+Orders that take part are looked up in threads; workers never wait for that, and a job whose result is slow to come runs
+here meanwhile: the first to finish wins. Whatever goes wrong in here is a miss, told once. All methods are the loop's;
+threads come back through `_done`.
 """
 
 from __future__ import annotations

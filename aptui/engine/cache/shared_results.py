@@ -1,4 +1,7 @@
-"""From a run to what others need of it, and back: relative names in place of this machine's paths, digests in place of staged files."""
+"""Runs as results that other machines can use, and back.
+
+Relative names replace this machine's paths, digests replace staged files.
+"""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from aptui.config.model import SharedCacheSettings
 class SharingRules:
     """What the configuration says about taking part.
 
-    A builder that is named is as it is said there. Otherwise, where there are patterns, a source takes part that an enabled one matches,
-    or whose builder has the name of one (spec/engine.md §11).
+    A builder that is named is as it is said there. Otherwise, where there are patterns, a source takes part that an enabled
+    one matches, or whose builder has the name of one, as with O3DE's `ACS` recognizers.
     """
 
     def __init__(self, sharing: SharedCacheSettings) -> None:

@@ -1,4 +1,4 @@
-"""A cluster worker's own workers: the pool that an engine has, with its limits and its way of outliving builders, for calls from many threads.
+"""The worker processes of a cluster worker: the engine's pool with its limits, for calls from many threads.
 
 A bench belongs to one configuration of one project. One thread drives its pool; whoever asks for a run waits for its result.
 """

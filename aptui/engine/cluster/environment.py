@@ -1,7 +1,7 @@
-"""What a builder is made of on this machine: digest of its code, versions of the libraries that imports in it name, digests of its tools.
+"""The toolchain digest of a builder on this machine: its code, the library versions that its imports name, its tools.
 
-The engine and each worker of a cluster find out for themselves; where they differ, products might. No code of a builder runs here: a
-process looks at its classes (`worker.describe`), imports are read from the source text.
+The engine and each worker of a cluster find out for themselves; where they differ, products might. No code of a builder
+runs here: a process looks at its classes (`worker.describe`), imports are read from the source text.
 """
 
 from __future__ import annotations

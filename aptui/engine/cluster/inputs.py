@@ -1,7 +1,8 @@
-"""What a job takes with it to a cluster and brings home: its files into the store, its products out of it, and whether its answer counts.
+"""Inputs and products of a job on a cluster: its files into the store, its products out of it, and whether its answer counts.
 
-A job may go only if everything that it may read is known by its digest. What an answer says that a builder looked for and did not find is
-compared with what is here: if a file of that name is here, the job did not have all that it reads, and it is done again on this machine.
+A job may go only if everything that it may read is known by its digest. What an answer says that a builder looked for and
+did not find is compared with what is here: if a file of that name is here, the job did not have all that it reads, and it
+is done again on this machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What travels between the engine and a cluster's workers: msgpack records, and files by their digest; nothing is sent from here.
 
-An answer is a small manifest: what is longer than `MANIFEST_BYTES` (a long log, thousands of products) goes into the store as a blob, and
-its digest travels instead, so that neither scheduler nor network is loaded with it.
+An answer is a small manifest: what is longer than `MANIFEST_BYTES` (a long log, thousands of products) goes into the store
+as a blob, and its digest travels instead, so that neither scheduler nor network is loaded with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The pool of this machine with a cluster beside it: which orders stay and which go, and what becomes of those that went.
 
-Analyses, copies and hashing stay, and so do jobs whose files cannot all be named. The others go when this machine's workers are busy: it is
-filled first, in the order of the queue, and the cluster gets the rest. A job that came back once because of itself (it failed there, it
-reads what it does not declare) stays from then on: whether it fails is found out here.
+Analyses, copies and hashing stay, and so do jobs whose files cannot all be named. The others go when this machine's workers
+are busy: it is filled first, in the order of the queue, and the cluster gets the rest. A job that came back once because of
+itself (it failed there, it reads what it does not declare) stays from then on: whether it fails is found out here.
 
 A builder that needs what this machine does not have (`needs`) goes in any case, and waits a while for a worker that has it.
 """
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 _AHEAD_S = 0.3
-"""So much work waits behind each slot, and so many jobs at least and at most: the way there and back takes longer than a short job does."""
+"""Work that waits behind each slot, in seconds, and its bounds in jobs: a round trip takes longer than a short job."""
 _RECENT = 0.1
 """What the last job counts in the mean of their lengths."""
 _MOST_BACKLOG = 8
-"""Times the workers of this machine: so many messages may wait for them before the cluster gets no more, so that it does not starve them."""
+"""Messages that may wait for each local worker; beyond that the cluster gets no more, so that it starves nobody here."""
 _NEED_PATIENCE_S = 60.0
 _MOST_STAYING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterClient:
-    """What a `ClusterPool` is told besides what a pool is told: `tools` are (builder, program), `folders` the scan folders' paths."""
+    """What a `ClusterPool` needs besides a pool's settings: `tools` are (builder, program), `folders` the scan folders' paths."""
 
     place: Place
     depot: BlobStoreAddress
@@ -150,7 +150,10 @@ class ClusterPool(Pool):
         return max(0, here) + max(0, self._capacity() - len(self._away) - len(self._held))
 
     def _capacity(self) -> int:
-        """Return how many jobs the cluster is given at once: more than it has slots, so that the next one is there when one is free."""
+        """Return how many jobs the cluster holds at once.
+
+        More than it has slots, so that the next one is there when a slot is free.
+        """
         slots = sum(station.slots for station in self._scheduler.stations.values() if station.builders)
         if self._cluster.place.share:
             return min(slots, self._cluster.place.share)

@@ -1,12 +1,12 @@
 """A cluster's scheduler as the engine sees it: the only file of the engine that speaks to Dask, in a thread of its own.
 
-Dask is a way of transport, never the record (design: it runs finished jobs again when a worker dies, forgets all when its scheduler dies,
-and cannot stop a job). So a task is one run of one job, named by both, never retried by us and forgotten as soon as it has answered; the
-answer is a small manifest; and whatever Dask loses comes back as RETURNED, to be run by whoever has room. A result that comes too late names
-a run that is over, and has no effect.
+Dask is a way of transport, never the record (design: it runs finished jobs again when a worker dies, forgets all when its
+scheduler dies, and cannot stop a job). So a task is one run of one job, named by both, never retried by us and forgotten as
+soon as it has answered; the answer is a small manifest; and whatever Dask loses comes back as RETURNED, to be run by
+whoever has room. A result that comes too late names a run that is over, and has no effect.
 
-A worker is asked what it is before it gets its first job (`Report`): another aptui, another Python, other code, libraries or tools of a
-builder keep the jobs of that builder away from it.
+A worker is asked what it is before it gets its first job (`Report`): another aptui, another Python, other code, libraries
+or tools of a builder keep the jobs of that builder away from it.
 """
 
 from __future__ import annotations
@@ -418,7 +418,7 @@ class Scheduler:
             self._post(errand, result, stays)
 
     def _is_orphan_again(self, order: ProcessOrder) -> bool:
-        """Whether all workers of a job were gone before: what kills one after the other is done here, for Dask counts each time anew."""
+        """Whether all workers of a job were lost before: such a job is done here, for Dask counts each submission anew."""
         identity = identity_of(order)
         is_again = identity in self._talk.orphans
         while len(self._talk.orphans) >= _MOST_ORPHANS:
@@ -483,7 +483,10 @@ class Scheduler:
             self._changed()
 
     async def _stop_remote(self, names: Sequence[str]) -> None:
-        """Dask cannot stop what runs; our own supervisor over there can. Nobody here knows for sure where a task is, so all are told."""
+        """Ask all cluster workers to end a task.
+
+        Dask cannot stop what runs, our supervisor over there can; nobody here knows for sure where the task is.
+        """
         from aptui.engine.cluster import task as cluster_task
 
         client: Any = self._talk.client

@@ -1,11 +1,12 @@
-"""What runs on a cluster's workers: fetch a job's files by their digests, have it done by workers of our own, give its products to the store.
+"""Tasks on a cluster's workers: fetch a job's files by digest, have our own workers do it, put its products into the store.
 
-Dask brings `run` a task and takes its answer back; it is not asked for anything else. Loaded by `aptui worker`, or into Dask's own workers
-by `--preload aptui.engine.cluster.task`. Nothing here decides what counts: an answer is of the run that its order names, and the engine
-takes it or leaves it.
+Dask brings `run` a task and takes its answer back; it is not asked for anything else. Loaded by `aptui worker`, or into
+Dask's own workers by `--preload aptui.engine.cluster.task`. Nothing here decides what counts: an answer is of the run that
+its order names, and the engine takes it or leaves it.
 
-The scan folders of the engine do not exist here. A job finds those files that it is made of in folders laid out for it; every path in what it
-answers is translated back. What it looked for and did not find is told, for on the engine's machine it may be there.
+The scan folders of the engine do not exist here. A job finds those files that it is made of in folders laid out for it;
+every path in what it answers is translated back. What it looked for and did not find is told, for on the engine's machine
+it may be there.
 """
 
 from __future__ import annotations
@@ -128,7 +129,10 @@ def look(data: bytes) -> bytes:
 
 
 def run(data: bytes) -> bytes:
-    """Do a `Task`; return the manifest of an `Answer`, which has been announced as well: Dask brings that sooner than what is returned."""
+    """Do a `Task`; return the manifest of an `Answer`.
+
+    It was announced as well, which Dask delivers sooner than return values.
+    """
     task = messages.decode(data, messages.Task)
     manifest = _manifest(task)
     if _station.worker is not None:

@@ -1,1 +1,1 @@
-"""The engine that stays up: one after the other over a cache, changed configuration, changes seen by the watch. Not how to watch."""
+"""The engine that stays up: one session after the other over a cache, changed configurations, watched changes; not how to watch."""

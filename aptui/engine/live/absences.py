@@ -1,6 +1,7 @@
 """Whether what is not there is gone: a file or folder that is known counts as gone when it was asked twice and was away both times.
 
-Some programs save by removing or renaming a file and writing it anew; for a moment nothing lies there, and nothing has been deleted.
+Some programs save by removing or renaming a file and writing it anew; for a moment nothing lies there, and nothing has been
+deleted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""From hints to looks: gathers what the watcher says and has the engine look there, when the time is right. It believes nothing it is told.
+"""Change notifications turned into rescans: gathers what the watcher reports and has the engine look there, when the time is right.
 
-The time is right when nobody holds changes back (a version-control operation, `aptui hold`), no scan is under way, and a file is not being
-written any more. A file starts at once unless another process holds it open for writing; then it is asked again after 1, 2, 4 … 50 ms.
-Where nobody can tell, and where a file changes again within 150 ms, it waits for 150 ms of quiet, 5 s at most.
+A notification is never trusted. The time is right when nobody holds changes back (a version-control operation, `aptui
+hold`), no scan is under way, and a file is not being written any more. A file starts at once unless another process holds
+it open for writing; then it is asked again after 1, 2, 4 … 50 ms. Where nobody can tell, and where a file changes again
+within 150 ms, it waits for 150 ms of quiet, 5 s at most.
 
-A file or folder that is known and not there may be on its way back: some programs remove a file, or rename it, and write it anew. So it is
-asked twice (`live.absences`) before anything of what was heard with it is looked at; until then it counts as it was.
+A file or folder that is known and not there may be on its way back: some programs remove a file, or rename it, and write it
+anew. So it is asked twice (`live.absences`) before anything of what was heard with it is looked at; until then it counts as
+it was.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _HOLD_LOOK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after it is gone."""
 _SECOND_LOOK_S = 2.5
-"""A file that was changed less than two seconds before it was looked at is looked at again (reliability.md §2.5)."""
+"""A file changed less than two seconds before its stat is stat again so much later: a coarse clock may hide a change."""
 _SLICE_S = 0.004
 """Paths and folders are looked at for so long before clients have their turn."""
 _LOOKS_AT_MOST = 64
@@ -456,7 +458,7 @@ class ChangeTracker:
         self._retries = self._retries or retries
 
     def when_all_is_heard(self, done: Callable[[bool], None]) -> None:
-        """Call `done(True)` when every notification of watched roots from before now was heard, `done(False)` if the watcher is silent."""
+        """Call `done(True)` once all earlier notifications of watched roots are handled, `done(False)` if the watcher is silent."""
         self._fence_count += 1
         path = os.path.join(fence_folder(self._cache), b"%d-%d" % (os.getpid(), self._fence_count))
         self._fences.append(_CookieWait(path, self._clock() + _FENCE_LIMIT_S, done))

@@ -1,4 +1,7 @@
-"""Whether somebody is writing a file just now: a read lease is refused then (fcntl(2), F_SETLEASE). Two system calls, about 2 µs."""
+"""Leases: whether somebody is writing a file just now.
+
+A read lease is refused then (fcntl(2), F_SETLEASE): two system calls, about 2 µs.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ import os
 def is_open_for_writing(path: str | bytes) -> bool | None:
     """Return whether another process holds a file open for writing; None where nobody can tell.
 
-    A lease needs the file's owner (or root) and a file system that knows leases; most network file systems do not. Whoever takes leases
-    must ignore SIGIO: it comes when somebody opens the file in the microseconds that the lease is held.
+    A lease needs the file's owner (or root) and a file system that knows leases; most network file systems do not. Whoever
+    takes leases must ignore SIGIO: it comes when somebody opens the file in the microseconds that the lease is held.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

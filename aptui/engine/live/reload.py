@@ -1,4 +1,7 @@
-"""The configuration of an engine that stays up: read again in a thread when it may have changed. What follows from that is `live`'s."""
+"""Reloading the configuration of a live engine in a thread when it may have changed.
+
+What follows from that is `live.supervisor`'s.
+"""
 
 from __future__ import annotations
 

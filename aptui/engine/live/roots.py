@@ -1,4 +1,7 @@
-"""What an engine that stays up watches: scan folders, the cache, the configuration. What follows from a hint is `live.changes`'s business."""
+"""The roots that a live engine watches: scan folders, the cache, the configuration.
+
+What follows from a notification is `live.changes`'s.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,9 @@ _SETTINGS_NAMES = frozenset(
 
 
 def is_setting(path: bytes) -> bool:
-    """Whether a path next to the configuration is part of it: a file of it (also one of O3DE's), a builder, or the folder of either."""
+    """Whether a path next to the configuration is part of it.
+
+    That is a file of it (also one of O3DE's), a builder, or the folder of either.
+    """
     name = os.path.basename(path).lower()
     return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES

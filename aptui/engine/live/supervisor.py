@@ -1,8 +1,8 @@
 """The engine that stays up: one engine after the other over the same cache, the watcher and the clients beside them all.
 
-A new configuration is a new pipeline: running jobs come to an end (10 s at most), the engine is closed and another one opened, and the scan
-says what is different now. The same way leads out of trouble: after a full disk or a lost scan folder the engine is closed, and tried again
-until it opens. Whoever listens stays connected meanwhile.
+A new configuration is a new pipeline: running jobs come to an end (10 s at most), the engine is closed and another one
+opened, and the scan says what is different now. The same way leads out of trouble: after a full disk or a lost scan folder
+the engine is closed, and tried again until it opens. Whoever listens stays connected meanwhile.
 """
 
 from __future__ import annotations

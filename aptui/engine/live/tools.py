@@ -1,4 +1,4 @@
-"""Tools of commands, beside an engine that stays up: looked at again by and by, and whenever somebody asks for everything that changed.
+"""Re-stat of the tools of commands beside a live engine: from time to time, and whenever somebody asks for all changes.
 
 Their folders are not watched: a tool may lie anywhere, behind any number of links, and a look costs one stat each.
 """

@@ -1,4 +1,7 @@
-"""Whether a version-control operation is under way in the sources: its lock is there. Nothing of a repository is read but names and times."""
+"""Version-control operations under way in the sources, seen by their lock files.
+
+Nothing of a repository is read but names and times.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Builders that are described anew because runs had other code, or other tools: a run's result counts under the digest of what it used alone.
+"""Builders that are described anew because runs used other code or tools.
 
-Where they turn out to be as they were described, new workers are enough, for those load what lies there now; else everything is planned
-anew by another pipeline over the same cache.
+A run's result counts under the digest of what it used alone. Where they turn out to be as they were described, new workers
+are enough, for those load what lies there now; else everything is planned anew by another pipeline over the same cache.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Deeds: what the pipeline orders is done here, one command after the other, in the order in which they were given.
 
-A commit takes as long as the disk and the database do, and clients shall not wait for that: it runs in a thread of its own. Until it has
-ended and the pipeline has heard of it nothing else is performed, nothing is looked at and no event is taken: for all that decides, it is as
-if the loop had done it. Only workers are listened to and clients answered meanwhile.
+A commit takes as long as the disk and the database do, and clients shall not wait for that: it runs in a thread of its own.
+Until it has ended and the pipeline has heard of it nothing else is performed, nothing is looked at and no event is taken:
+for all that decides, it is as if the loop had done it. Only workers are listened to and clients answered meanwhile.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class CommandExecutor:
         return self._commit is not None
 
     def handle(self, event: Event) -> None:
-        """Have the pipeline answer an event, do what it orders, tell its news; all of it, or as far as a commit that takes its time."""
+        """Pass an event to the pipeline, perform its commands, publish its notices; stop at a commit that takes its time."""
         self._owe(event)
         self.go_on()
 

@@ -1,4 +1,4 @@
-"""Runs as the loop sees them: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit."""
+"""Dispatch of runs: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit."""
 
 from __future__ import annotations
 

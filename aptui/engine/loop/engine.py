@@ -1,9 +1,9 @@
 """The engine: one loop, one inbox, one clock. It lets the pipeline answer what happens, and has its answers performed.
 
-Turning the crank: take events from the inbox, let the pipeline answer, perform the commands, tell the listeners; let the scan go on when
-little is owed; offer free slots; sleep on the selector until a worker or the database writer has something to say. Nothing else in the
-program owns a thread that decides. Its parts: `loop.inbox` (events and their numbers), `loop.scans` (what is looked at), `loop.dispatch` (what
-runs, and what came of it), `loop.commands` (commands performed).
+Turning the crank: take events from the inbox, let the pipeline answer, perform the commands, tell the listeners; let the
+scan go on when little is owed; offer free slots; sleep on the selector until a worker or the database writer has something
+to say. Nothing else in the program owns a thread that decides. Its parts: `loop.inbox` (events and their numbers),
+`loop.scans` (what is looked at), `loop.dispatch` (what runs, and what came of it), `loop.commands` (commands performed).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from aptui.sharing.account import Account
 
 _GC_THRESHOLDS = (50_000, 20, 50)
-"""Sources and their jobs point at each other and die by the thousand: looking for them at every 700th object costs a tenth of the time."""
+"""Sources and their jobs form reference cycles by the thousand: the default (every 700th object) costs a tenth of the time."""
 _PROGRESS_S = 0.1
 _SLICE_S = 0.004
 """Events are taken for so long before clients have their turn."""

@@ -1,4 +1,7 @@
-"""What the engine tells: notices to its listeners, sentences to its own log, progress with its timers. Who listens is not known here."""
+"""Events of the engine for others: notices to listeners, sentences to its log, timed progress.
+
+Who listens is not known here.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ class HashQueue:
         roots: {scan folder id: absolute path}.
         next_seq: numbers orders and events.
         post: takes the `FilesHashed`.
-        is_live: clients wait: orders are small, and a few small files are read by the engine itself instead of waiting for a worker.
+        is_live: clients wait: orders are small, and a few small files are read by the engine itself instead of waiting for
+            a worker.
     """
 
     def __init__(

@@ -36,5 +36,8 @@ class Inbox:
         self._waiting.append(event)
 
     def take(self) -> Event:
-        """Take the first event. It is numbered anew: some do not wait here, and numbers rise in the order in which things are decided."""
+        """Take the first event, with a new number.
+
+        Some events do not wait here, and numbers rise in the order in which things are decided.
+        """
         return replace(self._waiting.popleft(), seq=self.next_seq())

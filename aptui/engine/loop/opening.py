@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def with_intermediates(project: Project, cache: str) -> Project:
-    """Return `project` with the platform and the scan folder of intermediates, which every cache has (spec/engine.md §7)."""
+    """Return `project` with the platform and the scan folder of intermediates, which every cache has."""
     platforms = tuple(platform.id for platform in project.platforms)
     folder = ScanFolder(0, INTERMEDIATES, f"{cache}/{INTERMEDIATES}", -1, True, platforms, is_intermediate=True)
     return replace(project, platforms=(*project.platforms, Platform(COMMON_PLATFORM)), scan_folders=(*project.scan_folders, folder))

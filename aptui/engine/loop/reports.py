@@ -1,4 +1,7 @@
-"""The engine's own look at files after runs: whether what a job was planned with is still what lies there. Not every open is heard."""
+"""The engine's own check of files after runs: whether they are still those that the job was planned with.
+
+Not every open of a builder is observed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
 
 
 def completed(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
-    """Return results with the stamps that the files of their jobs have now in their reports; of many jobs, each file is looked at once."""
+    """Return results whose reports hold the present stamps of their jobs' files; a file of many jobs is looked at once."""
     stamps: dict[str, Stamp] = {}
     return [_completed(pipeline, result, stamps) for result in results]
 

@@ -1,4 +1,4 @@
-"""Looks at the scan folders and at the cache: the scan under way, single folders beside it, and what of it is trusted the next time.
+"""Scans of the scan folders and the cache: the scan under way, single folders beside it, and what of it is trusted next time.
 
 What lies in a folder is `scanner`'s business; when hints of the watcher lead to a look, `live.changes`'s.
 """
@@ -132,7 +132,7 @@ class Scans:
         self._opening.guard.check(folder, lambda: self._context.archive)
 
     def _note_unknown(self, folder: str, *, is_tree: bool) -> None:
-        """Take note of what could not be read on the way to `folder` and in it, with `is_tree` also below; and of what can be again."""
+        """Record what could not be read on the way to `folder` and in it, with `is_tree` also below, and what can be again."""
         for part, known in list(self.unknown):
             if folder == known or is_below(folder, known) or (is_tree and is_below(known, folder)) or not known:
                 self.unknown.pop((part, known))

@@ -1,4 +1,7 @@
-"""What the names in a file mean: which assets, and which of them its maker did not declare. The database is asked by `store.missing.KnownName`."""
+"""The meaning of names in a file: which assets they are, and which of them its maker did not declare.
+
+The database is asked through `store.queries.missing.KnownName`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from aptui.store.queries.missing import DeclaredReference, KnownName, MissingHit
 
 
 class ScannedProduct(NamedTuple):
-    """Who names: `inner` is its path in lower case (for relative names), `uuid` its source's, `platforms` where to look for products."""
+    """The file that names: `inner` is its path in lower case (for relative names).
+
+    `uuid` is its source's, `platforms` say where to look for products.
+    """
 
     uuid: bytes
     sub_id: int

@@ -1,7 +1,7 @@
-"""The processes that read files for the search for missing dependencies, as seen from who searches: a path in, a future of its names out.
+"""Reader processes of the search for missing dependencies, seen from the searcher: a path in, a future of its names out.
 
-Each process has a thread that talks to it and waits for it, so that nobody else has to. One that dies takes the file it was at with it: that
-file is broken, the next gets another process.
+Each process has a thread that talks to it and waits for it, so that nobody else has to. One that dies takes the file it was
+at with it: that file is broken, the next gets another process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What scan folders say about dependencies that nobody declares: `*_Dependencies.xml` (always shipped) and `*.filetag` (not to be scanned).
+"""Files of scan folders about undeclared dependencies: `*_Dependencies.xml` (always shipped), `*.filetag` (not scanned).
 
 Both lie at the top of a scan folder. They are read as written; one that cannot be read has no rules, and says so.
 """

@@ -1,7 +1,8 @@
 """The search for missing product dependencies: what files name, and their makers did not declare. Who asks for it is elsewhere.
 
-A product's bytes are read once: the names in them are kept with the SHA-256 of what was read, and for another scan they are only looked up
-again, because the assets there are may be others. They are read again when the bytes, the limit, or the extensions that assets have changed.
+A product's bytes are read once: the names in them are kept with the SHA-256 of what was read, and for another scan they are
+only looked up again, because the assets there are may be others. They are read again when the bytes, the limit, or the
+extensions that assets have changed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class NamePlace:
 
 @dataclass(slots=True)
 class Tally:
-    """What a scan came to, so far: `read` does not count what was remembered; `flawed` are files with missing dependencies, `hits` those."""
+    """Progress of a search: `read` does not count remembered files.
+
+    `flawed` are files with missing dependencies, `hits` the dependencies.
+    """
 
     files: int = 0
     done: int = 0

@@ -1,7 +1,8 @@
 """How much memory builders take, and whether one more run fits beside those that are at work. Which run that is decides `pool`.
 
-What a builder takes is learnt from its runs: the highest peak, which fades slowly when later runs take less. A run fits when what is
-expected to be taken yet, by those at work and by itself, is less than what the machine and our cgroup have left.
+What a builder takes is learnt from its runs: the highest peak, which fades slowly when later runs take less. A run fits
+when what is expected to be taken yet, by those at work and by itself, is less than what the machine and our cgroup have
+left.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class MemoryBudget:
 
 
 def available_bytes(proc: str = "/proc", cgroups: str = _CGROUPS) -> int:
-    """Return what may be taken before the machine or our cgroup is in need: `MemAvailable`, and less where a cgroup v2 allows less."""
+    """Return the memory that may be taken before the machine or our cgroup is short of it.
+
+    `MemAvailable`, or less where a cgroup (v2) allows less.
+    """
     info = _fields(f"{proc}/meminfo")
     total, left = info.get("MemTotal:", 0) * 1024, info.get("MemAvailable:", 1 << 40) * 1024
     for limit_bytes, left_bytes in _cgroup_limits(proc, cgroups):

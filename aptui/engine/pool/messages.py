@@ -30,9 +30,9 @@ Identity = tuple[str, str, str, str, str]
 class PoolMessage:
     """Orders of one kind that travel together. `done` of them are answered; the next one is what the worker is at.
 
-    `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order. `is_alone`: no other
-    job may run beside it. `held_since_s` and `passed` are of a message for which there is no room in memory: since when, and how many others
-    went before it.
+    `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order.
+    `is_alone`: no other job may run beside it. `held_since_s` and `passed` are of a message for which there is no room in
+    memory: since when, and how many others went before it.
     """
 
     kind: wire.FrameKind
@@ -96,7 +96,7 @@ class PoolMessage:
 
 
 def messages_of(orders: Sequence[Order], needs_alone: Container[Identity] = ()) -> list[PoolMessage]:
-    """Return the messages for orders, which must be of one kind: critical ones first and by themselves, lonely ones each by itself."""
+    """Return the messages for orders, which must be of one kind: critical ones first and alone, lonely ones each alone."""
     together: dict[tuple[bool, Identity | None], list[Order]] = {}
     for order in orders:
         lonely = identity_of(order) if needs_alone else None

@@ -1,7 +1,7 @@
-"""The pool of workers: starts them, gives each its orders, watches the clock, and says what became of every order, whatever happens.
+"""The pool of workers: starts them, gives each its orders, watches the clock, and reports an outcome for every order.
 
-The engine's loop owns the selector and the thread; nothing here waits. Each order that is sent gets exactly one result, also when its worker
-crashes, hangs, floods its output or talks nonsense:
+The engine's loop owns the selector and the thread; nothing here waits. Each order that is sent gets exactly one result,
+also when its worker crashes, hangs, floods its output or talks nonsense:
 
 * the run that a dying worker was at is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
 * a run that overruns its limit is FAILED, after its worker and every process of its family are gone;
@@ -9,10 +9,11 @@ crashes, hangs, floods its output or talks nonsense:
 * a builder whose workers die three times before it ever answered is broken: its orders fail at once, until `reconfigure`;
 * a run that was killed by SIGKILL is LOST as well, and when the same job is ordered again, no other job runs beside it.
 
-Memory: a job starts only when what builders are known to take fits (`pool.memory_budget`); one always may. What does not fit waits, others pass it,
-but not for ever. Critical orders: `size` workers are for everybody, and one more is there for critical orders alone, so that these need not
-wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing while there are none. While all the
-others are at jobs, files are read and analysed there too: what changed is known however long jobs take.
+Memory: a job starts only when what builders are known to take fits (`pool.memory_budget`); one always may. What does not
+fit waits, others pass it, but not for ever. Critical orders: `size` workers are for everybody, and one more is there for
+critical orders alone, so that these need not wait for the end of a long run. It is started when it is first needed, and
+keeping it free costs nothing while there are none. While all the others are at jobs, files are read and analysed there too:
+what changed is known however long jobs take.
 
 Workers that have nothing to do are ended after a while, all but one; that one too, later.
 """
@@ -100,7 +101,10 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """How many messages may be sent now. A worker has room for one more behind a short one, so that it never waits for the engine."""
+        """Return how many messages may be sent now.
+
+        A worker has room for one more behind a short one, so that it never waits for the engine.
+        """
         return self._free(self._size)
 
     @property
@@ -200,7 +204,10 @@ class Pool:
         slot.member.break_off("was outdated before it was ready")
 
     def _return_or_keep(self, message: PoolMessage) -> None:
-        """Give orders of the former configuration back: whoever made them decides anew. To hash files is right in any configuration."""
+        """Return orders of the former configuration to their maker, which decides anew.
+
+        File hashing goes on: it is right in any configuration.
+        """
         if message.hash_order is not None:
             self._waiting.add(message)
         self._results += [self._returned(message, order, "the configuration changed") for order in message.rest]
@@ -275,7 +282,7 @@ class Pool:
         return max((self._memory.expected(*one) for one in wanted), default=0)
 
     def _choose(self, message: PoolMessage) -> Slot | None:
-        """Return a worker for a message: one at rest, the one that rested least; else a new one; else one that it can wait behind."""
+        """Return a worker for a message: the idle one that was idle longest, else a new one, else one that it can wait behind."""
         if self._crew.busy < self._size + (message.is_critical or (message.only_looks and self._are_all_at_jobs)):
             free = [slot for slot in self._crew.slots if slot.is_usable and not slot.messages]
             if free:

@@ -57,7 +57,7 @@ def python_command(*arguments: str) -> list[str]:
 
 
 def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a worker: an allow-list, so that no secret of the engine's reaches builders (SEC-19)."""
+    """Return the environment of a worker: an allow-list, so that no secret of the engine's reaches builders."""
     kept = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
     root = str(Path(aptui.__file__).parent.parent)
     if "site-packages" not in root and "dist-packages" not in root:
@@ -217,7 +217,10 @@ class WorkerProcess:
         return True
 
     def take_output(self, run_key: int) -> BoundedText | None:
-        """Return the output of a run whose result has come. Its marker was written before that, so it is in the pipe at the latest."""
+        """Return the output of a run whose result has come.
+
+        Its marker was written before the result, so it is in the pipe by now.
+        """
         for _ in range(_DRAIN_READS):
             if self._stream.finished and self._stream.finished[-1][0] == run_key:
                 break

@@ -1,4 +1,7 @@
-"""The crew of a pool: worker processes are started, retired, ended and outlived here, by the clock. What they are given is `pool`'s business."""
+"""The worker manager of a pool: starts, retires, ends and replaces worker processes by the clock.
+
+What they are given is `pool`'s business.
+"""
 
 from __future__ import annotations
 

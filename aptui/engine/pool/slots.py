@@ -1,4 +1,7 @@
-"""Workers and what each was given, and the messages that wait for one: who has room, who goes first. Nothing here speaks to processes."""
+"""Workers, the orders each has, and the messages that wait: who has room, who goes first.
+
+Nothing here speaks to processes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ PATIENT_S = 10.0
 class Slot:
     """A member and what it was given.
 
-    `verdicts` say why it is being ended: {run key: (outcome, error)} for those that are to blame. `start` is the configuration it knows.
+    `verdicts` say why it is being ended: {run key: (outcome, error)} for those that are to blame. `start` is the
+    configuration it knows.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The scan folders on the disk, as the moving of sources sees them, and the deeds: rename, delete, folders that are empty. Never beyond them."""
+"""The scan folders on disk for relocations: names in folders, renames, deletions, empty folders; never outside of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def native(path: str) -> str:
 
 
 class DiskTree:
-    """The scan folders of a project (`relocate_paths.Tree`); those in the cache and what lies in cache and logs are nobody's to move."""
+    """The scan folders of a project (`relocate.paths.Tree`).
+
+    Those in the cache, and what lies in cache and logs, cannot be moved.
+    """
 
     def __init__(self, config: Config) -> None:
         self._never = tuple(str(path) for path in (config.cache_dir, config.log_dir))
@@ -58,7 +61,7 @@ class DiskTree:
         return os.path.isdir(native(path))
 
     def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of (folders, files) directly in a relative folder that belong to `folder`; links to folders are neither."""
+        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are neither."""
         path = f"{folder.path}/{rel}" if rel else folder.path
         folders, files = self._list(path)
         owned = [

@@ -62,7 +62,10 @@ def add(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
 
 
 def _note_own(plan: Plan, reader: Reader) -> None:
-    """Note what files that go to another folder depend on and leave behind: they may name it by a path seen from their old folder."""
+    """Note the dependencies that files moved to another folder leave behind.
+
+    They may name them by a path relative to their old folder.
+    """
     # At the top of a scan folder a path seen from there is the path itself, which stays true.
     movers = {
         item.source_id: item

@@ -1,6 +1,7 @@
-"""Which files a source pattern means and where a destination pattern sends them: every rule of spec/surface.md §3.3, in its order.
+"""Source and destination patterns of relocations: the files that one means, and where the other sends them.
 
-What lies on the disk is asked of a `Tree`; nothing is touched here. A refusal also carries the words that O3DE has for it.
+The rules, and the order in which they are checked, are those of the reference program's `SourceFileRelocator.cpp`. What
+lies on the disk is asked of a `Tree`; nothing is touched here. A refusal also carries the words that O3DE has for it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Tree(Protocol):
         ...
 
     def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of (folders, files) directly in a relative folder that belong to `folder`; links to folders are neither."""
+        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are neither."""
         ...
 
 
@@ -164,8 +165,8 @@ def _find_plain(source: str, tree: Tree) -> FoundSource:
         if len(there) > 1:
             raise RelocationError(
                 f"'{source}' is in more than one scan folder: '{there[0]}' and '{there[1]}'",
-                f"Relative path matched multiple files/folders.  Please narrow your query by using an absolute path or, if using wildcards, "
-                f"try making your query path more specific.\nMatch 1: {there[0]}\nMatch 2: {there[1]}",
+                f"Relative path matched multiple files/folders.  Please narrow your query by using an absolute path or, "
+                f"if using wildcards, try making your query path more specific.\nMatch 1: {there[0]}\nMatch 2: {there[1]}",
                 hint="give the absolute path",
             )
         if not there:
@@ -192,8 +193,9 @@ def _find_relative(source: str, tree: Tree) -> FoundSource:
         if found is not None:
             raise RelocationError(
                 f"'{source}' matches files in more than one scan folder: '{found.folder.path}' and '{folder.path}'",
-                f"Wildcard query {source} matched files in multiple scanfolders.  Files can only be moved from one scanfolder at a time.  "
-                f"Please narrow your query.\nMatch 1: {found.folder.path}\nMatch 2: {folder.path}",
+                f"Wildcard query {source} matched files in multiple scanfolders.  "
+                f"Files can only be moved from one scanfolder at a time.  Please narrow your query.\n"
+                f"Match 1: {found.folder.path}\nMatch 2: {folder.path}",
                 hint="give the absolute path",
             )
         found = FoundSource(folder, source, files)
@@ -231,8 +233,8 @@ def _nothing(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -
 def _across(pattern: str) -> RelocationError:
     return RelocationError(
         f"a wildcard of '{pattern}' would have to match across folders, which only the last one can",
-        "Wildcard cannot match across directory levels.  Please simplify your search or put a wildcard at the end of the search to match "
-        "across directories.",
+        "Wildcard cannot match across directory levels.  "
+        "Please simplify your search or put a wildcard at the end of the search to match across directories.",
         hint="write the folders out",
     )
 

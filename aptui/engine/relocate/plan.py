@@ -1,4 +1,4 @@
-"""What a move or a deletion comes to before anything is done: its files with their metadata, who depends on them, what stands against it."""
+"""The plan of a move or a deletion: its files with their metadata, who depends on them, what forbids it; nothing is changed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class _Companions:
 
 
 def companion_path(rule: Companion, rel: str) -> str:
-    """Return the path of the companion that `rel`, which matches, may have (spec/engine.md §4)."""
+    """Return the path of the companion that `rel`, which matches the rule, may have."""
     stem, dot, extension = rel.rpartition(".")
     is_replaced = rule.replaces and dot and extension.lower() == rule.replaces.lower()
     return f"{stem if is_replaced else rel}.{rule.suffix}"
@@ -205,7 +205,10 @@ def _says(meta_file: str, uuid: bytes) -> bool:
 
 
 def _product_names(item: RelocationItem, known: KnownSource) -> Iterator[tuple[str, str]]:
-    """Yield (old, new) paths of products as others name them: without platform, in lower case; none whose new name nobody can know."""
+    """Yield (old, new) paths of products as others name them: lower case, without platform.
+
+    Products whose new name cannot be known are left out.
+    """
     old_name, new_name = (path.rpartition("/")[2].lower() for path in (item.old, item.new))
     old_stem, new_stem = (name.rpartition(".")[0] or name for name in (old_name, new_name))
     for product in known.products:

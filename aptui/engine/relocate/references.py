@@ -1,8 +1,8 @@
 r"""The text of a file that names what moved: old paths and UUIDs → new ones in all their spellings, every other byte as it was.
 
 A path is found as people write it: with `/`, `\`, `\\` or `\/`, in any case, below the scan folder's own path or an alias such as
-`@projectroot@`, or seen from the folder of the file that names it; with `%20` where it is part of a URL. A UUID is found with and without
-dashes and braces, in any case.
+`@projectroot@`, or seen from the folder of the file that names it; with `%20` where it is part of a URL. A UUID is found
+with and without dashes and braces, in any case.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """One thing that is called otherwise now. `target` says whose name it was; `is_seen_from_here` = a path seen from the file's folder.
+    """One thing that has another name now.
 
-    A path has `/`, a UUID is 32 hex digits in lower case.
+    `target` says whose name it was; `is_seen_from_here` = a path relative to the file's folder. A path has `/`, a UUID is
+    32 hex digits in lower case.
     """
 
     old: str
@@ -138,7 +139,10 @@ class _Mending:
         return new
 
     def _meant(self, path: str, start: int) -> Rename | None:
-        """Return the rename that a spelling at `start` stands for: what is before it decides whether it is the path, or the end of another."""
+        """Return the rename that a spelling at `start` stands for.
+
+        What is before it decides whether it is the whole path or the end of another.
+        """
         before = self._before(start)
         for rename in self._paths[path]:
             if not before or (before == "./" and rename.is_seen_from_here):

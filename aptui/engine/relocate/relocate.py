@@ -1,8 +1,8 @@
-"""Moving and deleting sources (spec/engine.md §12): the preview, and the deeds in their order; nothing is done before all was checked.
+"""Relocation of sources: the preview of a move or a deletion, then its steps in order; all is checked before anything is done.
 
-A source moves after its metadata, so that wherever it is seen its `.meta` is there already; where one of the two fails, the other goes back.
-The first failure ends it: what is done is done, what is not is left, and the report says which. References are mended last, and only to
-what really moved.
+A source moves after its metadata, so that wherever it is seen its `.meta` is there already; where one of the two fails, the
+other goes back. The first failure ends it: what is done is done, what is not is left, and the report says which. References
+are mended last, and only to what really moved.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.01
 _FENCE_LIMIT_S = 60.0
 _FENCE_URGENCY = 200
-"""As of what somebody waits for (spec/engine.md §5)."""
+"""The escalation of jobs that a client waits for, as of O3DE's synchronous asset requests."""
 _COUNT_S = 0.5
 _COUNT_SHARE = 50
 """Jobs are not counted again before this many times as long as it took has gone by: two hundredths of the engine's time at most."""

@@ -1,4 +1,7 @@
-"""The engine's desk: answers what clients ask over the local wire (`link.port`), now or when it has come true. It decides nothing itself."""
+"""The request handler of the engine: answers clients of the local wire (`link.port`), at once or when it has come true.
+
+It decides nothing itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine does for the gateway's connections: it keeps the last report, and passes on what people order. It judges nothing itself."""
+"""Requests about the gateway's connections: the engine keeps the last report and passes orders on; it judges nothing itself."""
 
 from __future__ import annotations
 

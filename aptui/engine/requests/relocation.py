@@ -1,4 +1,7 @@
-"""Relocations that clients ask a running engine for: one at a time, in a thread, under a hold, so that what moves is one batch of changes."""
+"""Relocations requested by clients of a live engine: one at a time, in a thread, under a hold.
+
+What moves is then one batch of changes.
+"""
 
 from __future__ import annotations
 

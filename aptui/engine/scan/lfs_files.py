@@ -1,4 +1,7 @@
-"""Git LFS pointers among what a job is made of besides its source: nobody may run on the few lines that stand where a file should be."""
+"""Git LFS pointers among a job's inputs besides its source.
+
+No job may run on the few lines that stand where a file should be.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Identity files on disk: what a `.meta` says, and making one for a source that has none (spec/engine.md §1, the reference's JSON form).
+"""Identity files on disk: what a `.meta` says, and making one for a source that has none, in the reference program's JSON form.
 
-Nothing that a file says is ever thrown away: one that cannot be read is left as it is, one that is not complete is written anew with all it
-held. An empty file counts as none. What is made here lies in scan folders, and only for types that the configuration names.
+Nothing that a file says is ever thrown away: one that cannot be read is left as it is, one that is not complete is written
+anew with all it held. An empty file counts as none. What is made here lies in scan folders, and only for types that the
+configuration names.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Metadata:
         return bool(self.types) and key.endswith(self.types)
 
     def read(self, meta: FileFact, source: FileFact) -> SourceIdentity | None:
-        """Return what the identity file `meta` of `source` says, None when it is empty or gone; complete it where that is allowed."""
+        """Return what the identity file `meta` of `source` says, None when it is empty or gone.
+
+        It is completed where that is allowed.
+        """
         path = self._path(meta)
         try:
             with open(path, "rb") as file:
@@ -161,7 +165,7 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
 
 
 def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) -> bytes | None:
-    """Return `document` with all that an identity file must say, in the reference's form; None when a name cannot be written as JSON."""
+    """Return `document` with all that an identity file must say, in the reference's form; None when JSON cannot hold a name."""
     said = document.get("UUID")
     said = dict(said) if isinstance(said, dict) else {}
     said.setdefault("__version", 0)

@@ -1,8 +1,9 @@
 """The scan: says what differs from what is remembered, folder by folder, and who wins each path. It decides nothing about jobs.
 
-When a file is met it is known which scan folder wins its path and whether another file differs from it only in case, for `walk` looks at one
-relative folder over all scan folders at a time. A folder whose entries all have the size, times and inode that are remembered costs one
-comparison and no object per file. What `loop.up_to_date` has walked already is not walked again.
+When a file is met it is known which scan folder wins its path and whether another file differs from it only in case, for
+`walk` looks at one relative folder over all scan folders at a time. A folder whose entries all have the size, times and
+inode that are remembered costs one comparison and no object per file. What `loop.up_to_date` has walked already is not
+walked again.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of,
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
 RACY_NS = 2_000_000_000
-"""A file changed this recently may change again within the same tick of a coarse clock: it is read again next time
-(design/reliability.md §2.5)."""
+"""A file changed this recently may change again within the same tick of a coarse clock: it is read again next time."""
 
 
 class Remembered(Protocol):
@@ -150,7 +150,10 @@ class Scanner:
         digests: dict[int, bytes],
         again: frozenset[PathKey] | None = None,
     ) -> FolderSeen | None:
-        """Say how the folder differs from what is remembered; with `again`, these files must be read anew and the answer is never None."""
+        """Report how the folder differs from what is remembered.
+
+        With `again`, these files must be read anew and the answer is never None.
+        """
         before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
         old = {
             (scan_folder, fact.rel): fact

@@ -1,8 +1,8 @@
 """A glance at a project: is anything owed at all? The answer for a tree where nothing changed, without an engine.
 
-It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with what the last
-run recorded. A tree with many folders is walked by two processes, for most of the time goes into one `stat` a file. Where bytes have to be
-compared as well, as many processes read as there are cores.
+It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with
+what the last run recorded. A tree with many folders is walked by two processes, for most of the time goes into one `stat` a
+file. Where bytes have to be compared as well, as many processes read as there are cores.
 
 This module is imported by runs that find nothing to do: it must stay light.
 """

@@ -1,7 +1,8 @@
 """Walking the union of the scan folders, one relative folder (compared in lower case) at a time; what it finds is judged elsewhere.
 
-Links to folders are not followed, links to files are read. What another scan folder owns is left to it: a scan folder that stands earlier
-in the order owns all it contains (a non-recursive one: its direct files), and the cache and log folders are never walked.
+Links to folders are not followed, links to files are read. What another scan folder owns is left to it: a scan folder that
+stands earlier in the order owns all it contains (a non-recursive one: its direct files), and the cache and log folders are
+never walked.
 
 This module is imported by runs that find nothing to do: it must stay light.
 """
@@ -179,7 +180,10 @@ class Walk:
 
 
 def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, bytes]:
-    """Return {scan folder id: one digest over the names, sizes, times and inodes of its files here}; none for a part without files."""
+    """Return {scan folder id: one digest over the names, sizes, times and inodes of its files here}.
+
+    A part without files has none.
+    """
     digests: dict[int, bytes] = {}
     for part, files in entries:
         if files:

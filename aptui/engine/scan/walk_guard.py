@@ -1,8 +1,9 @@
 """Whether a scan folder is the one that it was: what was there and is empty now, or lies on another device, is unknown, not gone.
 
-A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an engine that
-starts, and one below whom another folder comes to lie in the same place, refuses to look. Where it is the very folder that it was (device
-and inode, on a disk of this machine) its files were deleted. `accept` is how a person says that a folder is meant as it is.
+A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an
+engine that starts, and one below whom another folder comes to lie in the same place, refuses to look. Where it is the very
+folder that it was (device and inode, on a disk of this machine) its files were deleted. `accept` is how a person says that
+a folder is meant as it is.
 """
 
 from __future__ import annotations

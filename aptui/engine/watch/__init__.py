@@ -1,1 +1,4 @@
-"""Change notifications of the watched roots, polling where there are none, limits and losses. What a change means is decided in `engine.live`."""
+"""Change notifications of the watched roots, polling where there are none, limits, losses.
+
+What a change means is decided in `engine.live`.
+"""

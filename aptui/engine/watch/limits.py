@@ -1,4 +1,4 @@
-"""What Linux says of watches: limits, mounts, and what an inotify descriptor of this process holds. Everything is read from `/proc`."""
+"""Watch limits of Linux: limits, mounts, and what an inotify descriptor of this process holds, all read from `/proc`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
-"""What the watcher says, and when it says it: roots, hints, and for each root what has to be told again or later. Nothing is watched here.
+"""Notifications of the watcher: roots, what changed, and for each root what is repeated or postponed.
 
-Three things are never told only once. A folder that appeared is told at once, and again until a look at it came after its watch was surely
-set: files written in between raise no notification (notify #727). A loss is told at once, then at growing distances while losses go on,
-so that looking at everything is not what makes the next loss. And everything is looked at now and then, whatever was told.
+Nothing is watched here.
+
+Three things are never told only once. A folder that appeared is told at once, and again until a look at it came after its
+watch was surely
+set: files written in between raise no notification (notify #727). A loss is told at once, then at growing distances while
+losses go on, so that looking at everything is not what makes the next loss. And everything is looked at now and then,
+whatever was told.
 """
 
 from __future__ import annotations
@@ -84,7 +88,8 @@ class WatchTimings:
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
         retry_names_s: the same, the first time, where a name that is not UTF-8 was in the way: it may be renamed soon.
         failures_before_polling: how often watching may break down in a row.
-        fence: an absolute folder in which files are made to learn when all earlier notifications have been handled (`watch.sync_cookie`).
+        fence: an absolute folder in which files are made to learn when all earlier notifications have been handled
+            (`watch.sync_cookie`).
         clock: seconds that never go back.
         limits: of inotify, at present.
         mountinfo: what is mounted where, as `/proc/self/mountinfo` says it.

@@ -1,7 +1,7 @@
-"""Looking at folders without help of the kernel: polling a tree, and surveying it before it is watched. Who is told what stands elsewhere.
+"""Watching without help of the kernel: polling a tree, and surveying it before it is watched.
 
-Of each folder one number is kept, a hash over its entries, never an entry per file: 100,000 files in 1,000 folders cost some 200 kB. What
-differs is therefore told as a folder to look at.
+Who is notified stands elsewhere. Of each folder one number is kept, a hash over its entries, never an entry per file:
+100,000 files in 1,000 folders cost some 200 kB. What differs is therefore told as a folder to look at.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ class Watched:
 
 
 class WatchSupervisor:
-    """The roots and their watches; all of a record but `broken`, `outdated`, `identity` and `look_at` is written by the thread that calls `turn`.
+    """The roots and their watches.
+
+    The thread that calls `turn` writes all of a record but `broken`, `outdated`, `identity` and `look_at`.
 
     Args:
         settings: times, and where facts come from.

@@ -1,7 +1,8 @@
-"""The fence: tells when every notification from before a moment has been handled. Who makes the file that marks the moment stands elsewhere.
+"""The sync cookie: reports when every notification from before a moment has been handled.
 
-Each watch has a queue of its own in the kernel, so a file made in one folder says nothing of the others. Hence each watch covers the fence
-folder too, and a file that is made there has passed when every watch has come to it.
+The file that marks the moment is made elsewhere. Each watch has a queue of its own in the kernel, so a file made in one
+folder says nothing of the others. Hence each watch covers the fence folder too, and a file that is made there has passed
+when every watch has come to it.
 """
 
 from __future__ import annotations

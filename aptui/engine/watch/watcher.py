@@ -1,15 +1,19 @@
-"""The watcher: tells which paths of the watched roots to look at. It is a hint, never a fact: what happened to a path is thrown away.
+"""The watcher: reports which paths of the watched roots to look at.
 
-It stands on watchfiles, whose weaknesses (design/reliability.md F3 to F5, and those below) decide its form.
+A notification is never a fact: what happened to a path is thrown away. It stands on watchfiles, whose weaknesses decide its
+form: overflows and files in new folders are lost silently, and so is whatever exceeds the watch limit. Further:
 
-* `RustNotify.watch` sleeps in steps, so it is either slow or busy: a step of 1 ms means 1.7 ms to a save and 1.9 % of a core when nothing
-  happens, 3 ms means 5.3 ms and 0.7 %. And at its time-out it clears what came in just then. So it is never let sleep: the kernel
-  signals (SIGIO, to the watching thread alone) that an inotify descriptor has something, then the changes are collected. Measured: 0.5 ms
-  to a save (p99 0.7 ms) and 0.05 % of a core. Where the kernel cannot signal, we look every `step_ms`.
-* A queue that overflowed is not told. So a loss is assumed when much was queued, when much came at once, and when the thread turned late.
-* Links to folders are followed, and removing such a link ends the watch of what it leads to. So paths are brought back to those without
-  links, and the watch is set anew when such a link goes.
-* A name that is not UTF-8 ends the watch, even if the file is only opened. So it is set anew, and after some such ends the root is polled.
+* `RustNotify.watch` sleeps in steps, so it is either slow or busy: a step of 1 ms means 1.7 ms to a save and 1.9 % of a
+  core when nothing happens, 3 ms means 5.3 ms and 0.7 %. And at its time-out it clears what came in just then. So it is
+  never let sleep: the kernel signals (SIGIO, to the watching thread alone) that an inotify descriptor has something, then
+  the changes are collected. Measured: 0.5 ms to a save (p99 0.7 ms) and 0.05 % of a core. Where the kernel cannot signal,
+  we look every `step_ms`.
+* A queue that overflowed is not told. So a loss is assumed when much was queued, when much came at once, and when the
+  thread turned late.
+* Links to folders are followed, and removing such a link ends the watch of what it leads to. So paths are brought back to
+  those without links, and the watch is set anew when such a link goes.
+* A name that is not UTF-8 ends the watch, even if the file is only opened. So it is set anew, and after some such ends the
+  root is polled.
 * Setting a watch holds the interpreter: 0.32 s for 20,000 folders.
 
 Two threads serve all roots: one collects and tells, one sets watches and checks them; each polled root has one of its own.
@@ -67,7 +71,10 @@ class _NothingMoreError(Exception):
 
 
 class _OneRead:
-    """Stands for the stop event of `RustNotify.watch`, which asks it before each of its turns: the second turn returns what there is."""
+    """Stands for the stop event of `RustNotify.watch`, which asks it before each of its turns.
+
+    The second turn returns what there is.
+    """
 
     turns = 0
 

@@ -1,4 +1,7 @@
-"""The cache on disk: what it refuses, in which order it commits, what it settles after a death. The database is a fake that keeps a diary."""
+"""The cache on disk: what it refuses, its order of commits, its recovery after a crash.
+
+The database is a fake that keeps a diary.
+"""
 
 from __future__ import annotations
 

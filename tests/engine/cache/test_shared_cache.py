@@ -1,4 +1,4 @@
-"""Results that somebody has already: who gets them, that they are what a build would have made, and that nothing about them is in the way."""
+"""Shared results: who gets them, that they are what a build would have made, and that they are never in the way."""
 
 from __future__ import annotations
 
@@ -30,15 +30,19 @@ builders:
   - {name: data, copy: ["*.txt"]}
   - name: upper
     patterns: ["*.up"]
-    command: "echo warning: mind {stem} >&2; echo {stem} >> COUNTER; sleep NAP; tr a-z A-Z < {source} > {products_dir}/{stem}.out; grep -qv BAD {products_dir}/{stem}.out"
+    command: "echo warning: mind {stem} >&2; echo {stem} >> COUNTER; sleep NAP;
+      tr a-z A-Z < {source} > {products_dir}/{stem}.out; grep -qv BAD {products_dir}/{stem}.out"
     warnings: "warning: (?P<message>.*)"
   - name: glue
     patterns: ["*.src"]
-    command: "echo {stem} >> COUNTER; cat {source} $(for name in $(cat {source}); do echo $(dirname {source})/$name; done) > {products_dir}/{stem}.glued; echo out: $(for name in $(cat {source}); do echo $(dirname {source})/$name; done) > {depfile}"
+    command: "echo {stem} >> COUNTER;
+      cat {source} $(for name in $(cat {source}); do echo $(dirname {source})/$name; done) > {products_dir}/{stem}.glued;
+      echo out: $(for name in $(cat {source}); do echo $(dirname {source})/$name; done) > {depfile}"
     depfile: "{stem}.d"
   - name: tool
     patterns: ["*.tool"]
-    command: "echo {stem} >> COUNTER; cp {source} {products_dir}/{stem}.sh; cp {source} {products_dir}/{stem}.text; chmod 755 {products_dir}/{stem}.sh; chmod 644 {products_dir}/{stem}.text"
+    command: "echo {stem} >> COUNTER; cp {source} {products_dir}/{stem}.sh; cp {source} {products_dir}/{stem}.text;
+      chmod 755 {products_dir}/{stem}.sh; chmod 644 {products_dir}/{stem}.text"
 """
 
 

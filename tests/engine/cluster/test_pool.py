@@ -85,7 +85,8 @@ class Room:
         path = self.folder / "assets" / rel
         path.write_text("x")
         return ProcessOrder(
-            key, builder, str(self.folder / "assets"), rel, bytes(16), "linux", builder, "{}", "", 0, False, stat_key(path.stat()), bytes(32),
+            key, builder, str(self.folder / "assets"), rel, bytes(16), "linux", builder, "{}", "", 0, False,
+            stat_key(path.stat()), bytes(32),
             str(self.folder / "staging" / str(key)), 60.0, 0,
         )  # fmt: skip
 

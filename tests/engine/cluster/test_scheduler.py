@@ -133,7 +133,8 @@ class Room:
         path = self.folder / "assets" / f"{key}.png"
         path.write_text("x")
         order = ProcessOrder(
-            key, "paint", str(self.folder / "assets"), path.name, bytes(16), "linux", "paint", "{}", "", 0, False, stat_key(path.stat()),
+            key, "paint", str(self.folder / "assets"), path.name, bytes(16), "linux", "paint", "{}", "", 0, False,
+            stat_key(path.stat()),
             bytes(32), str(self.folder / "staging" / str(key)), 60.0, 0,
         )  # fmt: skip
         before = len(self.client.sent)

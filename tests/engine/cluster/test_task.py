@@ -46,7 +46,8 @@ class Room:
         digest = hashlib.sha256(b"x").digest()
         self.store.put_blob(digest.hex(), str(source))
         order = ProcessOrder(
-            7, "paint", "/far/assets", "a.png", bytes(16), "linux", "paint", "{}", "", 0, False, (1, 2, 3, 4), digest, "/far/staging/7", 60.0, 0
+            7, "paint", "/far/assets", "a.png", bytes(16), "linux", "paint", "{}", "", 0, False, (1, 2, 3, 4), digest,
+            "/far/staging/7", 60.0, 0
         )  # fmt: skip
         task = messages.Task(
             order,

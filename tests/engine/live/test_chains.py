@@ -1,4 +1,4 @@
-"""Identities and chains with an engine that stays up: `.meta` files are made after their delay, moves keep who a source is, stages follow."""
+"""Identities and chains in a live engine: `.meta` files are made after their delay, moves keep identities, stages follow."""
 
 from __future__ import annotations
 

@@ -397,7 +397,11 @@ def test_clocks_of_a_file_server_that_is_ahead_cost_one_run_more(tmp_path: Path)
 def test_relative_names_in_a_depfile_mean_files_beside_the_source_or_in_the_scan_folder(tmp_path: Path, name: str) -> None:
     config = """
 scan_folders: [{name: game, path: assets}]
-builders: [{name: cc, patterns: ["**/*.txt"], depfile: d, command: "cd PROJECT/assets/sub; cat */x.inc *.inc ../*.inc > {products_dir}/o; echo o: NAME > {depfile}"}]
+builders:
+  - name: cc
+    patterns: ["**/*.txt"]
+    depfile: d
+    command: "cd PROJECT/assets/sub; cat */x.inc *.inc ../*.inc > {products_dir}/o; echo o: NAME > {depfile}"
 """
     project = Project(tmp_path, config.replace("PROJECT", str(tmp_path)).replace("NAME", name).replace("cat */x.inc", "cat"))
     for rel in ("sub/a.txt", "sub/x.inc", "y.inc", "game.inc"):
@@ -432,7 +436,10 @@ builders: [{name: cc, patterns: ["*.txt"], depfile: d, command: "cp {source} {pr
 OUTSIDE = """
 scan_folders: [{name: game, path: assets}]
 builders:
-  - {name: cc, patterns: ["*.txt"], depfile: d, command: "cat PROJECT/Ext/out.h > {products_dir}/{stem}.out; echo o: PROJECT/Ext/out.h > {depfile}"}
+  - name: cc
+    patterns: ["*.txt"]
+    depfile: d
+    command: "cat PROJECT/Ext/out.h > {products_dir}/{stem}.out; echo o: PROJECT/Ext/out.h > {depfile}"
 """
 
 

@@ -1,4 +1,4 @@
-"""The search for missing product dependencies over a real database and real files: what is told, what is not, and what is read again."""
+"""The search for missing product dependencies over a real database and real files: what is reported, and what is read again."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class Room:
         return uuid_of(source)
 
     def declare(self, product: str, uuid: bytes = bytes(16), sub_id: int = 0, path: str = "") -> None:
-        sql = """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath)
+        sql = """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,
+            UnresolvedPath)
             SELECT ProductID, ?, ?, 'linux', 0, ? FROM Products WHERE ProductName = ?"""
         with closing(sqlite3.connect(self.root / "assetdb.sqlite", isolation_level=None)) as database:
             database.execute(sql, (uuid, sub_id, path, product))
@@ -120,7 +121,9 @@ def test_paths_and_uuids_in_text_are_found_also_with_dashes_in_names_and_never_t
 
 
 @pytest.mark.parametrize(
-    "name", ["sounds/bang.wav", "Sounds\\Bang.WAV", "/sounds//bang.wav", "./sounds/bang.wav", "sounds/bang.ogg", "bang.ogg", "linux/sounds/bang.ogg", "../sounds/bang.ogg"]
+    "name",
+    ["sounds/bang.wav", "Sounds\\Bang.WAV", "/sounds//bang.wav", "./sounds/bang.wav", "sounds/bang.ogg", "bang.ogg",
+     "linux/sounds/bang.ogg", "../sounds/bang.ogg"]
 )  # fmt: skip
 def test_a_path_means_a_source_or_a_product_with_or_without_platform_and_first_folder_or_relative(room: Room, name: str) -> None:
     room.add("sounds/bang.wav", product="sounds/bang.ogg")
@@ -295,7 +298,8 @@ TAGS = """<ObjectStream version="3"><Class name="FileTagAsset">
 @pytest.mark.parametrize(
     ("pattern", "form", "tag", "is_skipped"),
     [
-        ("*.txt", 1, "editoronly", True), ("sub/a.txt", 0, "Shader", True), (".*/a[.]txt", 2, "shader", True), ("*.txt", 1, "ignore", False),
+        ("*.txt", 1, "editoronly", True), ("sub/a.txt", 0, "Shader", True), (".*/a[.]txt", 2, "shader", True),
+        ("*.txt", 1, "ignore", False),
         ("*.lua", 1, "shader", False),
     ],
 )  # fmt: skip

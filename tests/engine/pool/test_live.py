@@ -1,4 +1,4 @@
-"""The pool of an engine that lives for days: memory, critical jobs, new configurations, rest, what people see and do, sudden death."""
+"""The pool of a live engine over days: memory, critical jobs, new configurations, idle times, orders of people, sudden death."""
 
 from __future__ import annotations
 
@@ -462,7 +462,8 @@ ENGINE = """
 import sys
 from pathlib import Path
 from pool_harness import Harness, command_builder, python_builder
-pool = Harness(Path(sys.argv[1]), [command_builder("c", "setsid sleep 3600 & sleep 3600"), python_builder("Gated", "gated")], size=2)
+builders = [command_builder("c", "setsid sleep 3600 & sleep 3600"), python_builder("Gated", "gated")]
+pool = Harness(Path(sys.argv[1]), builders, size=2)
 pool.pool.send([pool.process_order("c")])
 pool.pool.send([pool.process_order("gated", "g.txt")])
 print("at work", flush=True)

@@ -1,4 +1,4 @@
-"""Source patterns and destination patterns: each rule of spec/surface.md §3.3 and each case of scenario 65, without a disk."""
+"""Source patterns and destination patterns: each rule of the reference program's relocator, without a disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read, and what is suddenly empty, is unknown: nothing is removed, the run says so, a person can say that it is meant."""
+"""What cannot be read, or is suddenly empty, is unknown: nothing is removed, the run says so, a person can confirm it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watcher, on real folders: what is told of saves, new trees, losses, roots that go and come back, and names that end a watch."""
+"""The watcher, on real folders: saves, new trees, losses, roots that go and come back, and names that end a watch."""
 
 import os
 import shutil
