@@ -1,7 +1,7 @@
 """Builders that are a command line: template, execution, warnings and errors lifted from output, products by glob, dependencies.
 
-A command without anything that only a shell understands is started directly: that saves the start of a shell, which costs as much as many
-tools do. A shell is told values by variables, never in its text (`core.command_line`).
+A command without anything that only a shell understands is started directly: that saves the start of a shell, which costs
+as much as many tools do. A shell is told values by variables, never in its text (`core.command_line`).
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def _shown(template: Template, values: Mapping[str, str]) -> str:
-    """Return a line that people may paste into a shell: values that mean nothing to one stand in it, the others in variables before it."""
+    """Return a line that people may paste into a shell.
+
+    Values that mean nothing to a shell stand in it, the others in variables before it.
+    """
     plain = {name for name in template.variables if _MEANS_NOTHING.fullmatch(values[name])}
     text, position = "", 0
     for slot in template.slots:

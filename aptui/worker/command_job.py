@@ -109,7 +109,7 @@ def _warn_of_missing(paths: list[str], log: RunLog) -> None:
 
 
 def _missing_program(error: str, lines: list[str]) -> str:
-    """Return what to add to the error of a command whose shell did not find a program: its name, as the shell has it; "" for any other."""
+    """Return the name of the program that a command's shell did not find, to add to its error; "" for other errors."""
     if not error.endswith(" 127"):
         return ""
     found = next((match for text in lines if (match := _NOT_FOUND.search(text))), None)

@@ -1,7 +1,7 @@
 """What a worker does with bytes: read, hash, copy and sync files. No builder is involved here.
 
-A file is read once, and that one read feeds both hashes. `fstat` of the open file before and after must agree, else the bytes may be a
-mixture of two versions: the outcome is STALE, and the scanner looks again.
+A file is read once, and that one read feeds both hashes. `fstat` of the open file before and after must agree, else the
+bytes may be a mixture of two versions: the outcome is STALE, and the scanner looks again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aptui.shared import lfs
 
 CHUNK_BYTES = 1 << 20
 SYNC_EACH_BELOW = 32
-"""Reports of fewer files sync them one by one (one fsync ≤ 1 ms); more share one `syncfs` (architecture, "Processes")."""
+"""Reports of fewer files sync them one by one (one fsync ≤ 1 ms); more share one `syncfs`."""
 
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: opening a FIFO must not hang; it means nothing for regular files."""

@@ -1,7 +1,7 @@
 """What a run's products declare that they need at run time: checked, and brought into the form that travels to the engine.
 
-A builder is not believed here either: what is of a wrong type or cannot be a path fails the job, what makes no sense is left out and told
-in the job's log.
+A builder is not believed here either: what is of a wrong type or cannot be a path fails the job, what makes no sense is
+left out and told in the job's log.
 """
 
 from __future__ import annotations

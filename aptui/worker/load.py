@@ -1,8 +1,8 @@
 """Finding and importing a builder's class from its `origin`; runs in worker processes only, because builder code may do anything.
 
-Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages), `entry:NAME:MODULE:CLASS`
-(the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a project's `builders/` folder). A builder with an
-adapter is made by that, whatever its origin.
+Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
+`entry:NAME:MODULE:CLASS` (the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a
+project's `builders/` folder). A builder with an adapter is made by that, whatever its origin.
 """
 
 from __future__ import annotations

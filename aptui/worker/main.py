@@ -1,8 +1,8 @@
 """A worker process: takes orders from the engine over a socket, does them one after another, answers.
 
-Started as `python -m aptui.worker.main FD PARENT`, or with `--describe` to look at builder classes (`worker.describe`). It lives through
-thousands of orders and expects the worst of builders: they may close its files, change its folder, leave threads and processes, or end it.
-The engine sees the death of this process as the loss of the one run that it was doing.
+Started as `python -m aptui.worker.main FD PARENT`, or with `--describe` to look at builder classes (`worker.describe`). It
+lives through thousands of orders and expects the worst of builders: they may close its files, change its folder, leave
+threads and processes, or end it. The engine sees the death of this process as the loss of the one run that it was doing.
 
 Imports here are what every order needs; numpy, Pillow and the like come with the first builder that wants them.
 """

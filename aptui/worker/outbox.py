@@ -1,7 +1,8 @@
-"""What a worker has to say of commands that ran, held back for a moment: many runs share one sync, one write and one wake-up of the engine.
+"""The outbox of a worker: results of commands held back for a moment, so that many share one sync, one write, one wake-up.
 
-Nothing is said of a run before its products are durable. The engine takes the first run that it has no answer for as the one that a worker
-is at: therefore what is held back is said at the latest when a command takes long, or when there is nothing more to run.
+Nothing is said of a run before its products are durable. The engine takes the first run that it has no answer for as the
+one that a worker is at: therefore what is held back is said at the latest when a command takes long, or when there is
+nothing more to run.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ def _sync(paths: list[str]) -> dict[str, str]:
 
 
 def _judged(builder: str, staging: str, result: RunResult, failed: dict[str, str]) -> RunResult:
-    """A run of which a product is not durable has failed: what it staged is thrown away, for to sync a second time proves nothing."""
+    """Turn a run of which a product is not durable into a failed one.
+
+    What it staged is thrown away: a second sync proves nothing.
+    """
     reasons = [failed[path] for product in result.products if (path := files.os_path(product.staged)) in failed]
     if not reasons:
         return result

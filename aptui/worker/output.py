@@ -1,7 +1,8 @@
 """From a stream of bytes to the lines of a run's log: bounded text, markers that divide a stream into runs, and severities.
 
-The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A flood costs it
-time in proportion but never memory: of each run the first and the last 128 KiB are kept, and the log says how much was left out.
+The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A
+flood costs it time in proportion but never memory: of each run the first and the last 128 KiB are kept, and the log says
+how much was left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from aptui.core.messages import LogLevel, LogRecord
 
 KEPT_BYTES = 128 << 10
-"""Kept of each end of a run's output (reliability.md 2.2)."""
+"""Kept of each end of a run's output: a builder may print gigabytes."""
 KEPT_LINES = 1000
 """Kept of each end as log lines: 256 KiB of empty lines would be a quarter of a million records."""
 LINE_CHARS = 16_000

@@ -1,4 +1,4 @@
-"""Processes as Linux sees them: what a worker asks of the kernel for itself, and how whole families of processes are found and ended."""
+"""Processes on Linux: what a worker asks of the kernel for itself, and how process trees are found and ended."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ def _read(path: str) -> bytes:
 
 
 def family(session: int, mark: str) -> set[int]:
-    """Return the processes of a worker: those of its session, those with `mark` in their environment, and descendants of any of these.
+    """Return the processes of a worker: its session, those with `mark` in their environment, descendants of any.
 
-    A child leaves the process group by setpgid, the session by setsid, its parent by forking twice; hardly ever all of it with an empty
-    environment, too.
+    A child leaves the process group by setpgid, the session by setsid, its parent by forking twice; hardly ever all of it
+    with an empty environment, too.
     """
     wanted = mark.encode("utf-8")
     parents: dict[int, int] = {}

@@ -16,8 +16,8 @@ from aptui.core.model import Builder
 class ClassQuestion:
     """What to look at.
 
-    `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or `stand_in` is a
-    builder whose adapter finds others.
+    `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or
+    `stand_in` is a builder whose adapter finds others.
     """
 
     entry: str = ""

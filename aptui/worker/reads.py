@@ -1,9 +1,11 @@
 """Which files below scan folders a call opened for reading, and where in the builder's code: an audit hook of Python listens.
 
-Only what Python itself opens is heard: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C libraries that
-open files, programs that a builder starts, processes that it forks, and what it remembers from an earlier call or its import are not.
+Only what Python itself opens is heard: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C
+libraries that open files, programs that a builder starts, processes that it forks, and what it remembers from an earlier
+call or its import are not.
 
-An audit hook stays as long as its process, so there is one for all calls; while none is listened to, it costs one look at a variable.
+An audit hook stays as long as its process, so there is one for all calls; while none is listened to, it costs one look at a
+variable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Product dependencies that a builder's configuration declares: found in text by `references`, or told by a command in a file of its own.
+"""Product dependencies declared by a builder's configuration: found in text by `references`, or listed in a command's file.
 
 Both become what a Python builder would have said of its products; `worker.links` checks that as it checks any builder.
 """

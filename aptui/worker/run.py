@@ -52,8 +52,9 @@ Load = Callable[[Builder], Any]
 class BatchSharing:
     """What the commands that one worker runs have in common.
 
-    `folders` are used by one after the other. `meanwhile` is called when a command has begun, and again when it takes long; whoever passes
-    it in sees to it that products are synced. `environment` are the variables that all get: `os.environ` is slow to be asked for each.
+    `folders` are used by one after the other. `meanwhile` is called when a command has begun, and again when it takes long;
+    whoever passes it in sees to it that products are synced. `environment` are the variables that all get: `os.environ` is
+    slow to be asked for each.
     """
 
     folders: ReusableWorkspace

@@ -1,8 +1,8 @@
 """The wire between the engine and its workers: frames of one kind byte and one msgpack record; no sockets are opened here.
 
-A frame is a 4-byte big-endian length, then one kind byte, then the record; the length counts kind and record. Both ends run the same
-code, so records travel as they are. What a worker sends is nevertheless checked (length, kind, types): builder code may scribble on any
-file descriptor, and must not be able to confuse the engine.
+A frame is a 4-byte big-endian length, then one kind byte, then the record; the length counts kind and record. Both ends run
+the same code, so records travel as they are. What a worker sends is nevertheless checked (length, kind, types): builder
+code may scribble on any file descriptor, and must not be able to confuse the engine.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class FrameKind(IntEnum):
 class WorkerSetup:
     """The first thing a worker hears. `nonce` (ASCII) starts the marker that it writes to its output after each run.
 
-    After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced. `nice` is added to
-    its niceness. What calls read below `project.scan_folders` (absolute paths) it reports.
+    After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced.
+    `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports.
     """
 
     builders: tuple[Builder, ...]
