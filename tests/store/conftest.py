@@ -33,7 +33,8 @@ def job_row(job_id: int = 1, source_id: int = 1, **changes: Any) -> tuple[object
     values: dict[str, Any] = {
         "job_id": job_id, "source_id": source_id, "job_key": "Image", "fingerprint": 7, "platform": "linux", "builder": BUILDER,
         "status": 4, "run_key": 5, "first_fail_ms": 0, "first_fail_log": "", "last_fail_ms": 0, "last_fail_log": "", "last_ms": 9,
-        "last_log": "JobLogs/a.log", "errors": 0, "warnings": 2, "state": "completed", "planned": 7, "error": "", "reason": "new source",
+        "last_log": "JobLogs/a.log", "errors": 0, "warnings": 2, "state": "completed", "planned": 7, "error": "",
+        "reason": "new source",
         "inputs": '[["source","a.png","00ff"]]', "plan": pack_plan(None, ()), "duration_ms": 1500, "completed_ms": 1000,
         "failure_cause": "", "escalation": 0, "origin": "",
     }  # fmt: skip

@@ -87,7 +87,8 @@ class Rows:
         self, database: sqlite3.Connection, owner: int, uuid: bytes, sub_id: int, path: str = "", kind: int = 0
     ) -> None:
         database.execute(
-            """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath,
+            """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,
+                UnresolvedPath,
             UnresolvedDependencyType) VALUES (?, ?, ?, ?, 0, ?, ?)""",
             (owner, uuid, sub_id, self.products[owner][2], path, kind),
         )

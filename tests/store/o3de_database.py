@@ -1,4 +1,4 @@
-"""An asset database as O3DE's Asset Processor makes it: the documented tables (spec/surface.md §4), rows with every value of every enum.
+"""An asset database as O3DE's Asset Processor makes it: its documented tables (version 40), rows with every enum value.
 
 Written from the documentation alone, not by our own models, so that it tells when those are wrong.
 """
@@ -17,7 +17,8 @@ TABLES = {
         "PortableKey TEXT NOT NULL †", "IsRoot INTEGER NOT NULL",
     ],
     "Sources": [
-        "SourceID INTEGER PRIMARY KEY AUTOINCREMENT", "ScanFolderPK INTEGER NOT NULL REFERENCES ScanFolders(ScanFolderID) ON DELETE CASCADE",
+        "SourceID INTEGER PRIMARY KEY AUTOINCREMENT",
+        "ScanFolderPK INTEGER NOT NULL REFERENCES ScanFolders(ScanFolderID) ON DELETE CASCADE",
         "SourceName TEXT NOT NULL †", "SourceGuid BLOB NOT NULL", "AnalysisFingerprint TEXT NOT NULL † DEFAULT('')",
     ],
     "Jobs": [
@@ -34,7 +35,8 @@ TABLES = {
         "Hash INTEGER NOT NULL", "Flags INTEGER NOT NULL DEFAULT 1",
     ],
     "LegacySubIDs": [
-        "LegacySubID INTEGER PRIMARY KEY AUTOINCREMENT", "ProductPK INTEGER NOT NULL REFERENCES Products(ProductID) ON DELETE CASCADE",
+        "LegacySubID INTEGER PRIMARY KEY AUTOINCREMENT",
+        "ProductPK INTEGER NOT NULL REFERENCES Products(ProductID) ON DELETE CASCADE",
         "SubID INTEGER NOT NULL",
     ],
     "SourceDependency": [
@@ -57,7 +59,8 @@ TABLES = {
         "ScanTimeSecondsSinceEpoch INTEGER NOT NULL",
     ],
     "Files": [
-        "FileID INTEGER PRIMARY KEY AUTOINCREMENT", "ScanFolderPK INTEGER NOT NULL REFERENCES ScanFolders(ScanFolderID) ON DELETE CASCADE",
+        "FileID INTEGER PRIMARY KEY AUTOINCREMENT",
+        "ScanFolderPK INTEGER NOT NULL REFERENCES ScanFolders(ScanFolderID) ON DELETE CASCADE",
         "FileName TEXT NOT NULL †", "IsFolder INTEGER NOT NULL", "ModTime INTEGER NOT NULL", "Hash INTEGER NOT NULL",
     ],
     "Stats": ["StatName TEXT PRIMARY KEY †", "StatValue INTEGER NOT NULL", "LastLogTime INTEGER NOT NULL"],
@@ -91,7 +94,8 @@ NOW_MS = 1_750_000_000_000
 PREFAB, ROCK, DEEP, GONE, STONE, MADE, HILL = range(1, 8)
 """Ids of sources, and the last byte of their UUIDs."""
 SOURCES = [
-    (PREFAB, 1, "Levels/Main/Main.prefab"), (ROCK, 1, "Textures/Rock.png"), (DEEP, 1, f"deep/{'x' * 200}.fbx"), (GONE, 1, "Scripts/gone.lua"),
+    (PREFAB, 1, "Levels/Main/Main.prefab"), (ROCK, 1, "Textures/Rock.png"), (DEEP, 1, f"deep/{'x' * 200}.fbx"),
+    (GONE, 1, "Scripts/gone.lua"),
     (STONE, 2, "Materials/Stone.material"), (MADE, 3, "materials/stone_made.azmaterial"), (HILL, 1, "Terrain/hill.png"),
 ]  # fmt: skip
 # (id, source, key, platform, builder, status, errors, warnings, log)

@@ -51,13 +51,13 @@ _SOURCES_SQL = """
 SELECT o.path_key, s.SourceName, s.ScanFolderPK, s.SourceGuid, s.SourceID, o.identity, o.digest
 FROM json_each(?) k JOIN aptui_sources o ON o.path_key = k.value JOIN Sources s ON s.SourceID = o.source_id"""
 _JOBS_SQL = """
-SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount, j.LastLogFile,
-    j.FirstFailLogFile, j.LastFailLogFile, j.FirstFailLogTime, j.LastFailLogTime, j.LastLogTime, o.state, o.planned, o.error, o.reason,
-    o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation, o.origin
+SELECT j.SourcePK, j.JobID, j.BuilderGuid, j.Platform, j.JobKey, j.Fingerprint, j.JobRunKey, j.WarningCount, j.ErrorCount,
+    j.LastLogFile, j.FirstFailLogFile, j.LastFailLogFile, j.FirstFailLogTime, j.LastFailLogTime, j.LastLogTime,
+    o.state, o.planned, o.error, o.reason, o.inputs, o.plan, o.duration_ms, o.completed_ms, o.failure_cause, o.escalation, o.origin
 FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN aptui_jobs o ON o.job_id = j.JobID"""
 _ANALYSES_SQL = """
-SELECT a.source_id, a.builder, a.state, a.fingerprint, a.error, a.warnings, a.errors, a.duration_ms, a.completed_ms, a.log_file, a.reason,
-    a.plans
+SELECT a.source_id, a.builder, a.state, a.fingerprint, a.error, a.warnings, a.errors, a.duration_ms, a.completed_ms,
+    a.log_file, a.reason, a.plans
 FROM json_each(?) k JOIN aptui_analyses a ON a.source_id = k.value"""
 _PRODUCTS_SQL = """
 SELECT p.ProductID, p.JobPK, p.ProductName, p.SubID, p.AssetType, p.Flags, o.digest, p.Hash, o.size
@@ -68,7 +68,8 @@ SELECT l.product_id, l.kind, l.path, l.flags, l.source_guid, l.sub_id, l.is_excl
 FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_product_links l ON l.product_id = p.ProductID
 ORDER BY l.product_id, l.at"""
 _LEGACY_SUB_IDS_SQL = """
-SELECT l.ProductPK, l.SubID FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN LegacySubIDs l ON l.ProductPK = p.ProductID
+SELECT l.ProductPK, l.SubID FROM json_each(?) k JOIN Products p ON p.JobPK = k.value
+    JOIN LegacySubIDs l ON l.ProductPK = p.ProductID
 ORDER BY l.ProductPK, l.SubID"""
 _UNFINISHED_SQL = """
 SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
@@ -220,11 +221,15 @@ class DatabaseArchive:
 
     def failed_count(self) -> int:
         """Return how many jobs and analyses are failed."""
-        sql = "SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed') + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"
+        sql = """SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed')
+            + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"""
         return int(self._database.execute(sql).fetchone()[0])
 
     def unfinished(self) -> list[PathKey]:
-        """Return keys of sources with a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without fingerprint."""
+        """Return the keys of sources with unfinished work.
+
+        That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
+        """
         return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
 
     # --------------------------------------------------------------------------------------------------------------- files
@@ -344,7 +349,10 @@ class DatabaseArchive:
         return self._database.execute(sql).fetchone() is not None
 
     def departed(self) -> dict[bytes, tuple[str, bytes]]:
-        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file (`core.identity.DEPARTED_STATE`)."""
+        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
+
+        They stand below `core.identity.DEPARTED_STATE`.
+        """
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         prefix = identity.DEPARTED_STATE
         found = self._database.execute(sql, (len(prefix) + 1, prefix, f"{prefix[:-1]};")).fetchall()
@@ -374,7 +382,10 @@ class DatabaseArchive:
         return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
 
     def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too; () = all names."""
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too.
+
+        () = all names.
+        """
         sql = """SELECT c.name, c.job_id, o.path_key FROM aptui_conflicts c JOIN Jobs j ON j.JobID = c.job_id
             JOIN aptui_sources o ON o.source_id = j.SourcePK"""
         listed = f"{sql} JOIN json_each(?) k ON k.value = c.name ORDER BY c.job_id"

@@ -1,6 +1,7 @@
-"""What the catalogs (`engine.catalog`) do not know yet: a mark in the database that goes with the first change of a product, and which changed.
+"""Changes that the catalogs (`engine.cache.catalog`) do not have yet.
 
-The mark outlives the engine; the names of what changed are there as long as they are few, so that few lines are written for few changes.
+A mark in the database goes with the first change of a product; and which products changed. The mark outlives the engine;
+the names of what changed are there as long as they are few, so that few lines are written for few changes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from aptui.core.messages import Rows
 
 CATALOG_STATE = "catalogs"
-"""Key in `aptui_state`: the catalogs that were made of the present rows, as `engine.catalog` describes them; not there = they are older."""
+"""Key in `aptui_state`: the catalogs made of the present rows, as `engine.cache.catalog` describes them; absent = older."""
 MOST_NAMES = 256
 """When more products have changed, catalogs are written whole."""
 _CHANGING = ("drop_source", "drop_job", "drop_products", "put_product", "put_link", "put_legacy_sub_id")

@@ -1,15 +1,16 @@
-"""The change feed: every change of a source or product, numbered, written in the transaction that makes it; who passes it on is elsewhere.
+"""The change feed: every change of a source or product, numbered, written in its transaction.
 
-An entry is known by its kind, asset id and name, and says all of what is there now, or that it is gone: so whoever takes a whole listing and
-then the entries since, in order, has what the database has, also where an entry is taken twice. What is equal to what was there gives none:
-a run whose products came out the same, a source that was looked at again.
+Who passes it on is elsewhere. An entry is known by its kind, asset id and name, and says all of what is there now, or that
+it is gone: so whoever takes a whole listing and then the entries since, in order, has what the database has, also where an
+entry is taken twice. What is equal to what was there gives none: a run whose products came out the same, a source that was
+looked at again.
 
-Numbers rise; each engine begins with a number made of its time. An engine that finds less than the last one left, after a power cut or in a
-copy that was put back, thus never gives a number that somebody holds already to something else. A number that is not in the table any more,
-or never was, is answered by `resync`.
+Numbers rise; each engine begins with a number made of its time. An engine that finds less than the last one left, after a
+power cut or in a copy that was put back, thus never gives a number that somebody holds already to something else. A number
+that is not in the table any more, or never was, is answered by `resync`.
 
-What it costs. Rows with an id above those of before are new, and one statement writes their entries. Only where a row goes, or is put again,
-it is read before and compared.
+What it costs. Rows with an id above those of before are new, and one statement writes their entries. Only where a row goes,
+or is put again, it is read before and compared.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class _Fact(NamedTuple):
 class Change:
     """An entry, or a line of the listing (`seq` 0 then).
 
-    `name` is a source's path, or a product's with its platform; of what is gone only kind, id and name are told; `size` -1 = not known.
+    `name` is a source's path, or a product's with its platform; of what is gone only kind, id and name are told; `size` -1
+    = not known.
     """
 
     seq: int

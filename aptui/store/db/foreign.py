@@ -1,7 +1,8 @@
 """Databases that O3DE wrote: told from ours, read from private copies, so that neither they nor anything beside them changes.
 
-SQLite is never let near the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log, and the last one to
-close it empties the log. The copy has the write-ahead log with it; both are taken again when they changed meanwhile.
+SQLite is never let near the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log,
+and the last one to close it empties the log. The copy has the write-ahead log with it; both are taken again when they
+changed meanwhile.
 """
 
 from __future__ import annotations
@@ -75,9 +76,10 @@ def writer_of(path: Path) -> ForeignWriter:
 
 
 def private_copy(path: Path) -> Path:
-    """Return a copy of a database with what is in its write-ahead log; one is kept for as long as nothing changes, and none after the end.
+    """Return a copy of a database with what is in its write-ahead log.
 
-    A path that was returned is good for a while: until the database has changed twice.
+    One is kept for as long as nothing changes, and none after the end. A path that was returned is good for a while: until
+    the database has changed twice.
 
     Raises:
         HostError: it cannot be copied, or somebody keeps on writing to it.

@@ -1,8 +1,9 @@
 """The files of one folder as one blob, and back; plans and manifests are JSON and belong to `core.rows` and `core.fingerprint`.
 
-Layout: head (format, count of files, bytes of names); the names joined by NUL, in UTF-8, the folder in its real case first; columns of 64
-bits: sizes, mtimes, ctimes, inodes, XXH64; one byte a file that says whether a digest is known; the known digests. Little endian, so that a
-cache can be copied to any machine. Columns, because a hundred values go through one call of `struct`.
+Layout: head (format, count of files, bytes of names); the names joined by NUL, in UTF-8, the folder in its real case first;
+columns of 64
+bits: sizes, mtimes, ctimes, inodes, XXH64; one byte a file that says whether a digest is known; the known digests. Little
+endian, so that a cache can be copied to any machine. Columns, because a hundred values go through one call of `struct`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """O3DE's `ProductDependencies` as a projection: what products declare (`aptui_product_links`) joined with the products that exist.
 
-The writer has it made anew, where something changed, at the end of the transaction that changes links, products or identities of sources:
-so the two can never be apart, and the rows do not depend on the order in which products came. The rules are those of spec/engine.md §8:
+The writer has it made anew, where something changed, at the end of the transaction that changes links, products or
+identities of sources: so the two can never be apart, and the rows do not depend on the order in which products came. The
+rules, as in the reference program's `PathDependencyManager.cpp`:
 
 * a link by asset id is one row, whether that product exists or not;
 * a link by an exact path is one row for each product at that place, or one unmet row while there is none;
@@ -10,8 +11,9 @@ so the two can never be apart, and the rows do not depend on the order in which 
 * a product has one row for another one however many of its links name it: the one by asset id, else the first;
 * no product has a row for itself, none for another platform, and no path names an intermediate.
 
-What it costs follows what changed. A product that came or went is looked up among exact links by its place, and among links with `*` by its
-own folders; each pattern is tried once for it, however many products declare it. Rows that lead to a product are found by its asset id.
+What it costs follows what changed. A product that came or went is looked up among exact links by its place, and among links
+with `*` by its own folders; each pattern is tried once for it, however many products declare it. Rows that lead to a
+product are found by its asset id.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ CREATE TEMP TABLE touched_places(kind INTEGER, platform TEXT, path TEXT, PRIMARY
 CREATE TEMP TABLE fresh_owners(product_id INTEGER PRIMARY KEY);
 CREATE TEMP TABLE link_targets(guid BLOB, sub_id INTEGER, platform TEXT, path TEXT, source TEXT);
 CREATE TEMP TABLE found_links(
-    product_id INTEGER, at INTEGER, flags INTEGER, guid BLOB, sub_id INTEGER, platform TEXT, path TEXT, source TEXT, is_wild INTEGER);
+    product_id INTEGER, at INTEGER, flags INTEGER, guid BLOB, sub_id INTEGER, platform TEXT, path TEXT, source TEXT,
+    is_wild INTEGER);
 """
 _SCRATCH_TABLES = ("touched_ids", "touched_places", "fresh_owners", "link_targets", "found_links")
 _NO_INTERMEDIATE = f"p.Flags & {int(ProductFlag.INTERMEDIATE)} = 0"
@@ -96,8 +99,8 @@ _OF_SOURCES = f"""SELECT p.ProductID, {_TARGET} FROM json_each(?) k CROSS JOIN J
 _IDENTITIES = """SELECT s.SourceID, s.SourceGuid, o.path_key FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value
     CROSS JOIN aptui_sources o ON o.source_id = s.SourceID"""
 
-_ROW = """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath,
-    UnresolvedDependencyType, FromAssetId)"""
+_ROW = """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,
+    UnresolvedPath, UnresolvedDependencyType, FromAssetId)"""
 _FORGET_RESOLVED = """DELETE FROM ProductDependencies WHERE ProductDependencyID IN (
     SELECT d.ProductDependencyID FROM touched_ids t CROSS JOIN ProductDependencies d
         ON d.DependencySourceGuid = t.guid AND d.DependencySubID = t.sub_id AND d.UnresolvedPath = ''
@@ -113,7 +116,8 @@ _FIND_TARGETS = f"""INSERT INTO link_targets SELECT {_TARGET} FROM touched_ids t
 _BY_PLACE = "INDEXED BY aptui_product_links_path ON l.prefix IS NULL AND l.is_exclusion = 0"
 _FOUND_BY_PLACE = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, t.guid, t.sub_id, t.platform, t.path, t.source, 0
     FROM link_targets t CROSS JOIN aptui_product_links l {_BY_PLACE}
-    AND l.path = CASE :kind WHEN {int(LinkKind.SOURCE_FILE)} THEN t.source ELSE t.path END AND l.kind = :kind AND l.platform = t.platform"""
+    AND l.path = CASE :kind WHEN {int(LinkKind.SOURCE_FILE)} THEN t.source ELSE t.path END AND l.kind = :kind
+        AND l.platform = t.platform"""
 _BY_PREFIX = """FROM aptui_product_links l INDEXED BY aptui_product_links_prefix
     WHERE l.prefix IS NOT NULL AND l.is_exclusion = 0 AND l.prefix = :prefix AND l.kind = :kind AND l.platform = :platform"""
 # A pattern that ten thousand products declare is read once: each step jumps to the next one in the index.
@@ -132,19 +136,24 @@ _FOUND_BY_PATTERN = f"""INSERT INTO found_links
     SELECT l.product_id, l.at, l.flags, :guid, :sub_id, :platform, :path, :source, 1 {_BY_PREFIX} AND l.path = :pattern"""
 
 _FRESH = "FROM fresh_owners f CROSS JOIN aptui_product_links l ON l.product_id = f.product_id"
-_FRESH_ASSETS = f"SELECT l.product_id, l.source_guid, l.sub_id, l.platform, l.flags {_FRESH} WHERE l.kind = {int(LinkKind.ASSET)} ORDER BY 1, l.at"
+_FRESH_ASSETS = f"""SELECT l.product_id, l.source_guid, l.sub_id, l.platform, l.flags {_FRESH}
+    WHERE l.kind = {int(LinkKind.ASSET)} ORDER BY 1, l.at"""
 _ASSETS_OF = f"""SELECT product_id, source_guid, sub_id, platform, flags FROM aptui_product_links
 WHERE product_id = ? AND kind = {int(LinkKind.ASSET)} ORDER BY at"""
 _UUIDS_OF_SOURCES = """WITH k(value) AS (SELECT value FROM json_each(?))
 SELECT s.SourceGuid FROM k JOIN Sources s ON s.SourceID = k.value
 UNION SELECT l.uuid FROM k JOIN aptui_legacy l ON l.source_id = k.value"""
-_FRESH_BY_NAME = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, s.SourceGuid, p.SubID, j.Platform, l.path, o.path_key, 0
-    {_FRESH} CROSS JOIN Products p ON p.ProductName = l.platform || '/' || l.path CROSS JOIN Jobs j ON j.JobID = p.JobPK {_TARGET_JOIN}
+_FRESH_BY_NAME = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, s.SourceGuid, p.SubID, j.Platform, l.path,
+    o.path_key, 0
+    {_FRESH} CROSS JOIN Products p ON p.ProductName = l.platform || '/' || l.path
+    CROSS JOIN Jobs j ON j.JobID = p.JobPK {_TARGET_JOIN}
     WHERE l.kind = {int(LinkKind.PRODUCT_FILE)} AND l.prefix IS NULL AND l.is_exclusion = 0 AND {_NO_INTERMEDIATE}"""
-_FRESH_BY_SOURCE = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, s.SourceGuid, p.SubID, j.Platform, {_PATH_SQL}, l.path, 0
+_FRESH_BY_SOURCE = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags, s.SourceGuid, p.SubID, j.Platform,
+    {_PATH_SQL}, l.path, 0
     {_FRESH} CROSS JOIN aptui_sources o ON o.path_key = l.path CROSS JOIN Sources s ON s.SourceID = o.source_id
     CROSS JOIN Jobs j ON j.SourcePK = s.SourceID CROSS JOIN Products p ON p.JobPK = j.JobID
-    WHERE l.kind = {int(LinkKind.SOURCE_FILE)} AND l.prefix IS NULL AND l.is_exclusion = 0 AND j.Platform = l.platform AND {_NO_INTERMEDIATE}"""
+    WHERE l.kind = {int(LinkKind.SOURCE_FILE)} AND l.prefix IS NULL AND l.is_exclusion = 0 AND j.Platform = l.platform
+        AND {_NO_INTERMEDIATE}"""
 _FRESH_WILDCARDS = f"""SELECT l.kind, l.platform, l.prefix, l.path, l.product_id, l.at, l.flags {_FRESH}
     WHERE l.prefix IS NOT NULL AND l.is_exclusion = 0"""
 _BELOW_NAME = f"""SELECT {_TARGET} FROM Products p CROSS JOIN Jobs j ON j.JobID = p.JobPK {_TARGET_JOIN}
@@ -162,7 +171,8 @@ _PUT_FOUND = f"""{_ROW} SELECT f.product_id, f.guid, f.sub_id, f.platform, f.fla
     CROSS JOIN Products p ON p.ProductID = f.product_id CROSS JOIN Jobs j ON j.JobID = p.JobPK
     CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     WHERE NOT (s.SourceGuid = f.guid AND p.SubID = f.sub_id) AND NOT EXISTS (SELECT 1 FROM ProductDependencies d
-        WHERE d.DependencySourceGuid = f.guid AND d.DependencySubID = f.sub_id AND d.ProductPK = f.product_id AND d.UnresolvedPath = '')
+        WHERE d.DependencySourceGuid = f.guid AND d.DependencySubID = f.sub_id AND d.ProductPK = f.product_id
+        AND d.UnresolvedPath = '')
     ORDER BY f.product_id, f.at"""
 _PRELOADERS = f"SELECT DISTINCT product_id FROM found_links WHERE flags & {LOAD_MASK} = {PRE_LOAD}"
 
@@ -171,7 +181,8 @@ def _met(place: str) -> str:
     """Return the SQL condition that a product is at a place."""
     return f"""CASE {place}.kind WHEN {int(LinkKind.PRODUCT_FILE)}
         THEN EXISTS (SELECT 1 FROM Products p WHERE p.ProductName = {place}.platform || '/' || {place}.path AND {_NO_INTERMEDIATE})
-        ELSE EXISTS (SELECT 1 FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id CROSS JOIN Products p ON p.JobPK = j.JobID
+        ELSE EXISTS (SELECT 1 FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
+            CROSS JOIN Products p ON p.JobPK = j.JobID
             WHERE o.path_key = {place}.path AND j.Platform = {place}.platform AND {_NO_INTERMEDIATE}) END"""
 
 
@@ -204,7 +215,7 @@ class ProductLinkProjection:
         self._renamed_uuids: set[bytes] = set()
         """UUIDs that may mean another source after this transaction than before."""
         self.owners: set[int] | None = set()
-        """The products whose rows to others this transaction has changed, those that it has made left out; None = too many to say."""
+        """Products whose rows to others this transaction changed, apart from those it made; None = too many to say."""
         self._preloaders: set[int] | None = set() if self._is_settled() else None
         database.create_function("aptui_matches", 2, _names, deterministic=True)
         database.executescript(_SCRATCH)
@@ -253,7 +264,7 @@ class ProductLinkProjection:
             self._put_rows()
 
     def take_preloaders(self) -> set[int] | None:
-        """Return the products that may load others before themselves in a way that they did not at the last call; None = any may."""
+        """Return the products whose preload dependencies may differ from those of the last call; None = any may."""
         taken, self._preloaders = self._preloaders, set()
         return taken
 
@@ -327,7 +338,8 @@ class ProductLinkProjection:
     def _find_for_touched(self, known: _Known) -> None:
         """Forget the rows that lead to products which came or went, and find the links that name them now.
 
-        All products with their asset ids are looked at again: two may share one, and which link counts must not depend on who came first.
+        All products with their asset ids are looked at again: two may share one, and which link counts must not depend on
+        who came first.
         """
         self._note_owners(_OWNERS_BEFORE)
         self._database.execute(_FORGET_RESOLVED)

@@ -13,7 +13,7 @@ from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, upgrades
 
 O3DE_VERSION = 40
-"""Version of O3DE's tables that we read and write (spec/surface.md §4)."""
+"""Version of O3DE's tables that we read and write (`dbinfo.Version`)."""
 OWN_VERSION = 3
 """Version of the tables that begin with `aptui_`; those of `upgrades.OLDEST` and later are brought up to date in place."""
 VERSION_KEY = "schema"
@@ -50,9 +50,9 @@ def uuid_text(uuid: bytes) -> str:
 def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> str:
     """Make sure that `path` is an up-to-date asset database; return a sentence for people when an old one was set aside, else "".
 
-    An older one is brought up to date in place where `upgrades` knows how. A file that cannot be is renamed to `<name>.<n>.old`, never
-    deleted. `before_creation` is called when there is no
-    database and before there is a new one: what it does is done even if this process dies.
+    An older one is brought up to date in place where `upgrades` knows how. A file that cannot be is renamed to
+    `<name>.<n>.old`, never deleted. `before_creation` is called when there is no database and before there is a new one:
+    what it does is done even if this process dies.
 
     Raises:
         UserError: the database was written by O3DE, or by a newer version.
@@ -77,7 +77,9 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
 
 @contextlib.contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the disk say meanwhile into errors for people; a database that proves damaged is set aside at the next start.
+    """Translate errors of SQLite and the disk in this block into errors for people.
+
+    A database that proves damaged is set aside at the next start.
 
     Raises:
         HostError: instead of `sqlite3.Error` and `OSError`.
@@ -154,7 +156,9 @@ def refuse_foreign(path: Path) -> None:
 
 
 def set_aside_foreign(path: Path) -> Path | None:
-    """Rename a database that O3DE wrote to `<name>.<n>.old`, with all that is part of it; return where it is now, None where there is none.
+    """Rename a database that O3DE wrote to `<name>.<n>.old`, with its companion files.
+
+    Return where it is now, None when there is none.
 
     Raises:
         HostError: it cannot be read or renamed.

@@ -37,7 +37,10 @@ def _uuid_sql(column: str) -> str:
 
 
 def job_stat_sql(scan_folder: str = "f", source: str = "s", job: str = "j") -> str:
-    """Return the SQL expression of a job's name in Stats (spec/surface.md §3.6), for these table aliases."""
+    """Return the SQL expression of a job's name in Stats, for these table aliases.
+
+    The name is O3DE's: `ProcessJob,<scan folder>,<relative path>,<job key>,<platform>,<{builder uuid}>`.
+    """
     parts = (
         f"{scan_folder}.ScanFolder",
         f"{source}.SourceName",

@@ -2,9 +2,10 @@
 
 Importing this costs 0.1 s (peewee), so only what creates a database, or gives a foreign one our empty tables, does it.
 
-The first part is O3DE's version 40, name by name (spec/surface.md §4). The second part is ours: what O3DE has no place for. Rows of ours
-go with O3DE's by triggers, which cost nothing until something is deleted; foreign keys would be checked at every insert (1 µs each, and
-these are most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers its rows itself.
+The first part is O3DE's version 40, name by name. The second part is ours: what O3DE has no place for.
+Rows of ours go with O3DE's by triggers, which cost nothing until something is deleted; foreign keys would be checked at
+every insert (1 µs each, and these are most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine
+numbers its rows itself.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ class Files(_Table):
 
 
 class Stats(_Table):
-    """Durations by name (spec/surface.md §3.6)."""
+    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`)."""
 
     stat_name = _text("StatName", primary_key=True)
     stat_value = _int("StatValue")
@@ -330,8 +331,9 @@ class OwnProducts(_Table):
 class ProductLinks(_Table):
     """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
 
-    `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a path with `*` can
-    match anything, null for one without; `source_guid` and `sub_id` are those of a dependency by asset id.
+    `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a
+    path with `*` can match anything, null for one without; `source_guid` and `sub_id` are those of a dependency by asset
+    id.
     """
 
     product_id = IntegerField()
@@ -364,7 +366,10 @@ class MissingScans(_Table):
 
 
 class Runs(_Table):
-    """The last runs of each job; `products` is one digest over what it made, `step` leads back to the run before (`core.history`)."""
+    """The last runs of each job.
+
+    `products` is one digest over what it made, `step` leads back to the run before (`core.history`).
+    """
 
     job_id = IntegerField()
     run_key = IntegerField()

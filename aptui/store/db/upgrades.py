@@ -1,7 +1,7 @@
-"""Older asset databases brought up to date in place: each step leads from one version of our tables to the next, in one transaction.
+"""Upgrades of older asset databases in place: each step leads to the next version of our tables, in one transaction.
 
-A version before `OLDEST` is set aside by `schema` and everything is made anew. A step changes what `tables` says today, so it names tables and
-columns itself and uses nothing of that module.
+A version before `OLDEST` is set aside by `schema` and everything is made anew. A step changes what `tables` says today, so
+it names tables and columns itself and uses nothing of that module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A database that a newer program wrote, for those who would rather lose it than stop; everything else about versions is in `schema`."""
+"""Databases of a future version, for those who would rather lose one than stop; the rest about versions is in `schema`."""
 
 from __future__ import annotations
 

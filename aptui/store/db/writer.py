@@ -1,12 +1,12 @@
 """The one thread that writes the asset database; what the operations mean is in `statements`, who reads is elsewhere.
 
-Work reaches the thread through a queue and is done in the order in which it came. `save` does not wait: the tickets that pile up while a
-transaction is written become the next transaction together. `run`, `record_intents` and `finish` wait for the commit, and so for every
-save before them.
+Work reaches the thread through a queue and is done in the order in which it came. `save` does not wait: the tickets that
+pile up while a transaction is written become the next transaction together. `run`, `record_intents` and `finish` wait for
+the commit, and so for every save before them.
 
-Durability. Losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk relies on them. So a
-transaction is synced when something will: intents (renames follow) and rows that are dropped (deletions of files follow). What `finish`
-writes is not synced, because recovery finishes durable intents anyway (reliability.md 1.2, F8).
+Durability. Losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk
+relies on them. So a transaction is synced when something will: intents (renames follow) and rows that are dropped
+(deletions of files follow). What `finish` writes is not synced, because recovery finishes durable intents anyway.
 
 After a failed save everything that is asked is refused with the same error: what comes later may build on what was lost.
 """
@@ -158,14 +158,17 @@ class Writer:
         return self._ask(self._links.take_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
-        """Return how many transactions have changed products, those that were asked before now included, and which since the last mark.
+        """Return how many transactions have changed products, earlier requests included, and which products since the last mark.
 
         None = too many to say.
         """
         return self._ask(lambda: (self._mark.changes, None if self._mark.names is None else frozenset(self._mark.names)))
 
     def mark_catalogs(self, changes: int, text: str) -> bool:
-        """Set the mark that catalogs are up to date, unless products have changed since there were `changes`; return whether it is set."""
+        """Set the mark that catalogs are up to date, unless products have changed since the count was `changes`.
+
+        Return whether it is set.
+        """
         return self._ask(lambda: self._mark_catalogs(changes, text))
 
     def checkpoint(self) -> None:

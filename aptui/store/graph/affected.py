@@ -1,11 +1,15 @@
-"""What changed files make run again: through source dependencies, intermediates and job dependencies, as `core.graph` would; it only reads.
+"""What changed files make run again, through source dependencies, intermediates and job dependencies as in `core.state.graph`.
 
-A source that changed is owed all its jobs. Who declared it is owed the jobs of the builder that did so, and so is who declared that one in
-turn: a manifest holds the whole closure, whoever declared its parts. What was found while processing is the run's own and leads no further.
-A job that runs again concerns the jobs that depend on it by fingerprint or by its products; order alone concerns nobody.
+It only reads.
 
-Nobody knows beforehand whether products come out equal, and what depends on products alone rests then: without `through_products` such
-steps are not taken, and what is found runs for certain.
+A source that changed is owed all its jobs. Who declared it is owed the jobs of the builder that did so, and so is who
+declared that one in
+turn: a manifest holds the whole closure, whoever declared its parts. What was found while processing is the run's own and
+leads no further. A job that runs again concerns the jobs that depend on it by fingerprint or by its products; order alone
+concerns nobody.
+
+Nobody knows beforehand whether products come out equal, and what depends on products alone rests then: without
+`through_products` such steps are not taken, and what is found runs for certain.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
 
 _JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
-CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID ORDER BY s.SourceName, j.Platform, j.JobKey"""
+CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
+    ORDER BY s.SourceName, j.Platform, j.JobKey"""
 _PRODUCTS_SQL = """SELECT p.ProductName FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value ORDER BY 1"""
 _KEYS_SQL = "SELECT BuilderGuid, Platform, JobKey FROM Jobs WHERE SourcePK = ?"
 _PLANS_SQL = """SELECT a.source_id, a.builder, a.plans FROM json_each(?) k CROSS JOIN aptui_analyses a ON a.source_id = k.value"""
@@ -110,7 +115,7 @@ class Spreading:
         self.spread(self._intermediates())
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
-        """Note that jobs of some sources (in lower case, with why) would run although their bytes are as they were, and go on from there."""
+        """Note that jobs of some sources (in lower case, with why) would run although their bytes are the same, and follow them."""
         for path, ids in self.edges.by_path(sources).items():
             for number in ids:
                 self.found.touch(number, None, sources[path])

@@ -1,8 +1,9 @@
 """The graph of everything that needs something: products and sources as nodes, asked a whole frontier at a time; it only reads.
 
-An edge leads from what needs to what is needed: a source to the sources it depends on, a product to the source it is made of and to the
-products it needs at run time, and an intermediate to the product that it is. What a source depends on and is no source, is a file. Nodes
-are numbers, since there may be millions: a product is its id, a source its id below zero, a file what `AssetGraph.file` says.
+An edge leads from what needs to what is needed: a source to the sources it depends on, a product to the source it is made
+of and to the products it needs at run time, and an intermediate to the product that it is. What a source depends on and is
+no source, is a file. Nodes are numbers, since there may be millions: a product is its id, a source its id below zero, a
+file what `AssetGraph.file` says.
 """
 
 from __future__ import annotations
@@ -62,15 +63,18 @@ _RESOLVED_SQL = _NEEDED_SQL.format(
     first="d.ProductDependencyID", of="json_each(?) k CROSS JOIN ProductDependencies d ON d.ProductDependencyID = k.value"
 )
 _NEEDED_BY_ALL = _NEEDED_SQL.format(first="d.ProductPK", of="ProductDependencies d")
-_DEPENDENCIES_SQL = """SELECT d.ProductPK, d.DependencySourceGuid, d.DependencySubID, d.Platform, d.ProductDependencyID FROM json_each(?) k
+_DEPENDENCIES_SQL = """SELECT d.ProductPK, d.DependencySourceGuid, d.DependencySubID, d.Platform, d.ProductDependencyID
+    FROM json_each(?) k
 CROSS JOIN ProductDependencies d ON d.ProductPK = k.value WHERE d.UnresolvedPath = '' AND d.DependencySourceGuid <> zeroblob(16)"""
 _NEEDING_SQL = """SELECT d.ProductPK, p.ProductID FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value
 CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
-CROSS JOIN ProductDependencies d ON d.DependencySourceGuid = s.SourceGuid AND d.DependencySubID = p.SubID AND d.Platform = j.Platform
+CROSS JOIN ProductDependencies d ON d.DependencySourceGuid = s.SourceGuid AND d.DependencySubID = p.SubID
+    AND d.Platform = j.Platform
 WHERE d.UnresolvedPath = ''"""
 _INDEXED_SQL = """SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = 'ProductDependencies'
 AND replace(sql, ' ', '') LIKE '%ProductDependencies(DependencySourceGuid%'"""
-_PRODUCTS_SQL = f"""SELECT p.ProductID, p.ProductName, j.Platform, s.SourceGuid, p.SubID, COALESCE(o.size, -1), COALESCE(o.digest, x''),
+_PRODUCTS_SQL = f"""SELECT p.ProductID, p.ProductName, j.Platform, s.SourceGuid, p.SubID, COALESCE(o.size, -1),
+    COALESCE(o.digest, x''),
     s.SourceName, p.Flags & {INTERMEDIATE_FLAG}, p.Hash
 FROM {{of}} JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
@@ -161,7 +165,10 @@ class AssetGraph:
                 yield product, needed, Link.PRODUCT
 
     def _dependencies(self, products: Collection[int]) -> list[tuple[Node, _Asset]]:
-        """Return what these products need by asset id, once `_resolved` knows it: an asset is looked up once, however many need it."""
+        """Return what these products need by asset id, once `_resolved` knows it.
+
+        An asset is looked up once, however many need it.
+        """
         found: list[tuple[Node, _Asset]] = []
         unknown: dict[int, _Asset] = {}
         for product, uuid, sub_id, platform, row in self._ask(_DEPENDENCIES_SQL, (json.dumps(list(products)),)):

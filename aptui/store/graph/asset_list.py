@@ -19,7 +19,10 @@ LIST_BYTES_MOST = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ListedProduct:
-    """A product that ships; `pulled_in_by` is the product that needed it first, "" for a seed. `digest` "" and `size` -1 when not known."""
+    """A product that ships.
+
+    `pulled_in_by` is the product that needed it first, "" for a seed; `digest` "" and `size` -1 when not known.
+    """
 
     name: str
     asset_id: str
@@ -31,7 +34,10 @@ class ListedProduct:
 
 @dataclass(frozen=True, slots=True)
 class LooseEnd:
-    """What a product that ships needs and nobody has: `kind` is "unmet" (a path), "dangling" (an asset id) or "missing" (undeclared)."""
+    """A dependency of a shipped product that nothing fulfils.
+
+    `kind` is "unmet" (a path), "dangling" (an asset id) or "missing" (undeclared).
+    """
 
     kind: str
     product: str

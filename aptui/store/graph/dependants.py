@@ -1,4 +1,4 @@
-"""Who depends on some sources, by path or by UUID, as sources, jobs or products: what the moving of sources asks. Many sources at once."""
+"""Dependants of many sources at once, by path or UUID, as sources, jobs or products: what relocations ask."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from aptui.store.queries.reader import ProductRow, Reader, SourceRow
 
 _BY_PATH = frozenset({EdgeKind.PATH, EdgeKind.JOB, EdgeKind.DISCOVERED})
 _TYPE_BITS = {EdgeKind.JOB: 2}
-"""`TypeOfDependency` of the kinds that are not 1 (spec/surface.md §4)."""
+"""`TypeOfDependency` of the kinds that are not 1 (source to source): 2 is job to job."""
 _SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, x''
 FROM json_each(?) k CROSS JOIN Sources s ON {condition} JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"""
-_DEPENDENTS_SQL = """SELECT d.DependencySourceGuid, d.DependencySubID, lower(d.UnresolvedPath), d.UnresolvedDependencyType, d.FromAssetId,
+_DEPENDENTS_SQL = """SELECT d.DependencySourceGuid, d.DependencySubID, lower(d.UnresolvedPath), d.UnresolvedDependencyType,
+    d.FromAssetId,
 p.ProductName, p.SubID, s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolder
 FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK JOIN Jobs j ON j.JobID = p.JobPK
 JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"""

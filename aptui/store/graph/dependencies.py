@@ -1,4 +1,4 @@
-"""Product dependencies as the engine, the catalog and the panels of assets ask for them; how far they reach is `queries.asset_graph`'s question.
+"""Product dependencies for the engine, the catalog and the asset panels; their reach is `graph.asset_graph`'s question.
 
 Every question is answered from `ProductDependencies` (made by `db.product_links`) and follows an index.
 """
@@ -19,7 +19,10 @@ _CHUNK = 2_000
 
 @dataclass(frozen=True, slots=True)
 class AssetDependency:
-    """A product dependency; `product_id` is the other side, 0 = there is no such product. `is_by_id` (0 or 1): it was declared by asset id."""
+    """A product dependency.
+
+    `product_id` is the other side, 0 = there is no such product; `is_by_id` (0 or 1): declared by asset id.
+    """
 
     product_id: int
     name: str
@@ -53,7 +56,8 @@ _OUT_SQL = f"""SELECT COALESCE(p.ProductID, 0), COALESCE(p.ProductName, ''), {_C
     WHERE d.ProductPK = ? AND d.UnresolvedPath = '' ORDER BY 2, d.DependencySourceGuid, d.DependencySubID, 1"""
 _IN_SQL = f"""SELECT p.ProductID, p.ProductName, {_COLUMNS} FROM Products t CROSS JOIN Jobs j ON j.JobID = t.JobPK
     CROSS JOIN Sources s ON s.SourceID = j.SourcePK
-    CROSS JOIN ProductDependencies d ON d.DependencySourceGuid = s.SourceGuid AND d.DependencySubID = t.SubID AND d.UnresolvedPath = ''
+    CROSS JOIN ProductDependencies d ON d.DependencySourceGuid = s.SourceGuid AND d.DependencySubID = t.SubID
+    AND d.UnresolvedPath = ''
     CROSS JOIN Products p ON p.ProductID = d.ProductPK WHERE t.ProductID = ? AND d.Platform = j.Platform ORDER BY 2, 1"""
 
 
@@ -78,7 +82,7 @@ def unmet_paths(reader: Reader, product_id: int) -> list[UnmetPath]:
 
 
 def unmet_counts(reader: Reader, product_id: int) -> tuple[int, int]:
-    """Return how many dependencies of a product lead to nothing: by asset id, and by exact path (spec/engine.md §8)."""
+    """Return how many dependencies of a product lead to nothing: by asset id, and by exact path."""
     by_id = sum(1 for item in outgoing(reader, product_id) if not item.product_id)
     by_path = sum(1 for item in unmet_paths(reader, product_id) if not (item.is_wildcard or item.is_exclusion))
     return by_id, by_path
@@ -89,7 +93,8 @@ def unmet_counts(reader: Reader, product_id: int) -> tuple[int, int]:
 
 def preloading(reader: Reader) -> set[int]:
     """Return the products that load any other before themselves."""
-    sql = f"SELECT DISTINCT ProductPK FROM ProductDependencies WHERE UnresolvedPath = '' AND DependencyFlags & {LOAD_MASK} = {PRE_LOAD}"
+    sql = f"""SELECT DISTINCT ProductPK FROM ProductDependencies
+        WHERE UnresolvedPath = '' AND DependencyFlags & {LOAD_MASK} = {PRE_LOAD}"""
     return {product_id for (product_id,) in reader.ask(sql)}
 
 
@@ -121,7 +126,8 @@ _NEEDS = """(SELECT group_concat(item, ' ') FROM (
     SELECT hex(d.DependencySourceGuid) || ' ' || d.DependencySubID || ' ' || d.DependencyFlags AS item FROM ProductDependencies d
     WHERE d.ProductPK = p.ProductID AND d.UnresolvedPath = ''
     ORDER BY d.DependencySourceGuid, d.DependencySubID, d.DependencyFlags))"""
-_FORMER = """(SELECT group_concat(SubID, ' ') FROM (SELECT l.SubID FROM LegacySubIDs l WHERE l.ProductPK = p.ProductID ORDER BY l.SubID))"""
+_FORMER = """(SELECT group_concat(SubID, ' ') FROM (
+    SELECT l.SubID FROM LegacySubIDs l WHERE l.ProductPK = p.ProductID ORDER BY l.SubID))"""
 _CATALOG_SQL = f"""SELECT s.SourceGuid, p.SubID, p.ProductName, p.AssetType, o.size, o.digest, {{needs}}, {{former}}
     FROM Products p CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     CROSS JOIN aptui_products o ON o.product_id = p.ProductID
@@ -134,8 +140,8 @@ def catalog_rows(
 ) -> Iterator[tuple[bytes, int, str, bytes, int, bytes, str | None, str | None]]:
     """Yield the products of a platform, or the one called `name`, for its catalog, by name, without intermediates.
 
-    Each is (UUID of its source, sub id, name, asset type, size, digest, needs, former sub ids); needs are `UUID in hex, sub id, flags` after
-    each other with a blank between all of them, and None where there are none.
+    Each is (UUID of its source, sub id, name, asset type, size, digest, needs, former sub ids); needs are `UUID in hex, sub
+    id, flags` after each other with a blank between all of them, and None where there are none.
     """
     sql = _CATALOG_SQL.format(
         needs=_NEEDS if _has_rows(reader, "ProductDependencies") else "NULL",

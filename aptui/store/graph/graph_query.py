@@ -1,11 +1,13 @@
-"""The language of `aptui query`: words for assets, functions over the graph, and what sets can do; what words mean is the asker's business.
+"""The language of `aptui query`: words for assets, functions over the graph, set operations.
+
+What words mean is the asker's business.
 
     expression := operand (("+" | "-" | "^") operand)*          from left to right: union, difference, intersection
     operand    := name | "quoted name" | "(" expression ")" | function "(" arguments ")"
     function   := deps(x) deps(x, depth) rdeps(x) rdeps(x, depth) somepath(from, to) allpaths(from, to) sources(x) products(x)
 
-Names may hold the signs themselves (`grass-1.png`), so a sign between two operands stands between blanks. `union`, `except` and `intersect`
-are other words for the signs, as in Bazel's query.
+Names may hold the signs themselves (`grass-1.png`), so a sign between two operands stands between blanks. `union`, `except`
+and `intersect` are other words for the signs, as in Bazel's query.
 """
 
 from __future__ import annotations

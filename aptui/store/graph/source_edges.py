@@ -1,7 +1,7 @@
 """Source dependencies as rows: who declared what, and which sources a declared target is; ours and O3DE's tables in one form.
 
-Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has `SourceDependency` alone.
-Every question takes many sources at once.
+Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has
+`SourceDependency` alone. Every question takes many sources at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SourceEdges:
         return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(ids))))
 
     def declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
-        """Return who depends on one of these paths (lower case) or UUIDs (hex) by its name; patterns are the business of `patterns`."""
+        """Return who depends on one of these paths (lower case) or UUIDs (hex) by its name; `patterns` returns the rest."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.target = k.value WHERE e.kind <> 1"
             return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(targets))))

@@ -1,9 +1,10 @@
 r"""The filter language, the same in every pane, in saved filters and in `aptui jobs --filter`: text → terms → which rows they mean.
 
-Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field, a bare term is a
-regex on the source path, a bare status word is a status unless quoted; `after:` and `slower:` take a time and a duration. A pattern without
-capitals ignores case. Patterns take linear time, whatever they are (SEC-18 of design/reliability.md): Rust's engine, through polars, which is
-imported when the first pattern is used. Rust's syntax has no look-around and no back-references.
+Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
+a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `slower:` take a time
+and a duration. A pattern without capitals ignores case. Patterns of people and remote clients must take linear time,
+whatever they are: hence Rust's engine, through polars, which is imported when the first pattern is used. Rust's syntax has
+no look-around and no back-references.
 """
 
 from __future__ import annotations
@@ -140,9 +141,10 @@ class Filter:
                 _try(term)
 
     def spans(self, texts: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
-        """Return where each source path is hit, as (start, end) in characters: one span a positive term, in order, merged where they meet.
+        """Return where each source path is hit, as (start, end) in characters.
 
-        Meant for the rows on the screen: one call for all of them.
+        One span a positive term, in order, merged where they meet. Meant for the rows on the screen: one call for all of
+        them.
         """
         terms = [term for term in self.terms if isinstance(term, TextMatch) and term.field == "source" and not term.is_negated]
         found: list[list[tuple[int, int]]] = [[] for _ in texts]

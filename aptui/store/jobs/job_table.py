@@ -1,7 +1,8 @@
-"""Every job of the asset database as columns, for lists of a million rows; what is done with them is the business of who holds them.
+"""Every job of the asset database as columns, for lists of a million rows.
 
-A row is named by its place, which never changes; rows that are gone stay as dead ones until everything is read again. A job is known by its
-id, a failed analysis, which has none, by a negative number of our own (`analysis_key`).
+What is done with them is the business of their holder. A row is named by its place, which never changes; rows that are gone
+stay as dead ones until everything is read again. A job is known by its id, a failed analysis, which has none, by a negative
+number of our own (`analysis_key`).
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ _JOBS = Packed(
     "j.JobID",
     "Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID",
     (
-        "j.JobID", "j.SourcePK", f"CASE o.state {_STATE} ELSE CASE j.Status WHEN 0 THEN 0 WHEN 1 THEN 1 WHEN 4 THEN 2 ELSE 3 END END",
+        "j.JobID", "j.SourcePK",
+        f"CASE o.state {_STATE} ELSE CASE j.Status WHEN 0 THEN 0 WHEN 1 THEN 1 WHEN 4 THEN 2 ELSE 3 END END",
         "COALESCE(j.WarningCount, 0)", "COALESCE(j.ErrorCount, 0)", "COALESCE(j.JobRunKey, 0)",
         "COALESCE(o.completed_ms, j.LastLogTime, 0)", "COALESCE(o.duration_ms, 0)",
     ),
     ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", f"COALESCE({REASON_SQL}, '')"),
 )  # fmt: skip
 # What went wrong is asked of those alone that are not completed: there is an index of them.
-_ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
+_ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j
+    LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
 WHERE j.Status <> 4 AND ({ERROR_SQL} <> '' OR o.failure_cause <> '')"""
 _ANALYSES_SQL = """SELECT source_id, builder, warnings, errors, completed_ms, duration_ms, reason, error
 FROM aptui_analyses WHERE state = 'failed' ORDER BY source_id, builder"""
 _FOREIGN_DURATIONS_SQL = f"""
-SELECT j.JobID, t.StatValue FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+SELECT j.JobID, t.StatValue FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK
+    JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 JOIN Stats t ON t.StatName = {job_stat_sql()} WHERE j.JobID NOT IN (SELECT job_id FROM aptui_jobs)"""
 
 Moment = tuple[int, int]
@@ -239,7 +243,10 @@ class JobTable:
         return row
 
     def put_news(self, news: Sequence[JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
-        """Change the rows of these jobs, or add them, each at most once; return them. Many at once cost a few passes over arrays."""
+        """Change the rows of these jobs, or add them, each at most once; return them.
+
+        Many at once cost a few passes over arrays.
+        """
         keys = [self._key_of(item) for item in news]
         rows = self._rows_of(keys)
         for at in np.flatnonzero(~self._are_alive(rows)).tolist():
@@ -380,7 +387,8 @@ def _read_analyses(reader: Reader, table: JobTable, ids: npt.NDArray[np.int64], 
         code = int(np.searchsorted(ids, source_id))
         row = table.put(
             JobValues(
-                0, paths[code], numbers[int(folders[code])], "all", f"{_ANALYSIS}{uuid_text(builder)}", table.builder_name(builder), FAILED,
+                0, paths[code], numbers[int(folders[code])], "all", f"{_ANALYSIS}{uuid_text(builder)}",
+                table.builder_name(builder), FAILED,
                 warnings, errors, completed_ms, duration_ms, reason, error, 0,
             ),
             code,
@@ -406,7 +414,10 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
 
 def failed_causes(table: JobTable) -> list[tuple[str, bool, list[int]]]:
-    """Return why jobs failed: (the dependency that failed or the first line of the error, whether it is a dependency, rows), many first."""
+    """Return why jobs failed: (cause, whether it is a dependency, rows), the most frequent first.
+
+    A cause is the dependency that failed or the first line of the error.
+    """
     groups: dict[tuple[str, bool], list[int]] = {}
     for row in np.flatnonzero(failed_mask(table)).tolist():
         cause = table.words("cause", row)

@@ -1,4 +1,7 @@
-"""Columns of a large table in few large pieces: SQLite joins thousands of rows into one value a column, which is several times cheaper than rows."""
+"""Columns of a large table in few large pieces: SQLite joins thousands of rows into one value a column.
+
+That is several times cheaper than rows.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from aptui.store.queries.reader import Reader
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A question: an integer key that rises, where it is, and columns as SQL; the first of `numbers` is the key, none may be NULL."""
+    """A question: a rising integer key, where it is, and columns as SQL.
+
+    The first of `numbers` is the key; none may be NULL.
+    """
 
     key: str
     table: str

@@ -1,7 +1,8 @@
-"""Columns of text: many strings in little memory, searched by a linear-time engine (polars' Rust regex); what a pattern means is `filter`'s.
+"""Columns of text: many strings in little memory, searched in linear time (polars' Rust regex).
 
-Text rests as one blob of UTF-8 a chunk until somebody searches it; then the chunk becomes a polars series and the blob goes, so that nothing
-is held twice and polars (0.1 s and 50 MB) is imported by the first search alone.
+What a pattern means is `filter`'s. Text rests as one blob of UTF-8 a chunk until somebody searches it; then the chunk
+becomes a polars series and the blob goes, so that nothing is held twice and polars (0.1 s and 50 MB) is imported by the
+first search alone.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class _TextBlob:
 
 
 class Texts:
-    """An append-only column of texts; a text is named by its code, its place. One thread appends, any thread reads what was there."""
+    """An append-only column of texts, each named by its code, its place.
+
+    One thread appends, any thread reads what was there.
+    """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._full: list[_TextBlob | pl.Series] = []

@@ -1,7 +1,8 @@
 """Log files in the reference's record form: those of jobs and the engine's own; who logs what is decided elsewhere.
 
-A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line (spec/surface.md §1.2). What a record says beyond
-that is written as messages too: context as `C: [key] = value` before each line it belongs to, warnings and errors as `W: window: text`.
+A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line, severities 0 (debug) to 5
+(exception). What a record says beyond that is written as messages too: context as `C: [key] = value` before each line it
+belongs to, warnings and errors as `W: window: text`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _RECORD = re.compile(r"~~(?P<ms>.*?)~~(?P<severity>.*?)~~(?P<thread>.*?)~~(?P<wi
 _IS_CONTEXT = re.compile(r"C:(?![\\/])|(?i:ctx:|context:)")
 _CONTEXT = re.compile(r"(?:C:|(?i:ctx:|context:))\s*\[([^\n\r\[\]]+)\]\s*=\s*(.*)", re.DOTALL)
 _LINE_END = re.compile(r"\r\n|\n|\r")
-# Short forms are upper case, long ones any case (spec/surface.md §1.2).
+# Short forms are upper case, long ones any case: what the reference's log viewer takes for a prefix.
 _PREFIXES = (
     (re.compile(r"W:|(?i:warn:|warning:)"), LogLevel.WARNING),
     (re.compile(r"E:|(?i:err:|error:)"), LogLevel.ERROR),

@@ -28,7 +28,8 @@ class StoredRunLog:
 def place_of(log_dir: Path, name: str) -> str:
     """Return where a log lies whose name the database has, as text.
 
-    O3DE writes absolute names; where such a log is gone, the database may have come from another place or machine, and its logs with it.
+    O3DE writes absolute names; where such a log is gone, the database may have come from another place or machine, and its
+    logs with it.
     """
     if not _ABSOLUTE.match(name):
         return f"{log_dir}/{name}"
@@ -46,7 +47,7 @@ def _native(text: str) -> str:
 
 
 def log_folder(cache_dir: Path) -> Path:
-    """Return where the logs of a cache lie whose configuration nobody knows: where ours, or else O3DE's, lie unless told otherwise."""
+    """Return the log folder of a cache whose configuration nobody knows: our default one, or else O3DE's."""
     ours, theirs = cache_dir / ".aptui", cache_dir.parent / "user" / "log"
     return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
 
@@ -77,7 +78,7 @@ def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> Stored
 
 
 def analysis_log(reader: Reader, log_dir: Path, source_id: int, job_key: str) -> StoredRunLog | None:
-    """Return the log of a failed analysis, by its source and the `CreateJobs_…` it is listed as; None when it does not fail any more."""
+    """Return the log of a failed analysis, by its source and the `CreateJobs_…` it is listed as; None when it succeeds now."""
     row = next((row for row in reader.jobs_of(source_id) if row.job_id == 0 and row.job_key == job_key), None)
     return _read(log_dir, 0, row.completed_ms, 1, row.log) if row else None
 

@@ -1,4 +1,7 @@
-"""What people call the nodes of the asset graph, and what leads from them to nowhere: records only; `queries.asset_graph` finds them."""
+"""Facts about nodes of the asset graph: their names, and their dependencies that lead nowhere.
+
+Records only; `graph.asset_graph` finds them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Questions about one source or one product: what the Assets screen shows beside its trees. Every answer is small and asked for lazily."""
+"""Queries about one source or one product, for the panels of the Assets screen.
+
+Every answer is small and asked for lazily.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 
 INTERMEDIATE_FLAG = 2
-"""Bit of `Products.Flags` (spec/surface.md §4)."""
+"""Bit of `Products.Flags` (`core.model.ProductFlag`)."""
 _INTERMEDIATE_FOLDER = (
     "lower(f.ScanFolder) LIKE '%/intermediate assets' OR lower(f.PortableKey) IN ('intermediates', 'intermediate assets')"
 )
@@ -20,9 +23,11 @@ _UUID = re.compile(
     r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::(\d+|0x[0-9a-fA-F]+))?"
 )
 _JOB_BIT, _WILDCARD_BIT = 2, 4
-_SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, COALESCE(o.digest, x'')
+_SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder,
+    COALESCE(o.digest, x'')
 FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"""
-_PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType, p.Flags, p.ProductID
+_PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType,
+    p.Flags, p.ProductID
 FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
 _LINKS = """SELECT p.ProductID, p.ProductName, d.DependencySourceGuid, d.DependencySubID, d.DependencyFlags"""
 _OUT_SQL = f"""{_LINKS} FROM ProductDependencies d
@@ -69,7 +74,10 @@ class SourceDetails:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLink:
-    """A product dependency; `product_id` 0 = there is no such product, `name` is its asset id then. `has_more` = it depends on others."""
+    """A product dependency.
+
+    `product_id` 0 = there is no such product, `name` is its asset id then; `has_more` = it depends on others.
+    """
 
     product_id: int
     name: str
@@ -90,7 +98,7 @@ class MissingDependency:
 
 @dataclass(frozen=True, slots=True)
 class ProductDetails:
-    """A product and what is cheap to know of it; dependencies that lead on are asked for by `db.product_links` and `product_dependents`.
+    """A product and what is cheap to know of it; dependencies beyond it are asked for by `graph.dependencies`.
 
     `scanned_s` is when it was last scanned for missing dependencies, 0 = never; `scan_says` how that ended, beside what was found.
     """
@@ -143,7 +151,8 @@ def source_details(reader: Reader, source_id: int) -> SourceDetails | None:
     intermediates = tuple((row, _source_of_product(reader, row)) for row in products if row.flags & INTERMEDIATE_FLAG)
     analysis_ms = analysis_durations(reader, [source_id]).get(source_id, 0)
     return SourceDetails(
-        source, tuple(row for row in products if not row.flags & INTERMEDIATE_FLAG), _out(reader, source), _incoming(reader, source),
+        source, tuple(row for row in products if not row.flags & INTERMEDIATE_FLAG), _out(reader, source),
+        _incoming(reader, source),
         intermediates, tuple(reader.jobs_of(source_id)), analysis_ms, _made_from(reader, source),
     )  # fmt: skip
 
@@ -153,7 +162,8 @@ def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
     marks = ", ".join("?" * len(ids))
     sql = f"SELECT source_id, SUM(duration_ms) FROM aptui_analyses WHERE source_id IN ({marks}) GROUP BY source_id"
     # O3DE's own databases have `CreateJobs,<path>,<builder>` in Stats; "-" is what comes after ",".
-    theirs = f"""SELECT s.SourceID, SUM(t.StatValue) FROM Sources s JOIN Stats t ON t.StatName > 'CreateJobs,' || s.SourceName || ','
+    theirs = f"""SELECT s.SourceID, SUM(t.StatValue) FROM Sources s
+        JOIN Stats t ON t.StatName > 'CreateJobs,' || s.SourceName || ','
         AND t.StatName < 'CreateJobs,' || s.SourceName || '-' WHERE s.SourceID IN ({marks}) GROUP BY s.SourceID"""
     return dict(reader.ask(theirs, tuple(ids)).fetchall()) | dict(reader.ask(sql, tuple(ids)).fetchall())
 
@@ -174,7 +184,8 @@ def _incoming(reader: Reader, source: SourceRow) -> tuple[DeclaredDependency, ..
         "full_path": f"{source.root}/{source.source}".lower(),
         "uuid_text": uuid_text(source.uuid).lower(),
     }
-    sql = """SELECT s.SourceName, d.TypeOfDependency, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
+    sql = """SELECT s.SourceName, d.TypeOfDependency, s.SourceID FROM SourceDependency d
+        JOIN Sources s ON s.SourceGuid = d.SourceGuid
         WHERE d.DependsOnSource IN (:path, :uuid, :full_path, :uuid_text)
         UNION SELECT s.SourceName, 4, s.SourceID FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid
         WHERE d.TypeOfDependency IN (4, 5, 6, 7)

@@ -1,9 +1,10 @@
-"""Somebody who reads the change feed on and on, page by page: each page is one short look at the database, which is never held for a slow one.
+"""A reader that follows the change feed page by page: each page is one short query, so no slow client holds the database.
 
 The records are those of `changes`, and two more, both with the number to go on from:
 
     {"seq": 7, "kind": "listed"}   the listing before this one is whole; what changed while it was written follows
-    {"seq": 7, "kind": "resync"}   the number that was given is not known here, or not any more: take a listing, then go on from this one
+    {"seq": 7, "kind": "resync"}   the number that was given is not known here, or not any more: take a listing, then go on
+    from this one
 
 A removal of what nobody told of can follow a listing, and means nothing.
 """

@@ -45,7 +45,7 @@ def entries(database: Reader, since: int, limit: int = -1) -> Iterator[Change]:
 
 
 def listing(database: Reader, kind: ChangeKind, after: int = 0, limit: int = -1) -> Iterator[tuple[int, Change]]:
-    """Yield (row id, line) of the sources or products as they are now, those with a row id above `after`; `limit` at most (-1 = all)."""
+    """Yield (row id, line) of the sources or products as they are now, with a row id above `after`; at most `limit` (-1 = all)."""
     sql = _LIST_SOURCES if kind is ChangeKind.SOURCE else _LIST_PRODUCTS
     for row_id, *row in database.ask(sql, (after, limit)):
         yield row_id, _change((0, *row, 0))

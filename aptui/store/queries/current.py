@@ -1,4 +1,4 @@
-"""The database that lies at a path just now: opened again when another file takes its place, and cheap to ask whether anything was written."""
+"""The database that lies at a path just now: opened again when it is replaced, and cheap to ask whether it was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Questions about the asset database itself: which SQLite reads it, whether it is sound; what rests in it is the business of `reader`."""
+"""Queries about the asset database itself: which SQLite reads it, whether it is sound.
+
+What it holds is the business of `reader`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def sqlite_version() -> tuple[int, ...]:
 
 
 def has_wal_reset_bug() -> bool:
-    """Whether two connections that write or checkpoint at once may damage a database (3.7.0 to 3.51.2; design/reliability.md F9)."""
+    """Whether two connections that write or checkpoint at once may damage a database: the WAL-reset bug, 3.7.0 to 3.51.2."""
     return (3, 7, 0) <= sqlite_version() < (3, 51, 3)
 
 

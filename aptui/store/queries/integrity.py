@@ -1,4 +1,7 @@
-"""Whether the cache holds what the database says: products that are missing or damaged, files that no row knows. It changes nothing."""
+"""Integrity check: products that are missing or damaged, files that no row knows.
+
+It changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from aptui.store.queries.reader import ProductRow, Reader
 
 _BITE = 500
 """Products read at a time: a cursor that stays open for minutes would keep the database's log from being folded in."""
-_PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType, p.Flags, p.ProductID
+_PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType,
+    p.Flags, p.ProductID
 FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"""
 _NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'
 AND instr(substr(ProductName, length(:folder) + 2), '/') = 0"""
@@ -33,7 +37,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A file in the cache that belongs to no product; `is_watched`: the engine knows its folder, and deletes it when it looks there."""
+    """A file in the cache that belongs to no product.
+
+    `is_watched`: the engine knows its folder, and deletes it when it looks there.
+    """
 
     name: str
     size_bytes: int
@@ -78,7 +85,7 @@ def _problem(root: bytes, name: str, recorded: bytes) -> str:
 
 
 def strays(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[Stray]]]:
-    """Yield every folder of the cache and the files in it that no row knows; only folders of platforms are looked into, which are ours.
+    """Yield every folder of the cache with the files in it that no row knows; only folders of platforms, which are ours.
 
     A product is in place before its row is: look again at what was found while an engine worked (`still_strays`).
     """

@@ -1,4 +1,7 @@
-"""What builders cost and what the cache holds, for the Builders and Shared cache screens; one pass over the tables each, so ask in a thread."""
+"""Metrics: what builders cost and what the cache holds, for two screens.
+
+One pass over the tables each, so ask in a thread.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ _JOBS_SQL = f"""SELECT j.BuilderGuid, COUNT(*), COALESCE(SUM({_DURATION}), 0), C
 FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY j.BuilderGuid"""
 _ANALYSIS_ENTRIES_SQL = """SELECT s.SourceName, '', 'all', a.duration_ms, a.completed_ms, 0, s.SourceID
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id WHERE a.builder = ? ORDER BY a.duration_ms DESC, 1 LIMIT ?"""
-_JOB_ENTRIES_SQL = f"""SELECT s.SourceName, j.JobKey, j.Platform, {_DURATION.replace("JOIN Sources s ON s.SourceID = j.SourcePK ", "")} d,
+_JOB_ENTRIES_SQL = f"""SELECT s.SourceName, j.JobKey, j.Platform,
+    {_DURATION.replace("JOIN Sources s ON s.SourceID = j.SourcePK ", "")} d,
 COALESCE(o.completed_ms, j.LastLogTime), j.JobID, s.SourceID FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK
 LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.BuilderGuid = ? ORDER BY d DESC, 1 LIMIT ?"""
 
@@ -74,7 +78,10 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class CacheContents:
-    """What the cache holds. `folders` are the largest, by top folder of the products; `grown` is what was made since a moment, by platform."""
+    """What the cache holds.
+
+    `folders` are the largest, by top folder of the products; `grown` is what was made since a moment, by platform.
+    """
 
     platforms: tuple[Amount, ...]
     folders: tuple[Amount, ...]

@@ -1,4 +1,4 @@
-"""Questions and rows of the search for missing product dependencies: what is scanned, what assets there are, what was declared and found.
+"""Queries and rows of the search for missing product dependencies: what is scanned, known assets, declared and found ones.
 
 Names are looked up hundreds at a time, each by an index; there is no question for a single one.
 """
@@ -24,7 +24,7 @@ NOTHING = "No missing dependencies found"
 UNREADABLE = "The file could not be opened."
 BROKEN = "An error occured, see log for details."
 PARTIAL = "partially scanned: a line has more names than are followed"
-"""Texts of such rows; the first three are O3DE's (spec/engine.md §9), its spelling too."""
+"""Texts of such rows; the first three are O3DE's, its spelling too."""
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
@@ -65,7 +65,10 @@ class Scanned(NamedTuple):
 
 
 class MissingTarget(NamedTuple):
-    """A product that a name means; `inner` is its path in lower case without the platform, `platforms` those that it is made for."""
+    """A product that a name means.
+
+    `inner` is its path in lower case without the platform, `platforms` those that it is made for.
+    """
 
     uuid: bytes
     sub_id: int
@@ -125,8 +128,8 @@ class FoundName(NamedTuple):
 def chosen(reader: Reader, patterns: Sequence[str] = (), product_ids: Sequence[int] = ()) -> list[Scanned]:
     """Return the products that patterns and ids name, all without any, by name; what is only an intermediate is none.
 
-    A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over either, the path of
-    a source, a UUID or an asset id.
+    A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over
+    either, the path of a source, a UUID or an asset id.
     """
     conditions: list[str] = []
     values: list[object] = []
@@ -163,7 +166,8 @@ def _escaped(text: str) -> str:
 
 def remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict[int, tuple[bytes, Names]]:
     """Return {product id: digest of the bytes that were read, names in them} for products that were read on these `terms`."""
-    sql = "SELECT c.product_id, c.digest, c.names FROM json_each(?) k JOIN aptui_missing_scans c ON c.product_id = k.value WHERE c.terms = ?"
+    sql = """SELECT c.product_id, c.digest, c.names FROM json_each(?) k
+        JOIN aptui_missing_scans c ON c.product_id = k.value WHERE c.terms = ?"""
     rows = reader.ask(sql, (json.dumps(list(product_ids)), terms))
     return {number: (digest, unpacked(names)) for number, digest, names in rows}
 
@@ -228,15 +232,18 @@ class KnownName:
     def learn(self, uuids: Collection[bytes], paths: Collection[str], of_platforms: dict[str, set[str]]) -> None:
         """Look up UUIDs, paths of sources, and {platform: paths of products}."""
         for some in _portions(uuids, _AT_ONCE):
-            sql = f"SELECT s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID"
+            sql = f"""SELECT s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM Sources s
+                JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID"""
             rows = self._reader.ask(
                 f"{sql} WHERE s.SourceGuid IN ({', '.join('?' * len(some))}) AND {_REAL} ORDER BY p.ProductID", some
             )
             _add(self._uuids, ((uuid, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for uuid, sub_id, inner, on in rows))
             self._learn_former([uuid for uuid in some if uuid not in self._uuids])
         for names in _portions(paths, _NAMES_AT_ONCE):
-            sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value
-                JOIN Sources s ON s.SourceID = w.source_id JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+            sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM json_each(?) k
+                JOIN aptui_sources w ON w.path_key = k.value
+                JOIN Sources s ON s.SourceID = w.source_id JOIN Jobs j ON j.SourcePK = s.SourceID
+                JOIN Products p ON p.JobPK = j.JobID
                 WHERE {_REAL} ORDER BY p.ProductID"""
             rows = self._reader.ask(sql, (json.dumps(names),))
             _add(
@@ -247,7 +254,8 @@ class KnownName:
 
     def _learn_former(self, uuids: list[bytes]) -> None:
         """Look up UUIDs that sources had before they got their own, or had another path."""
-        sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l JOIN Sources s ON s.SourceID = l.source_id
+        sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
+            JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
             WHERE l.uuid IN ({", ".join("?" * len(uuids))}) AND {_REAL} ORDER BY l.created_ms, p.ProductID"""
         rows = self._reader.ask(sql, uuids)
@@ -265,7 +273,8 @@ class KnownName:
     def _prefixes_of(self, platform: str) -> list[str]:
         """Return `<platform>/` and, if they are not too many, `<platform>/<first folder>/` of all products, the shortest first."""
         if platform not in self._prefixes:
-            sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/'))) FROM Products p
+            sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/')))
+                FROM Products p
                 WHERE p.ProductName LIKE ? ESCAPE '|'"""
             found = {prefix for (prefix,) in self._reader.ask(sql, (f"{_escaped(platform)}/%",))}
             found = {f"{platform}/"} | (found if len(found) <= _FOLDERS_MAX else set())
@@ -336,7 +345,10 @@ def unpacked(data: bytes) -> Names:
 
 
 def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
-    """Return what is missing of these products, and how their scans ended, by name; what a hit means is named on its own platform if it can be."""
+    """Return what is missing of these products, and how their scans ended, by name.
+
+    A hit is named on its own platform if possible.
+    """
     meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
         WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""
     sql = f"""SELECT p.ProductID, p.ProductName, m.MissingDependencyString, m.DependencySourceGuid, m.DependencySubId,

@@ -1,4 +1,4 @@
-"""Products as files in folders: one by name or asset id, what lies in a folder, what lies below it, and which jobs a file waits for."""
+"""Products as files in folders: by name or asset id, in a folder, below a folder, and the jobs that a file waits for."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _FIND_SQL = f"SELECT {_COLUMNS}, {_MOVING} FROM Products p {_JOINED} WHERE p.Pro
 _BELOW_SQL = f"""SELECT {_COLUMNS} FROM Products p {_JOINED}
     WHERE p.ProductName >= ? AND p.ProductName < ? ORDER BY p.ProductName, p.ProductID LIMIT ?"""
 _NEXT_SQL = "SELECT ProductName FROM Products WHERE ProductName >= ? ORDER BY ProductName LIMIT 1"
-_IDS_SQL = """SELECT p.ProductName FROM Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID CROSS JOIN Products p ON p.JobPK = j.JobID
+_IDS_SQL = """SELECT p.ProductName FROM Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
+    CROSS JOIN Products p ON p.JobPK = j.JobID
     WHERE (s.SourceGuid = :uuid OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = :uuid))
     AND (:platform = '' OR j.Platform = :platform)
     AND (p.SubID = :sub_id OR EXISTS (SELECT 1 FROM LegacySubIDs l WHERE l.ProductPK = p.ProductID AND l.SubID = :sub_id))
     ORDER BY s.SourceGuid <> :uuid, p.SubID <> :sub_id, p.ProductName"""
 _OWED = "state NOT IN ('completed', 'failed', 'cancelled')"
-_OF_SOURCES_SQL = f"""SELECT s.SourceID, o.path_key, (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.{_OWED})
+_OF_SOURCES_SQL = f"""SELECT s.SourceID, o.path_key, (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID
+    AND a.{_OWED})
     + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.{_OWED}
         AND j.Platform IN (:platform, 'common')),
     (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.state = 'failed')
@@ -116,7 +118,8 @@ def awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Awaited]:
 def awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
     """Return the sources that a product of this name may come from.
 
-    The one that it came from last time; and those in the same relative folder whose name, up to its first dot, begins the product's.
+    The one that it came from last time; and those in the same relative folder whose name, up to its first dot, begins the
+    product's.
     """
     platform, _, path = name.partition("/")
     maker = reader.ask(
@@ -136,7 +139,7 @@ def awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
 
 
 def _starts(file_name: str) -> Iterator[str]:
-    """Yield what the name of the source can be, up to its first dot: the product's up to its first dot, and shorter ones, down to an `_`."""
+    """Yield possible names of the source: the product's up to its first dot, then shorter ones, down to an `_`."""
     stem = file_name.partition(".")[0]
     while stem:
         yield stem

@@ -1,6 +1,7 @@
 """The asset database as people ask about it: read-only, plain SQL, cheap to import, no engine needed; it never writes a byte.
 
-It reads ours and those of O3DE itself: a database without tables of ours gets empty temporary ones, so that every question has one form.
+It reads ours and those of O3DE itself: a database without tables of ours gets empty temporary ones, so that every question
+has one form.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _STATE_SQL = (
 )
 ERROR_SQL = f"COALESCE(o.error, CASE j.Status WHEN 3 THEN '{_TOO_LONG}' WHEN 5 THEN '{_MISSING}' ELSE '' END)"
 """What a job says is wrong; of O3DE's own, what their status means."""
-_TOLD_SQL = "CASE WHEN origin = '' THEN reason WHEN reason = '' THEN 'its result is ' || origin ELSE reason || '; its result is ' || origin END"
+_TOLD_SQL = """CASE WHEN origin = '' THEN reason WHEN reason = '' THEN 'its result is ' || origin
+    ELSE reason || '; its result is ' || origin END"""
 REASON_SQL = _TOLD_SQL.replace("origin", "o.origin").replace("reason", "o.reason")
 """Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
@@ -151,7 +153,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRow:
-    """A source dependency as declared; `type_bits` as in spec/surface.md §4."""
+    """A source dependency as declared; `type_bits`: 1 source to source, 2 job to job, 4 wildcard."""
 
     builder: bytes
     target: str
@@ -245,7 +247,8 @@ class Reader:
 
     def runs_of(self, job_id: int) -> list[RunRow]:
         """Return the last runs of a job, the newest first."""
-        sql = f"""SELECT run_key, completed_ms, duration_ms, outcome, {_TOLD_SQL}, error, log_file, fingerprint, version, products, step
+        sql = f"""SELECT run_key, completed_ms, duration_ms, outcome, {_TOLD_SQL}, error, log_file, fingerprint, version,
+            products, step
             FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC"""
         return [RunRow(*row) for row in self._database.execute(sql, (job_id,))]
 
@@ -303,7 +306,8 @@ class Reader:
     def edges_of(self, source_id: int) -> list[EdgeRow]:
         """Return what a source depends on."""
         sql = """SELECT d.BuilderGuid, d.DependsOnSource, d.TypeOfDependency, d.SubIds, d.FromAssetId FROM Sources s
-            JOIN SourceDependency d ON d.SourceGuid = s.SourceGuid WHERE s.SourceID = ? ORDER BY d.DependsOnSource, d.TypeOfDependency"""
+            JOIN SourceDependency d ON d.SourceGuid = s.SourceGuid WHERE s.SourceID = ?
+                ORDER BY d.DependsOnSource, d.TypeOfDependency"""
         rows = self._database.execute(sql, (source_id,))
         return [EdgeRow(builder, target, bits, sub_ids, bool(by_id)) for builder, target, bits, sub_ids, by_id in rows]
 

@@ -13,7 +13,7 @@ from aptui.store.queries.reader import EdgeRow, JobRow, Reader, RunRow, SourceRo
 
 _STAGES_MOST = 50
 JOB_EDGE, WILDCARD_EDGE = 2, 4
-"""Bits of `TypeOfDependency` (spec/surface.md §4)."""
+"""Bits of `SourceDependency.TypeOfDependency`."""
 
 
 def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], database: Reader, *, owed: str = "") -> str:
@@ -39,7 +39,10 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
 
 
 def _failed_since(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
-    """Return how many runs in a row failed and when the first of them did, in local time; a long row is longer than what is kept of it."""
+    """Return how many runs in a row failed and when the first of them did, in local time.
+
+    The row may be longer than the kept history.
+    """
     count = next((at for at, run in enumerate(runs) if run.outcome == 0), len(runs))
     if count < 2:
         return "its last run failed"
@@ -66,7 +69,7 @@ def dependents(path: str, database: Reader) -> list[str]:
 
 
 def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str]]:
-    """Return the jobs that an intermediate comes from, each with why it is as it is: the one that made it, what made its source, and so on."""
+    """Return the jobs that an intermediate comes from, each with its reason: its producer, then the producers above that."""
     found: list[tuple[JobRow, str]] = []
     sql = "SELECT JobPK FROM Products WHERE ProductName = ? ORDER BY ProductID DESC LIMIT 1"
     while source is not None and source.scan_folder == INTERMEDIATES and len(found) < _STAGES_MOST:

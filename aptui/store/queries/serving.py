@@ -1,4 +1,4 @@
-"""Questions of the gateway: the catalog page by page, products as runtimes know them, what a search term finds among what is owed and what rests."""
+"""Queries of the gateway: the catalog by pages, products as runtimes know them, and what a search term means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from aptui.core.model import ProductFlag
 from aptui.store.queries.reader import JobRow, Reader
 
-_COLUMNS = """p.ProductID, s.SourceGuid, p.SubID, p.ProductName, p.AssetType, COALESCE(o.size, -1), COALESCE(o.digest, x''), p.JobPK,
+_COLUMNS = """p.ProductID, s.SourceGuid, p.SubID, p.ProductName, p.AssetType, COALESCE(o.size, -1), COALESCE(o.digest, x''),
+    p.JobPK,
     s.SourceID"""
 _JOINED = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
@@ -29,7 +30,10 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A product as a runtime knows it; `needs` are (UUID, sub id, flags), `legacy` former sub ids; `digest` b"", `size` -1 when not known."""
+    """A product as a runtime knows it.
+
+    `needs` are (UUID, sub id, flags), `legacy` former sub ids; `digest` b"", `size` -1 when not known.
+    """
 
     product_id: int
     uuid: bytes
@@ -81,7 +85,7 @@ def asset_ids(reader: Reader) -> list[tuple[str, bytes, int]]:
 
 
 def is_meant(term: str, path: str, *, is_exact: bool) -> bool:
-    """Return whether a search term means a source (spec/engine.md §5): both in lower case, with `/`.
+    """Return whether a search term means a source, by O3DE's rules for asset status requests: both in lower case, with `/`.
 
     Its path ends with the term; unless `is_exact` also without both extensions, or it contains the term cut at its last `_`.
     """
@@ -129,7 +133,7 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 
 
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
-    """Return the sources that a term means among all there are: the one of just that path, else those that `is_meant` says, `limit` at most."""
+    """Return the sources that a term means: the one of just that path, else those that `is_meant` accepts, `limit` at most."""
     exact = reader.source(term)
     if exact is not None:
         return [exact.source_id]

@@ -42,7 +42,8 @@ PLAN = JobPlan(
 )
 EDGES = (SourceEdge(EdgeKind.PATH, "Shared/Größe.json"), SourceEdge(EdgeKind.WILDCARD, "Shared/*.JSON"))
 STORED = (
-    "builder", "platform", "key", "id", "state", "fingerprint", "planned", "run_key", "plan", "priority", "is_critical", "escalation",
+    "builder", "platform", "key", "id", "state", "fingerprint", "planned", "run_key", "plan", "priority", "is_critical",
+    "escalation",
     "reason", "error", "inputs", "products", "discovered", "warnings", "errors", "log_file", "first_fail_ms", "last_fail_ms",
     "last_log_ms", "first_fail_log", "last_fail_log", "failure_cause", "duration_ms", "completed_ms", "plans", "edges",
 )  # fmt: skip
@@ -57,7 +58,8 @@ def full_source() -> Source:
     source = Source(KEY, RelPath("Textures/Ärger.png"), 1, SourceUuid(uuid_of(1)), 1, fact("Textures/Ärger.png"))
     product = Product("linux/textures/ärger.png", 3, b"T" * 16, 1, Digest(DIGEST), (1 << 64) - 2, 10)
     job = Job(
-        source, BUILDER, "linux", "Image", 4, JobState.FAILED, 7, 8, RunKey(9), PLAN, 7, True, 5, reason="new source", error="broken",
+        source, BUILDER, "linux", "Image", 4, JobState.FAILED, 7, 8, RunKey(9), PLAN, 7, True, 5, reason="new source",
+        error="broken",
         inputs=(("source", "ä.png", "00ff"),), products=(product,), discovered=(("Shared/Gefunden.h", "aa"),), warnings=1, errors=2,
         log_file="JobLogs/a", first_fail_ms=10, last_fail_ms=11, last_log_ms=12, first_fail_log="JobLogs/b",
         last_fail_log="JobLogs/c", failure_cause="its dependency", duration_ms=13, completed_ms=14,

@@ -374,7 +374,8 @@ writer = Writer(Path(sys.argv[1]), lambda ticket: None)
 for turn in range(100_000):
     number = turn % 7 + 1
     rows = {"put_source": [source(number, f"{number}", b"%d" % turn)], "drop_products": [(number,)],
-            "put_job": [job_row(number, number)], "put_product": [product(turn + int(sys.argv[2]), number, f"linux/{number}", b"%d" % (turn % 5))]}
+            "put_job": [job_row(number, number)], "put_product": [product(turn + int(sys.argv[2]), number, f"linux/{number}",
+            b"%d" % (turn % 5))]}
     if turn % 11 == 10:
         rows = {"drop_source": [(number,)]}
     writer.run(rows, durable=False)

@@ -118,7 +118,8 @@ def test_it_is_known_whose_a_database_is(tmp_path: Path, store: Store) -> None:
     }
 
     assert found == {
-        "missing": ForeignWriter.NOBODY, "empty": ForeignWriter.NOBODY, "ours": ForeignWriter.APTUI, "theirs": ForeignWriter.O3DE, "theirs in the log": ForeignWriter.O3DE,
+        "missing": ForeignWriter.NOBODY, "empty": ForeignWriter.NOBODY, "ours": ForeignWriter.APTUI,
+        "theirs": ForeignWriter.O3DE, "theirs in the log": ForeignWriter.O3DE,
         "other": ForeignWriter.SOMEBODY,
     }  # fmt: skip
 
@@ -203,7 +204,8 @@ def test_sources_say_what_they_depend_on_and_who_depends_on_them(reader: Reader)
     prefab, rock, stone = (details(reader, number) for number in (o3de.PREFAB, o3de.ROCK, o3de.STONE))
 
     assert {(item.text, item.kind, item.source_id) for item in prefab.out} == {
-        ("Textures/Rock.png", "source", o3de.ROCK), ("Materials/Stone.material", "source", o3de.STONE), ("Terrain/hill.png", "job", o3de.HILL),
+        ("Textures/Rock.png", "source", o3de.ROCK), ("Materials/Stone.material", "source", o3de.STONE),
+        ("Terrain/hill.png", "job", o3de.HILL),
     }  # fmt: skip
     assert {(item.text, item.kind) for item in stone.out} == {("Textures/%.png", "wildcard"), ("not/there.txt", "source")}
     assert {(item.text, item.kind) for item in rock.incoming} == {

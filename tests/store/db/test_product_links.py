@@ -77,7 +77,8 @@ class Project:
     def dependencies(self, name: str) -> list[tuple[object, ...]]:
         """Return (guid, sub id, path, kind, flags, by asset id) of a product's rows."""
         sql = """SELECT d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath, d.UnresolvedDependencyType, d.DependencyFlags,
-            d.FromAssetId, d.Platform FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK WHERE p.ProductName = ?"""
+            d.FromAssetId, d.Platform FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK
+                WHERE p.ProductName = ?"""
         rows = self.store.rows(sql, name)
         assert all(row[6] == name.partition("/")[0] for row in rows)
         return sorted(row[:6] for row in rows)
@@ -376,7 +377,8 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 def expected(store: Store) -> set[tuple[object, ...]]:
     """Look at every link and every product."""
-    targets = store.rows("""SELECT p.ProductID, s.SourceGuid, p.SubID, j.Platform, substr(p.ProductName, instr(p.ProductName, '/') + 1),
+    targets = store.rows("""SELECT p.ProductID, s.SourceGuid, p.SubID, j.Platform, substr(p.ProductName, instr(p.ProductName,
+        '/') + 1),
         o.path_key FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
         JOIN aptui_sources o ON o.source_id = s.SourceID WHERE p.Flags & 2 = 0""")
     links = store.rows(

@@ -1,4 +1,4 @@
-"""Older databases are brought up to date in place: nothing is lost, nothing is set aside, and a half-done step counts as not begun."""
+"""Older databases are upgraded in place: nothing is lost, nothing is set aside, and a half-done step counts as not begun."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_people_read_the_same_words_before_and_after(old: Path) -> None:
 
     with contextlib.closing(open_reader(old)) as reader:
         assert [row.reason for row in reader.jobs_of(1)] == [
-            "new source; its result is from this machine's store (local)", "its result is what its builder said of it", "source 'a' changed",
+            "new source; its result is from this machine's store (local)", "its result is what its builder said of it",
+            "source 'a' changed",
         ]  # fmt: skip
         assert [row.origin for row in reader.jobs_of(1)] == ["from this machine's store (local)", "what its builder said of it", ""]
         assert [run.reason for run in reader.runs_of(1)] == [RUN[5]]

@@ -25,8 +25,8 @@ def filled(store: Store) -> Store:
     )
     with closing(sqlite3.connect(store.path)) as database:
         database.execute(
-            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath,"
-            " FromAssetId) VALUES (4, ?, 1, 'linux', 0, '', 1), (1, ?, 1, 'linux', 0, '', 1)",
+            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
+            " UnresolvedPath, FromAssetId) VALUES (4, ?, 1, 'linux', 0, '', 1), (1, ?, 1, 'linux', 0, '', 1)",
             (uuid_of(1), uuid_of(1)),
         )
         database.commit()

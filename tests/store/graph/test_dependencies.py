@@ -19,7 +19,7 @@ from ..db.test_product_links import PRODUCT, SOURCE, Project, asset, product_fil
 
 @pytest.fixture
 def project(store: Store) -> Project:
-    """`level` needs two products of `rock`, one that is nobody's, and paths that lead nowhere; `rock` loads `level` before itself."""
+    """`level` needs two products of `rock`, one unknown product, and paths that lead nowhere; `rock` preloads `level`."""
     made = Project(store)
     links = (source_file("rock.fbx", 1), asset(77, 3), product_file("gone.x"), product_file("*.y"), source_file("!z.y"))
     made.make("level.xml", ("level.out", 0, links))

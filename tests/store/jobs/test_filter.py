@@ -65,9 +65,12 @@ def hits(text: str, rows: Rows | None = None) -> list[int]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", [0, 1, 2, 3, 4]), ("   ", [0, 1, 2, 3, 4]), ("rock", [0, 1, 2]), ("Rock", [0]), ("rock png", [0, 1]), ("!rock", [3, 4]),
-        ("rock !PNG", [0, 2]), ('"my rock"', [2]), ('!"my rock"', [0, 1, 3, 4]), (r"\.fbx", [2]), (".fbx", [2, 3]), ("^textures/.*[0-9]", [0, 1]),
-        ('source:"y r"', [2]), ("source:^m", [3]), ("path:^m", [3]), ("ärger", [4]), ("STRASSE", []), (r"\S\w\d", [0, 1]), (r"\p{Lu}ock", [0]),
+        ("", [0, 1, 2, 3, 4]), ("   ", [0, 1, 2, 3, 4]), ("rock", [0, 1, 2]), ("Rock", [0]), ("rock png", [0, 1]),
+        ("!rock", [3, 4]),
+        ("rock !PNG", [0, 2]), ('"my rock"', [2]), ('!"my rock"', [0, 1, 3, 4]), (r"\.fbx", [2]), (".fbx", [2, 3]),
+        ("^textures/.*[0-9]", [0, 1]),
+        ('source:"y r"', [2]), ("source:^m", [3]), ("path:^m", [3]), ("ärger", [4]), ("STRASSE", []), (r"\S\w\d", [0, 1]),
+        (r"\p{Lu}ock", [0]),
         (r"[[:alpha:]]fbx", [3]), ("a|b", [2, 3, 4]), ("[[:upper:]]ock", [0]), (r"rock\b", [2]), ("lua$ ärger", [4]),
     ],
 )  # fmt: skip
@@ -101,7 +104,8 @@ STATUS_ROWS = Rows(
     ("text", "expected"),
     [
         ("pending", [0]), ("processing", [1]), ("completed", [2, 3, 4]), ("failed", [5]), ("cancelled", [6]), ("canceled", [6]),
-        ("warnings", [3, 4]), ("Warning", [3, 4]), ("errors", [4]), ("error", [4]), ("inprogress", [1]), ("!failed", [0, 1, 2, 3, 4, 6]),
+        ("warnings", [3, 4]), ("Warning", [3, 4]), ("errors", [4]), ("error", [4]), ("inprogress", [1]),
+        ("!failed", [0, 1, 2, 3, 4, 6]),
         ("status:failed|warnings", [3, 4, 5]), ("status:failed,warning", [3, 4, 5]), ("status:fail", [5]), ("status:^p", [0, 1]),
         ('"failed"', []), ("status:nonsense", []), ("source:failed", []),
     ],
@@ -113,8 +117,10 @@ def test_a_status_word_is_a_status_unless_quoted(text: str, expected: list[int])
 @pytest.mark.parametrize(
     ("value", "moment"),
     [
-        ("12:01", datetime(2026, 11, 20, 12, 1)), ("23:01", datetime(2026, 11, 19, 23, 1)), ("12:01:30", datetime(2026, 11, 20, 12, 1, 30)),
-        ("2026-11-19", datetime(2026, 11, 19)), ("2026-11-19T08:00", datetime(2026, 11, 19, 8)), ('"2026-11-19 08:00"', datetime(2026, 11, 19, 8)),
+        ("12:01", datetime(2026, 11, 20, 12, 1)), ("23:01", datetime(2026, 11, 19, 23, 1)),
+        ("12:01:30", datetime(2026, 11, 20, 12, 1, 30)),
+        ("2026-11-19", datetime(2026, 11, 19)), ("2026-11-19T08:00", datetime(2026, 11, 19, 8)),
+        ('"2026-11-19 08:00"', datetime(2026, 11, 19, 8)),
         ("2h", datetime(2026, 11, 20, 10, 30)), ("1d", datetime(2026, 11, 19, 12, 30)), ("90s", datetime(2026, 11, 20, 12, 28, 30)),
     ],
 )  # fmt: skip
@@ -152,11 +158,15 @@ def test_terms_know_where_their_pattern_stands() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "said", "hint"),
     [
-        ('a "open', 3, "quote is not closed", "…"), ('"a"b', 4, "blank is missing", ""), ("status:", 8, "nothing stands behind", ""),
-        ("a !", 4, "nothing stands behind '!'", ""), ('""', 2, "nothing stands behind", ""), ("statsu:x", 1, "no field 'statsu'", "'status:'"),
+        ('a "open', 3, "quote is not closed", "…"), ('"a"b', 4, "blank is missing", ""),
+        ("status:", 8, "nothing stands behind", ""),
+        ("a !", 4, "nothing stands behind '!'", ""), ('""', 2, "nothing stands behind", ""),
+        ("statsu:x", 1, "no field 'statsu'", "'status:'"),
         ("a colour:red", 3, "no field 'colour'", "in quotes"), ("after:soon", 7, "'soon' is no moment", "23:01"),
-        ("after:99:99", 7, "no moment", "2h"), ("slower:fast", 8, "no duration", "1.5s"), ("rock(", 5, "unclosed group", "backslash"),
-        ("ok key:b[a", 9, "unclosed character class", ""), ("Rock(", 5, "unclosed group", ""), ('"a b" x{2,1}', 8, "invalid repetition", ""),
+        ("after:99:99", 7, "no moment", "2h"), ("slower:fast", 8, "no duration", "1.5s"),
+        ("rock(", 5, "unclosed group", "backslash"),
+        ("ok key:b[a", 9, "unclosed character class", ""), ("Rock(", 5, "unclosed group", ""),
+        ('"a b" x{2,1}', 8, "invalid repetition", ""),
         ("*.fbx", 1, "repetition operator", r"\.fbx$"), ("(?<=a)b", 1, "look-around", "`!`"), ("status:(", 8, "unclosed group", ""),
         (r"(a)\1", 4, "backreferences", ""), ("x{1000}{1000}{1000}", 1, "too large", ""), (r"a\q", 2, "unrecognized escape", ""),
     ],
@@ -201,7 +211,8 @@ def test_without_polars_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.real
 def test_polars_is_imported_by_the_first_search_alone() -> None:
     code = (
-        "import sys; from aptui.store.jobs.filter import parse; from aptui.store.jobs.texts import Texts; Texts(['a'])[0]; parse('a failed slower:1s');"
+        "import sys; from aptui.store.jobs.filter import parse; from aptui.store.jobs.texts import Texts;"
+        "Texts(['a'])[0]; parse('a failed slower:1s');"
         "sys.exit('polars' in sys.modules)"
     )
 
@@ -226,7 +237,8 @@ def test_whatever_is_typed_is_matched_or_explained(text: str) -> None:
     ("text", "words", "expected"),
     [
         ("", ["failed"], "status:failed"), ("rock failed", ["failed", "warnings"], "status:failed|warnings rock"),
-        ('status:x "a b" !key:c', [], '"a b" !key:c'), ("!failed a", ["errors"], "status:errors !failed a"), ('"failed"', [], '"failed"'),
+        ('status:x "a b" !key:c', [], '"a b" !key:c'), ("!failed a", ["errors"], "status:errors !failed a"),
+        ('"failed"', [], '"failed"'),
     ],
 )  # fmt: skip
 def test_the_picker_changes_status_terms_alone(text: str, words: list[str], expected: str) -> None:

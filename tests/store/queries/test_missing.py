@@ -40,8 +40,10 @@ def filled(store: Store) -> Store:
         put_source=[source_row(1, "Textures/Rock.png"), source_row(2, "levels/one_a.lvl"), source_row(3, "levels/oneXa.lvl")],
         put_job=[job_row(1, 1), job_row(2, 1, platform="server"), job_row(3, 2), job_row(4, 3)],
         put_product=[
-            product(1, 1, "linux/textures/rock.dds"), product(2, 1, "linux/textures/rock.mip", 1), product(3, 2, "server/textures/rock.dds"),
-            product(4, 3, "linux/levels/one_a.bin"), product(5, 4, "linux/levels/onexa.bin"), product(6, 4, "common/levels/half.tmp", 5, 2),
+            product(1, 1, "linux/textures/rock.dds"), product(2, 1, "linux/textures/rock.mip", 1),
+            product(3, 2, "server/textures/rock.dds"),
+            product(4, 3, "linux/levels/one_a.bin"), product(5, 4, "linux/levels/onexa.bin"),
+            product(6, 4, "common/levels/half.tmp", 5, 2),
         ],
         put_edge=[edge_row(0, "textures/rock.png", source_id=2)],
     )  # fmt: skip
@@ -56,8 +58,10 @@ def reader(filled: Store) -> Reader:
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        ("", [1, 2, 3, 4, 5]), ("*.bin", [4, 5]), ("%.bin", [4, 5]), ("*one_a*", [4]), ("levels/one?a.bin", [4, 5]), ("linux/levels", [4, 5]),
-        ("Textures/", [1, 2, 3]), ("server/*", [3]), ("linux/textures/rock.dds", [1]), ("textures/rock.dds", [1, 3]), ("levels/one_a.lvl", [4]),
+        ("", [1, 2, 3, 4, 5]), ("*.bin", [4, 5]), ("%.bin", [4, 5]), ("*one_a*", [4]), ("levels/one?a.bin", [4, 5]),
+        ("linux/levels", [4, 5]),
+        ("Textures/", [1, 2, 3]), ("server/*", [3]), ("linux/textures/rock.dds", [1]), ("textures/rock.dds", [1, 3]),
+        ("levels/one_a.lvl", [4]),
         (uuid_of(1).hex(), [1, 2, 3]), (f"{uuid_of(1).hex()}:1", [2]), ("half", []), ("common/levels/half.tmp", []),
     ],
 )  # fmt: skip
@@ -166,8 +170,8 @@ def test_columns_are_where_those_look_who_read_them_by_position(filled: Store) -
 def test_declared_dependencies_are_asked_for_many_products_at_once(filled: Store) -> None:
     with closing(sqlite3.connect(filled.path, isolation_level=None)) as database:
         database.execute(
-            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath)"
-            " VALUES (4, ?, 1, 'linux', 0, ''), (4, zeroblob(16), 0, 'linux', 0, 'Sounds/Bang.wav')",
+            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
+            " UnresolvedPath) VALUES (4, ?, 1, 'linux', 0, ''), (4, zeroblob(16), 0, 'linux', 0, 'Sounds/Bang.wav')",
             (uuid_of(1),),
         )
 

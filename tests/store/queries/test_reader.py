@@ -118,7 +118,8 @@ def test_a_failed_analysis_is_a_job_named_after_its_builder_on_all_platforms(rea
 
     assert row == JobRow(
         source="new.png", scan_folder="project", platform="all", job_key="CreateJobs_{42424242-4242-4242-4242-424242424242}",
-        builder=BUILDER, status="failed", reason="new source", completed_ms=5, duration_s=0.004, warnings=1, errors=2, log="JobLogs/x",
+        builder=BUILDER, status="failed", reason="new source", completed_ms=5, duration_s=0.004, warnings=1, errors=2,
+        log="JobLogs/x",
         job_id=0, error="no such file", run_key=0, source_id=4, state="failed", failure_cause="",
     )  # fmt: skip
 
