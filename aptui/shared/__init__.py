@@ -1,1 +1,4 @@
-"""Small pure things that many rooms need: errors, addresses, peers, health, sanitizing, printing. Nothing here imports another room."""
+"""Small pure things that many rooms need: errors, addresses, peers, health, sanitizing, printing.
+
+Nothing here imports another room.
+"""

@@ -1,4 +1,7 @@
-"""Entries of the allowed and rejected lists (host names, addresses, ranges), and which addresses they name. Nobody is asked about names here."""
+"""Entries of the allowed and rejected lists (host names, addresses, ranges), and which addresses they match.
+
+Names are never looked up here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How the engine itself is: its watched roots, workers, connections, disk and database. Records that news carry to people; no rules."""
+"""Health of the engine itself: watched roots, workers, connections, disk, database.
+
+Records that notices carry to people; no rules.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ class WatchMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchedRoot:
-    """One watched root; `path` is text for people, `detail` a sentence where there is something to say, `watches` what the kernel holds."""
+    """One watched root: `path` is text for people, `detail` a sentence or "".
+
+    `watches` is what the kernel holds.
+    """
 
     path: str
     mode: WatchMode
@@ -44,7 +50,10 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One client of the engine: `kind` is tui, cli, batch or what it calls itself; `waiting_bytes` are written to it and not read yet."""
+    """One client of the engine: `kind` is tui, cli, batch or its own word.
+
+    `waiting_bytes` are written to it and not read yet.
+    """
 
     number: int
     kind: str

@@ -1,10 +1,13 @@
-"""What in a file's bytes looks like the name of an asset: asset ids, UUIDs, paths. Whether there is such an asset is not known here.
+"""Names of assets in a file's bytes: asset ids, UUIDs, paths.
 
-Files are binary as often as text, hundreds of megabytes long, and sometimes one line. So nothing here is tried from every position: bytes are
-translated to classes at once, the signs that every name has (a dot, eight hex digits in a row) are found by `bytes.find`, and only around
-them is looked closer. Each byte is looked at a bounded number of times, whatever the file says.
+Whether there is such an asset is not known here.
 
-The forms are those of spec/engine.md §9. Three differ on purpose: bytes above 127 are letters of a name
+Files are binary as often as text, hundreds of megabytes long, and sometimes one line. So nothing here is tried from every
+position: bytes are translated to classes at once, the signs that every name has (a dot, eight hex digits in a row) are
+found by `bytes.find`, and only around them is looked closer. Each byte is looked at a bounded number of times, whatever the
+file says.
+
+The forms are those of O3DE's `LineByLineDependencyScanner.cpp`. Three differ on purpose: bytes above 127 are letters of a name
 (UTF-8), a folder may have a dot, and between quotes a name may have anything.
 """
 
@@ -52,7 +55,8 @@ _SLASHES = re.compile(r"[\\/]+")
 class Names:
     """What was found, each name once with the text it was first found as.
 
-    Keys of `paths` are in lower case, with single forward slashes and without one in front. `is_partial` = there is more than was taken.
+    Keys of `paths` are in lower case, with single forward slashes and without one in front. `is_partial` = there is more
+    than was taken.
     """
 
     assets: dict[tuple[bytes, int], str] = field(default_factory=dict)
@@ -157,7 +161,7 @@ class MissingScanResult:
             self._names.assets.setdefault((uuid, int(found[6])), text)
 
     def _add_path(self, block: bytes, begin: int, end: int) -> None:
-        """Take a run of letters of paths: all of it, and where a slash follows a dot, the pieces too (a literal line feed: two names)."""
+        """Take a run of letters of paths: all of it, and where a slash follows a dot, its parts too (two names may be joined)."""
         token = block[begin:end]
         if block[end : end + 1] in _QUOTES:
             self._add_quoted(block, begin, end)

@@ -1,7 +1,8 @@
 """The one place where a name that content says becomes a file: it stays below the project's scan folders, or it is refused.
 
-Content comes from strangers: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that leads out of the
-tree, a pipe or a device. What is named is looked at after all of that is resolved, and never trusted by its spelling.
+Content comes from strangers: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that
+leads out of the tree, a pipe or a device. What is named is looked at after all of that is resolved, and never trusted by
+its spelling.
 """
 
 from __future__ import annotations

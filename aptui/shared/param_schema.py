@@ -1,6 +1,7 @@
 """Parameters of builders against a `params_schema`: the few words of JSON Schema that builders use, and what is wrong in one line.
 
-`jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A word that is not understood here allows
+`jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A word that is not
+understood here allows
 everything: another package's schema may say more than this.
 """
 

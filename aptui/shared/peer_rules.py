@@ -1,4 +1,7 @@
-"""What an order about connections makes of what people said before, and which orders cannot be; the screen and the gateway judge alike."""
+"""Rules of orders about connections: what they make of earlier orders, and which are refused.
+
+Screen and gateway judge alike.
+"""
 
 from __future__ import annotations
 

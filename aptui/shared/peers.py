@@ -1,4 +1,7 @@
-"""Connections of the gateway: who is connected, whom it dials, who may come in, and what people order about them. Records; no rules."""
+"""Connections of the gateway: who is connected, whom it dials, who may come in, and orders about them.
+
+Records; no rules.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""How results reach people and programs: safe text, tables, JSON, durations; what is said is the verbs' business.
+"""Printing of results for people and programs: safe text, tables, JSON, durations; what is printed is the verbs' business.
 
-Everything that others wrote goes through `line` (SEC-3 of design/reliability.md §3.2). JSON is pure ASCII, so it needs nothing else.
+Everything that others wrote goes through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
+needs nothing else.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[int], show
 
 
 def _squeeze(widths: list[int], limit: int, right: Sequence[int], spare: Sequence[int]) -> list[int]:
-    """Leave spare columns out, then cut the widest columns of text, until a row fits or nothing more can be taken; return what is shown."""
+    """Leave spare columns out, then cut the widest columns of text, until a row fits or no more can go; return the shown ones."""
     shown = list(range(len(widths)))
     gone = list(spare)
     least = [size if index in right else min(size, _LEAST_COLUMN) for index, size in enumerate(widths)]

@@ -1,4 +1,7 @@
-"""Moving and deleting sources: what is asked for, and what came, or would come, of it. Plain records that travel; who makes them is `engine.relocate`."""
+"""Relocations of sources: what is requested, and what came, or would come, of it.
+
+Plain records that travel; `engine.relocate` makes them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from enum import StrEnum
 class Relocate:
     """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `RelocationReport`.
 
-    `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may hold `*` and `?`
-    (spec/surface.md §3.3). Without a destination, `is_delete` said, they are deleted.
+    `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may hold
+    `*` and `?`. Without a destination, `is_delete` said, they are deleted.
     """
 
     source: str = ""
@@ -52,7 +55,7 @@ class Dependant:
     Args:
         path: its relative path; `file`: its absolute one, both as they were.
         kind: "source", "job" or "product".
-        type_bits: of the row (spec/surface.md §4): `TypeOfDependency`, or `UnresolvedDependencyType` of a product.
+        type_bits: of the row: `TypeOfDependency` (1 source, 2 job, 4 wildcard), or `UnresolvedDependencyType` of a product.
         by_uuid: whether it named an asset id, not a path.
         product: its product that depends, `sub_id` that one's sub id, `needs` the product it depends on; "" for source and job
             dependencies.
@@ -74,8 +77,8 @@ class Dependant:
 class RelocationItem:
     """A file that moves or goes. Of metadata `owner` is the relative path of its source ("" = it was named itself), ids are empty.
 
-    `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` absolute. New ones are "" when it
-    is deleted. UUIDs in O3DE's form.
+    `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` absolute. New ones
+    are "" when it is deleted. UUIDs in O3DE's form.
     """
 
     old: str
@@ -140,8 +143,8 @@ class RelocationCounts:
 class RelocationReport:
     """What came of it (`is_performed`), or would come of it.
 
-    `refusals` say why nothing was done, or nothing would be: then all items are still planned. `removed` are folders that were empty
-    afterwards.
+    `refusals` say why nothing was done, or nothing would be: then all items are still planned. `removed` are folders that
+    were empty afterwards.
     """
 
     order: Relocate

@@ -1,8 +1,9 @@
-r"""Makes text that others wrote (builders, file names, logs) safe for a terminal; requirement SEC-1 of design/reliability.md §3.2.
+r"""Sanitizing: text that others wrote (builders, file names, logs) is made safe for a terminal.
 
-Escape sequences go, in their 7-bit and 8-bit forms, finished or not. Whatever control character is left is *shown* instead of obeyed, so
-that nothing can be put together again from the remains: C0 as its picture (`␛`), C1, bidirectional and zero-width controls as U+FFFD. Bytes
-of a file name that are no UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text stays where it was: in the log file, in the database.
+Escape sequences go, in their 7-bit and 8-bit forms, finished or not. Whatever control character is left is *shown* instead
+of obeyed, so that nothing can be put together again from the remains: C0 as its picture (`␛`), C1, bidirectional and
+zero-width controls as U+FFFD. Bytes of a file name that are no UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text
+stays where it was: in the log file, in the database.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _SEQUENCE = (
     r"|\x1b[ -/]+[0-~]?"  # choice of character sets, as in `tput sgr0`
 )
 _C0 = r"[\x00-\x1f\x7f]"
-_HIDDEN = "[\x80-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udc7f\udd00-\udfff\U000e0000-\U000e0fff]"
+_HIDDEN = (
+    "[\x80-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udc7f\udd00-\udfff\U000e0000-\U000e0fff]"
+)
 _BYTES = "[\udc80-\udcff\U0010ff80-\U0010ffff]"
 
 
