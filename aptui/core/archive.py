@@ -1,4 +1,4 @@
-"""The seam to what rests: the questions the core may ask of the asset database, and the names of the rows it orders saved.
+"""The seam to the asset database: the questions that the core may ask of it, and the names of the rows it has saved.
 
 The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
 saved and is not acknowledged yet, the pipeline overlays from memory.
@@ -47,13 +47,13 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_cache_folder": "name, mtime_ns",  # folder relative to the cache root
     "drop_cache_folder": "name",
     "put_state": "key, value",
-    "doubt_job": "job_id",  # its products on disk may not be those recorded: it is owed a run whatever its inputs are
+    "doubt_job": "job_id",  # its products on disk may not be those recorded: it needs a run whatever its inputs are
 }
 """Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.signed`) by the writer's caller."""
 
 
 class Archive(Protocol):
-    """What rests, by key. Batches, because one question a file would cost more than the answer."""
+    """The stored state, by key; in batches, because one question a file would cost more than the answer."""
 
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.

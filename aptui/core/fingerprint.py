@@ -1,4 +1,4 @@
-"""Fingerprints: what a job is made of, as a manifest of named digests, and one number over it. It reads no files.
+"""Fingerprints: the inputs of a job as a manifest of named digests, and one number over it; no files are read here.
 
 A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
 `rule_entries`), what `.aptui.yaml` files adjust, the plan, the source, its dependencies and companions, the jobs it depends
@@ -166,7 +166,7 @@ def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | N
 
 
 def dump(manifest: Sequence[Entry]) -> str:
-    """Return a manifest as compact JSON, the form in which it rests."""
+    """Return a manifest as compact JSON, the form in which it is stored."""
     return _encode(manifest) if manifest else "[]"
 
 

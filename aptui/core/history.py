@@ -1,8 +1,9 @@
-"""What each kept run of a job was made of and made: packed as the step from one run to the next, since most of it never changes.
+"""The history of a job's runs: the inputs and products of each kept run, packed as the step to the next one.
 
-The newest committed run needs no packing: its manifest and its products are those of the job. Every other one is found by
-going back. A run that was committed carries what turns its own state into the one before it (`BEGINNING` where there was
-none); a run that failed carries what turns the committed state of its time into what it would have been made of.
+Most of them never change from one run to the next. The newest committed run needs no packing: its manifest and its products
+are those of the job. Every other one is found by going back. A run that was committed carries what turns its own state into
+the one before it (`BEGINNING` where there was none); a run that failed carries what turns the committed state of its time
+into what it would have been made of.
 """
 
 from __future__ import annotations

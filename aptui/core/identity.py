@@ -60,7 +60,7 @@ def intermediate_uuid(source: SourceUuid, builder: bytes, sub_id: int) -> Source
 
 
 def shadow_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
-    """Return the UUID of a shadow without an identity file: its path alone is that of another source too."""
+    """Return the UUID of a duplicate path without an identity file: its path alone is that of another source too."""
     return SourceUuid(name_uuid(from_text(f"{scan_folder}:{rel}".lower())))
 
 
@@ -70,7 +70,7 @@ def contested_uuid(key: PathKey) -> SourceUuid:
 
 
 def pack(identity: SourceIdentity | None) -> str:
-    """Return the form that rests in the database, "" for none."""
+    """Return the form that is saved in the database, "" for none."""
     if identity is None:
         return ""
     legacy = [uuid.hex() for uuid in identity.legacy]

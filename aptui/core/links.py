@@ -1,4 +1,4 @@
-"""What a product declares that it needs at run time, brought into one form; whom it means is `store.product_links`' question.
+"""Declared product dependencies, normalised; which products they mean is `store.db.product_links`' question.
 
 The rules are those of the reference program's `PathDependencyManager.cpp`.
 """

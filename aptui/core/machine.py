@@ -1,8 +1,8 @@
-"""The job machine: everything that may ever happen to a job is the one table here. It knows no files, no workers, no clock.
+"""The job machine: one table of everything that may happen to a job.
 
-Five rules stand above the table: a job's state is assigned in one line of one file (`feed`, below); a result that does not
-name the job's current run is dropped before it gets here (stale-result guard); commit is atomic for the machine; BLOCK and
-UNBLOCK look only at settled jobs; analysis is a job like any other.
+It knows no files, no workers, no clock. Five rules stand above the table: a job's state is assigned in one line of one file
+(`feed`, below); a result that does not name the job's current run is dropped before it gets here (stale-result guard);
+commit is atomic for the machine; BLOCK and UNBLOCK look only at settled jobs; analysis is a job like any other.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Outcome(IntEnum):
 class StagedProduct:
     """A product as a worker left it: `staged` is its absolute path in staging ("" = equal to the one in the cache, nothing staged).
 
-    `name` is relative to the platform's cache folder, in lower case, `/` between parts. `is_executable`: somebody may run it.
+    `name` is relative to the platform's cache folder, in lower case, `/` between parts. `is_executable`: its mode allows it.
     """
 
     staged: str
@@ -342,7 +342,7 @@ class ProductsLost:
 
 @dataclass(frozen=True, slots=True)
 class RowsSaved:
-    """Everything ordered with tickets up to `ticket` rests in the database."""
+    """Everything ordered with tickets up to `ticket` is saved in the database."""
 
     seq: int
     ticket: int
@@ -352,7 +352,7 @@ class RowsSaved:
 class Asked:
     """Somebody asks: verb is "reprocess", "cancel", "escalate", "analyse" or "stop"; `keys` are sources, `job_ids` jobs.
 
-    "analyse" hurries what waits to be analysed: somebody wants to know what there is.
+    "analyse" hurries pending analyses: a client wants to know which jobs there are.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""The nouns every room shares: platforms, scan folders, builders, sources, jobs. Records only; the rules live elsewhere."""
+"""The records every room shares: platforms, scan folders, builders, sources, jobs; the rules live elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SourceUuid = NewType("SourceUuid", bytes)
 
 NO_DIGEST = Digest(b"")
 SHADOW = "\U0010ff01"
-"""Between the path and the scan folder in the key of a shadow (`FileFact.is_shadow`); no name holds it (`core.paths.to_text`)."""
+"""Between path and scan folder in the key of a duplicate path (`FileFact.is_shadow`); no name has it (`core.paths.to_text`)."""
 COMMON_PLATFORM = "common"
 """The platform of jobs that make intermediates; O3DE's word. No scan folder has it among its platforms."""
 INTERMEDIATES = "Intermediate Assets"
@@ -381,13 +381,13 @@ SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 class Job:
     """One job in memory: (source, builder, platform, key). An analysis is a job too, with `key` = ANALYSIS_KEY and platform "".
 
-    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the plan now owed, None = not known yet.
+    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the plan now pending, None = not known yet.
     `inputs` is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...).
-    `reason` says why the last plan was owed, `origin` where the committed result came from when no run here made it, ""
+    `reason` says why the last plan needed a run, `origin` where the committed result came from when no run here made it, ""
     otherwise. `discovered` are source dependencies found while processing (depfile). For an analysis
     `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said. `lost_count` counts
     LOST of the present plan, `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
-    row says that it is owed work until it has been looked at, for something it is made of is about to be saved. `ties` tell
+    row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `ties` tell
     what files its run used.
     """
 
@@ -434,11 +434,11 @@ class Job:
 
     @property
     def told_reason(self) -> str:
-        """Why its last plan was owed and where its result came from, in one sentence."""
+        """Why its last plan needed a run and where its result came from, in one sentence."""
         return with_origin(self.reason, self.origin)
 
     def set_reason(self, reason: str) -> None:
-        """Say why a run is owed; where an earlier result came from is no news any more."""
+        """Say why a run is needed; where an earlier result came from is no news any more."""
         self.reason, self.origin = reason, ""
 
     @property

@@ -1,4 +1,4 @@
-"""What the engine tells: lines of logs, and Notices (news), each with `cause`, the `seq` of the event that led to it.
+"""Notices and log records: what the engine reports, each with `cause`, the `seq` of the event that led to it.
 
 Apart from `messages`, so that who only listens makes these few records alone: each costs most of a millisecond at the start
 of a program.
@@ -151,7 +151,7 @@ class ShowAsked:
 
 @dataclass(frozen=True, slots=True)
 class PeerOrdered:
-    """Somebody wants something of the gateway; told to it alone."""
+    """A client requests something of the gateway, which alone is notified."""
 
     cause: int
     order: PeerOrder

@@ -1,7 +1,7 @@
-"""Files outside of every scan folder that runs found: no scan comes by them, so who looks at them says what they are now.
+"""Files outside of every scan folder that runs read; no scan visits them, so runs and re-stats report what they are.
 
-What they were when they were last digested rests in `aptui_state`, one row each: whoever opens the cache next can tell by a
-`stat` whether they are that still.
+What they were when they were last digested is stored in `aptui_state`, one row each: the next engine can tell by a `stat`
+whether they are that still.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def outside_file(digest: str, stamp: Stamp) -> OutsideFile:
 
 
 def dump(file: OutsideFile) -> str:
-    """Return the form in which it rests."""
+    """Return the form in which it is stored."""
     return json.dumps([file.digest, file.stamp])
 
 

@@ -1,4 +1,4 @@
-"""Names of files as text and bytes, the identity of a path, and which scan folder wins; no file is touched here."""
+"""File names as text and bytes, the identity of a path, and which scan folder wins; no file is touched here."""
 
 from __future__ import annotations
 
@@ -117,11 +117,11 @@ def merge_folder(
     """Decide who wins in one relative folder.
 
     A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
-    and what they override stays overridden. Clashes among overridden files, and among shadows, are nobody's business.
+    and what they override stays overridden. Clashes among overridden files, and among duplicate paths, are nobody's business.
 
     Args:
         parts: the files of that folder in each scan folder, in the order of the scan folders.
-        metadata_types: extensions of files that do not override each other: those of later parts are shadows, with keys of
+        metadata_types: extensions of files that do not override each other: those of later parts are duplicate paths, with keys of
             their own.
     """
     winners: dict[PathKey, FileFact] = {}

@@ -1,4 +1,4 @@
-"""Relative paths against patterns: which builders want a file, what a wildcard means, what is ignored; YAML is read elsewhere."""
+"""Patterns over relative paths: which builders want a file, what a wildcard means, what is ignored; no YAML here."""
 
 from __future__ import annotations
 

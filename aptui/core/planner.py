@@ -1,4 +1,4 @@
-"""Which builders a source has, and which jobs follow without asking anyone; no state of its own."""
+"""The planner: which builders a source has, and which jobs follow without an analysis; no state of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rings among things that need each other: which there are, each told in one way however it was found."""
+"""Cycles among products that need each other, each described in one way however it was found."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Edges = Mapping[int, Sequence[int]]
 
 
 def rings(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -> list[tuple[str, ...]]:
-    """Return a shortest ring through the first name of each knot (strongly connected part) that holds any of `wanted`.
+    """Return a shortest cycle through the first name of each strongly connected component that holds any of `wanted`.
 
     Args:
         edges: {thing: what it needs}.
         names: of every thing in `edges`.
-        wanted: the knots of others are not told.
+        wanted: components without any of these are left out.
 
     Returns:
         Chains of names that begin and end with the same one, sorted.

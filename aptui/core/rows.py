@@ -1,4 +1,4 @@
-"""Sources and jobs as rows of the database, and back from the packed columns; pure reshaping, no SQL."""
+"""Rows of the database for sources and jobs, and back from the packed columns; pure reshaping, no SQL."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RESTING = {
     JobState.RUNNING: "waiting",
     JobState.COMMITTING: "waiting",
 }
-"""What `state` columns hold: a job that was moving is owed work again."""
+"""What `state` columns hold: a job that was moving has work pending again."""
 
 
 def signed(value: int) -> int:

@@ -34,7 +34,7 @@ class Used:
     Args:
         code: `code_digest` of the files of the builder's code and tools as this run had them, b"" where there are none to speak of.
         began_ns: when the run began, nanoseconds since the epoch; 0 = nobody knows.
-        files: files that it was heard to open, as they were then and at its end; and those that the engine looked at after it.
+        files: files that it was seen to open, as they were then and at its end; and those that the engine looked at after it.
         found: files that it named while processing, as they were when they were digested, which was at its end.
         changed: absolute paths of files that changed while it ran, so that its result is of no use.
     """
@@ -51,7 +51,7 @@ NOTHING_USED = Used()
 
 @dataclass(slots=True)
 class Ties:
-    """What ties the present run of a job to files; it rests nowhere.
+    """What ties the present run of a job to files; it is stored nowhere.
 
     `known` are the stamps, by absolute path, that files of its manifest had when it began. `report` is that of an analysis
     that is not sealed yet. `doubted` are files that seemed to change under the last run. `changed` names, for people, what

@@ -21,7 +21,7 @@ from aptui.shared.param_schema import mistakes
 
 FILE_NAME = ".aptui.yaml"
 SETTINGS_STATE = "settings:"
-"""What begins the keys in `aptui_state` under which the texts rest, each followed by its relative folder."""
+"""What begins the keys in `aptui_state` under which the texts are stored, each followed by its relative folder."""
 SKIP = "skip"
 
 Json = object

@@ -1,1 +1,1 @@
-"""Events in, commands and notices out: what is owed, what runs, what became of it. Records it works on live in `core.state`."""
+"""The pipeline: events in, commands and notices out; the records it works on live in `core.state`."""

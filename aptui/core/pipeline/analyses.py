@@ -1,4 +1,4 @@
-"""Results of analyses: what of them can be, and the jobs and dependencies that follow."""
+"""Results of analyses: validation, and the jobs and dependencies that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a job that fails: with a run, or refused one because it cannot work."""
+"""Failing jobs: after a run, or refused without one because they cannot work."""
 
 from __future__ import annotations
 

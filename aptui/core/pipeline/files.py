@@ -1,4 +1,4 @@
-"""What scans and digests say about files, and what that means for sources. Nothing is looked at here: events are."""
+"""Files as scans and digests report them, and what that means for sources; events are handled here, nothing is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Files:
         self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
 
     def scan_started(self, event: ScanStarted) -> None:
-        """A scan begins; with `retries`, what an earlier engine left unfinished is owed a look."""
+        """A scan begins; with `retries`, what an earlier engine left unfinished is evaluated again."""
         self._memory.begin_scan(event.below)
         if not event.retries:
             return
@@ -149,7 +149,7 @@ class Files:
             return frozenset()
         self._ledger.put("put_state", (SETTINGS_STATE + folder, text))
         adjusted = self._settings.put(folder, text)
-        if adjusted:  # until everything is at rest again, the next engine looks at every source
+        if adjusted:  # until everything is settled again, the next engine looks at every source
             self._ledger.put("put_state", ("signature", ""))
         return adjusted
 
@@ -323,7 +323,7 @@ class Files:
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""
-        # A job that was cancelled before anybody knew its fingerprint rests until its source changes, which is now. One
+        # A job that was cancelled before anybody knew its fingerprint stays so until its source changes, which is now. One
         # that failed for want of bytes that Git LFS has fetched meanwhile has the same fingerprint as then, and would rest
         # with its failure.
         for job in source.jobs.values() if is_changed else ():

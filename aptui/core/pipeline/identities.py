@@ -1,4 +1,4 @@
-"""Who each source is: its UUID from its `.meta` file, its producer or its path, and who keeps one that two of them claim."""
+"""Identities of sources: the UUID of each from its `.meta` file, producer or path, and who keeps one that two claim."""
 
 from __future__ import annotations
 

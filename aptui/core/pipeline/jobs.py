@@ -1,6 +1,6 @@
-"""What every part of the pipeline does to a job: move it through `machine.feed`, save it, drop it, see who is concerned.
+"""Transitions of jobs for all parts of the pipeline: feed the machine, save, drop, re-evaluate dependents.
 
-Whether a job is owed a run is decided in `pipeline.plans`, what files and runs mean for it elsewhere.
+Whether a job needs a run is decided in `pipeline.plans`, what files and runs mean for it elsewhere.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Jobs:
 
     Args:
         project: the configuration as the core knows it.
-        archive: what rests.
+        archive: what is stored.
         log_name: where a job's log lies.
     """
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName) -> None:
         self.project = project
         self.memory = WorkingSet(archive, {folder.id: rank for rank, folder in enumerate(project.scan_folders)})
-        self.memory.has_identities |= bool(project.metadata_types)  # shadows are not who their path says they are
+        self.memory.has_identities |= bool(project.metadata_types)  # duplicate paths are not who their path says they are
         self.ledger = Ledger(*archive.next_ids())
         self.settings = SettingsTree(project, archive.settings())
         self.graph = Graph(project, self.memory, self.settings)
@@ -178,7 +178,7 @@ class Jobs:
             self.chains.look(names)
 
     def hold_back(self, job: Job) -> None:
-        """`job` rested and is owed a run: whoever depends on it and is only queued yet is looked at again, and waits for it."""
+        """A settled job needs a run again: re-evaluate its dependents that are only queued yet; they wait for it."""
         if job.state not in SETTLED or job.is_analysis or not self.memory.has_edges:
             return
         names = names_of(job.source)
@@ -192,7 +192,7 @@ class Jobs:
                     self.todo.append((other, False))
 
     def settled(self, job: Job, *, is_changed: bool) -> None:
-        """A job came to rest: whoever waited for it is looked at, and if it changed, whoever depends on it."""
+        """A job settled: re-evaluate the jobs that waited for it, and if it changed, all its dependents."""
         key = job.source.key
         if key in self.waiters:
             self.wake(key)
@@ -200,7 +200,7 @@ class Jobs:
             self.todo.extend((other, False) for other in self.dependents_of(job))
 
     def wake(self, key: PathKey) -> None:
-        """`key` is known, or somebody has to see that it is not: look at whoever waits for it."""
+        """`key` is known, or known to be missing: re-evaluate the jobs that wait for it."""
         for job in self.waiters.take(key):
             if job.is_analysis and job.state is JobState.COMPLETED and not job.fingerprint:
                 self._reseal(job)
@@ -253,7 +253,7 @@ class Jobs:
             self.todo.append((job, True))
 
     def _movers_after(self, job: Job) -> list[Job]:
-        """Return the jobs that started, or are about to, on the word of `job`, which does not rest any more."""
+        """Return the jobs that started, or are about to, because `job` was settled, which it is no longer."""
         names = names_of(job.source)
         return [
             other
@@ -292,13 +292,13 @@ class Jobs:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is owed: no run, no file being read, no job that could still move."""
+        """Whether nothing is pending: no run, no file being read, no job that could still move."""
         is_moving = self.running or self.memory.hashing or self.memory.awaited or self.committing or len(self.ready)
         return not is_moving and self.memory.scan_is_done
 
     @property
     def backlog(self) -> int:
-        """How much is already owed; the scan pauses while it is large."""
+        """How much is already pending; the scan pauses while it is large."""
         return len(self.ready) + len(self.running) + len(self.memory.hashing)
 
     def stuck(self) -> list[Job]:

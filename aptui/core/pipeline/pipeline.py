@@ -5,7 +5,7 @@ What it decides is decided by its parts, each of which has one kind of event to 
     Jobs         moves jobs through `machine.feed`, saves them, drops them (pipeline_moves)
     Failures     what becomes of a job that fails
     Identities   who each source is
-    Plans        what a job is made of now, and whether it is owed a run for it
+    Plans        what a job is made of now, and whether it needs a run for that
     Spread       how far a change reaches
     Files        what scans saw and workers read
     Analyses     what analyses answered
@@ -67,7 +67,7 @@ class Status:
     """How far everything is, at this moment.
 
     `run`, `failed`, `done`, `analysed`: what ended since the engine opened; `ready_*`, `running_*`: what may start, and what runs;
-    `reading`: files whose bytes are being read; `is_scanned`: whether the core has heard the end of the last scan;
+    `reading`: files whose bytes are being read; `is_scanned`: whether the core knows the end of the last scan;
     `failing`: jobs and analyses that are failed now, beyond those that were when the engine opened.
     """
 
@@ -85,7 +85,7 @@ class Status:
 
     @property
     def backlog(self) -> int:
-        """How much is already owed; the scan pauses while it is large."""
+        """How much is already pending; the scan pauses while it is large."""
         return self.ready_analyses + self.ready_jobs + self.running_analyses + self.running_jobs + self.reading
 
     @property
@@ -96,7 +96,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What is owed: {platform: jobs}, {platform: critical jobs}, and how many analyses."""
+    """What is pending: {platform: jobs}, {platform: critical jobs}, and how many analyses."""
 
     pending: Mapping[str, int]
     critical: Mapping[str, int]
@@ -108,7 +108,7 @@ class Pipeline:
 
     Args:
         project: the configuration as the core knows it.
-        archive: what rests.
+        archive: what is stored.
         log_name: where a job's log lies.
         staging: absolute folder in which every run gets a folder (or file) named by its run key.
     """
@@ -204,7 +204,7 @@ class Pipeline:
         )
 
     def owed(self) -> Owed:
-        """Count what is owed, one look at every job that moves."""
+        """Count what is pending, one look at every job that moves."""
         pending: Counter[str] = Counter()
         critical: Counter[str] = Counter()
         analyses = 0
@@ -291,12 +291,12 @@ class Pipeline:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is owed: no run, no file being read, no job that could still move."""
+        """Whether nothing is pending: no run, no file being read, no job that could still move."""
         return self.jobs.is_idle
 
     @property
     def backlog(self) -> int:
-        """How much is already owed; the scan pauses while it is large."""
+        """How much is already pending; the scan pauses while it is large."""
         return self.jobs.backlog
 
     def stuck(self) -> list[Job]:

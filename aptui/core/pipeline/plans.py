@@ -1,4 +1,4 @@
-"""What a job is made of now, and whether it is owed a run for it. Why somebody asks, and how runs go, stands elsewhere."""
+"""Plans of jobs: what a job is made of now, and whether it needs a run for that; starts and results are elsewhere."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Plans:
         self._reports = jobs.reports
         self._todo = jobs.todo
         self._rounds: Counter[int] = Counter()
-        """How often each job made other intermediates since everything was at rest."""
+        """How often each job made other intermediates since everything was settled."""
 
     def count_round(self, job: Job) -> None:
         """`job` made other intermediates than before."""
         self._rounds[job.id] += 1
 
     def forget_rounds(self) -> None:
-        """Everything is at rest: nobody has fed on himself."""
+        """Everything is settled: no chain of intermediates feeds itself."""
         self._rounds.clear()
 
     def look_at_todo(self) -> None:
@@ -144,7 +144,7 @@ class Plans:
             self.apply(source, builder, self._planner.inline_plans(builder, source), is_retry=is_retry)
 
     def _leave(self, source: Source) -> None:
-        """Nothing can be done for `source` now: what was owed to its jobs is not any more."""
+        """Nothing can be done for `source` now: its jobs need no run any more."""
         for job in source.jobs.values():
             job.is_forced = False
             if job.is_doubted:
@@ -171,7 +171,7 @@ class Plans:
         self._jobs.wake(key)
 
     def fail_all(self, source: Source, builders: Iterable[Builder], text: str) -> None:
-        """Fail the analysis of each of `builders`, and every job that is owed a run."""
+        """Fail the analysis of each of `builders`, and every job that needs a run."""
         for builder in builders:
             self._failures.refuse(self._analysis_of(source, builder), text)
         for job in list(source.jobs.values()):
@@ -211,7 +211,7 @@ class Plans:
             self._memory.reindex(source, before)
 
     def _may_change_rings(self, job: Job, plan: JobPlan) -> bool:
-        """Whether jobs that are known already may stand in other rings when `job` is planned so."""
+        """Whether jobs that are known already may stand in other cycles when `job` is planned so."""
         if job.plan is None:
             return any(self._memory.has_dependents(PathKey(name)) for name in names_of(job.source))
         return job.plan.job_dependencies != plan.job_dependencies
@@ -270,7 +270,7 @@ class Plans:
             self._owe(job, number, assembly.manifest)
 
     def _is_owed(self, job: Job, number: int, *, is_retry: bool) -> bool:
-        """Whether a run is owed that is not under way already."""
+        """Whether a run is pending that is not under way already."""
         match job.state:
             case None:
                 return True

@@ -76,7 +76,7 @@ class Waiters:
 
 
 class Retries:
-    """Sources that are owed another try as soon as the scan comes to their folders."""
+    """Sources that are due for another try as soon as the scan comes to their folders."""
 
     def __init__(self) -> None:
         self._owed: set[PathKey] = set()
@@ -98,15 +98,15 @@ class Retries:
         self._by_folder.setdefault(folder, set()).add(key)
 
     def pay(self, key: PathKey) -> bool:
-        """Return whether this source was owed a try; it is not any more."""
+        """Return whether this source was due for another try, and take it off the list."""
         is_owed = key in self._owed
         self._owed.discard(key)
         return is_owed
 
     def folders(self) -> list[str]:
-        """Return the folders that have sources which are owed a try."""
+        """Return the folders that have sources which are due for another try."""
         return list(self._by_folder)
 
     def take(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
-        """Return the sources of `folder` that are owed a try, sorted; those in `but` get it when their bytes are read."""
+        """Return the sources of `folder` that are due for another try, sorted; those in `but` get it when their bytes are read."""
         return sorted(self._by_folder.pop(folder, set()).intersection(self._owed).difference(but))

@@ -1,4 +1,4 @@
-"""Why a job is owed a run, in words."""
+"""Reasons in words: why a job needs a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Reasons:
         self._saved_rules: set[str] = set()
 
     def reason(self, job: Job, number: int, manifest: Manifest) -> str:
-        """Return why `job` is owed a run over `manifest`, whose fingerprint is `number`."""
+        """Return why `job` needs a run over `manifest`, whose fingerprint is `number`."""
         if job.is_forced:
             return job.reason or "asked for"
         if not job.inputs:

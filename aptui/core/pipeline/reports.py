@@ -1,4 +1,4 @@
-"""What is told of jobs: logs, news, counts, and how long runs take. Nothing here moves a job."""
+"""Reports about jobs: log records, notices, counts, durations; no job changes its state here."""
 
 from __future__ import annotations
 

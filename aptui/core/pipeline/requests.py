@@ -1,4 +1,4 @@
-"""Runs that are asked for, hurried or taken back: by people, by clients, and by a cache that has lost products."""
+"""Requests for runs: reprocess, escalate, cancel; by people, by clients, and by a cache that has lost products."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Requests:
                     self._plans.force(job, "asked for by a person")
 
     def _escalate(self, event: Asked) -> None:
-        """Raise the urgency of jobs that are owed a run, and of what their sources depend on; it only rises."""
+        """Raise the urgency of jobs that need a run, and of what their sources depend on; it only rises."""
         wanted, keys = set(event.job_ids), set(event.keys)
         named = []
         for source in self._memory.sources.values():
@@ -67,7 +67,7 @@ class Requests:
                 self._jobs.ready.push(job)
 
     def _needed_by(self, sources: Iterable[Source]) -> list[Source]:
-        """Return what these sources depend on, however far, as far as it moves; what rests needs no hurry."""
+        """Return what these sources depend on, however far, as far as it is in flight; what is settled needs no hurry."""
         moving = self._memory.sources
         todo, by_uuid = list(sources), {source.uuid.hex(): source for source in moving.values()} if self._memory.has_edges else {}
         found: dict[Source, None] = {}
@@ -82,7 +82,7 @@ class Requests:
         return list(found)
 
     def cancel(self, job_ids: Iterable[int]) -> None:
-        """End these jobs, whatever they wait for; they rest until their sources change."""
+        """Cancel these jobs, whatever they wait for; they stay cancelled until their sources change."""
         wanted = set(job_ids)
         for source in list(self._memory.sources.values()):
             for job in source.jobs.values():
@@ -94,7 +94,7 @@ class Requests:
                     self._jobs.settled(job, is_changed=True)
 
     def _stop(self) -> None:
-        """Kill every run; what was running is owed again at the next start."""
+        """Kill every run; what was running is pending again at the next start."""
         if self._jobs.running:
             self._ledger.order(KillRuns(self._ledger.cause, tuple(self._jobs.running)))
             self._ledger.order(DiscardStaging(self._ledger.cause, tuple(self._jobs.running)))

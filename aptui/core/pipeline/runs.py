@@ -1,4 +1,4 @@
-"""What came of runs: what their results mean, and what is committed. Workers and the cache are elsewhere."""
+"""Results of runs: what they mean for their jobs, and what is committed; workers and the cache are elsewhere."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Runs:
         for result in (self._with_reads(result, event.now_ms) for result in event.results):
             job = self._running.get(result.run_key)
             if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:
-                self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # the fence
+                self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # stale-result guard
                 continue
             self._note_end(job, result, event.now_ms)
             if is_of_other_code(self._builders[job.builder].code_files, result.used):
@@ -150,7 +150,7 @@ class Runs:
         return bool(text)
 
     def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
-        """A run that says nothing about the job: it is owed again."""
+        """A run that says nothing about the job: it is pending again."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         if outcome is Outcome.STALE:
             self._jobs.look_first(job, result.used.changed)

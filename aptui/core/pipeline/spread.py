@@ -1,4 +1,4 @@
-"""How far a change reaches: whose sources are planned again because files, names or settings are not what they were."""
+"""The spread of a change: which sources are planned again because files, names or settings are not what they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs start, how many in one message, and what their workers are told."""
+"""Starts of runs: which jobs start, how many in one message, and what their workers receive."""
 
 from __future__ import annotations
 

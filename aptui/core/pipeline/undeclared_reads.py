@@ -1,4 +1,4 @@
-"""What a call read and nobody declared: told apart from what was declared, and turned into warnings or dependencies."""
+"""The undeclared-read check: reads of a call that nobody declared become warnings or dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that take an argument for code, and where in a command line: a value of a file's name must not stand there."""
+"""Programs that take an argument for code, and where in a command line; no value from a file name may stand there."""
 
 from __future__ import annotations
 

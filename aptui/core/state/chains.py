@@ -1,7 +1,7 @@
 """Intermediates: products on platform `common` that are sources of other builders; no job changes its state here.
 
 An intermediate is a source as soon as its product row exists: a file in the intermediate folder that no row knows is
-nobody's. It never overrides a real source: the job that makes one in the place of a real source, or of a stage of its own
+an orphan. It never overrides a real source: the job that makes one in the place of a real source, or of a stage of its own
 chain, fails.
 """
 
@@ -42,7 +42,7 @@ class Chains:
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._has_any = memory.archive.has_intermediates()
         self.came: dict[PathKey, int] = {}
-        """Intermediates that came, changed or went since all was at rest, with the first run key after that."""
+        """Intermediates that came, changed or went since all was settled, with the first run key after that."""
 
     def is_intermediate(self, fact: FileFact) -> bool:
         """Whether this file lies in the intermediate folder."""

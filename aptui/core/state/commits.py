@@ -1,4 +1,4 @@
-"""From results to commits: which products move in, which are stale, and what a job is once that is done.
+"""Commits of results: which products move in, which are stale, and what a job is once that is done.
 
 `prepare` computes; it changes no job, no row and no claim. `begin` makes true what does not depend on the cache
 (`conflicts`) and says what has to be done. What a commit makes of its job is in its `Commit` and becomes the job's own in
@@ -235,7 +235,7 @@ def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
 
 
 def name_of(job: Job, staged: StagedProduct) -> str:
-    """Return the name of a product; that of a shadow (`FileFact.is_shadow`) has its scan folder before the file name."""
+    """Return the name of a product; that of a duplicate path (`FileFact.is_shadow`) has its scan folder before the file name."""
     path = staged.name or job.source.rel.lower()
     if job.source.is_shadow:
         folder, slash, name = path.rpartition("/")

@@ -1,4 +1,4 @@
-"""Who may make a product name: conflicts between jobs, and the claims that outlive them.
+"""Product-name conflicts: which job may make a name, and the claims that outlive the conflict.
 
 Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed; within one
 source the job that stands first (builder's place in the configuration, then key) keeps it, whoever came first. A job that failed so holds
@@ -170,11 +170,11 @@ class Conflicts:
         return [job for job in again if job not in verdict.lost]
 
     def lose(self, job: Job, names: set[str]) -> None:
-        """These products of `job` are gone from the cache: it is owed a run, whatever its inputs are."""
+        """These products of `job` are gone from the cache: it needs a run, whatever its inputs are."""
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
-        """`job` has these products alone, and is owed a run whatever it is made of."""
+        """`job` has these products alone, and needs a run whatever it is made of."""
         job.products, job.fingerprint = products, 0
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))

@@ -1,4 +1,4 @@
-"""Cycles in a graph: the strongly connected components, each told once. It knows nothing of jobs or products."""
+"""Dependency cycles: the strongly connected components of a graph, each yielded once; jobs and products are unknown here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a job is made of, right now: its manifest, or the keys it still waits for. It looks; it moves nothing.
+"""The dependency graph: the manifest of a job as of now, or the keys it still waits for; no job changes its state here.
 
-Rings never block. Rings of source dependencies are legal: the closure simply holds every member. A job dependency that
+Cycles never block. Cycles of source dependencies are legal: the closure simply holds every member. A job dependency that
 leads back to the job itself is ignored for blocking and enters the manifest by name alone, so that the answer is the same
 whatever ran first.
 """
@@ -38,7 +38,7 @@ from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
 Identity = tuple[PathKey, bytes, str, str]
 Ring = tuple[frozenset[Identity], tuple[str, ...]]
-"""The jobs of a ring, and their names, sorted; both empty for a job that stands in none."""
+"""The jobs of a cycle, and their names, sorted; both empty for a job that stands in none."""
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class Graph:
         for companion in self.companions_of(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
-        # The source itself is in the manifest already; with it among those seen, a ring of dependencies ends like any other way.
+        # The source itself is in the manifest already; with it among those seen, a cycle of dependencies ends like any other way.
         seen = {source.key}
         while todo:
             for key in self._resolve(todo.pop(), assembly, entries):
@@ -335,24 +335,24 @@ class Graph:
         return None
 
     def forget_rings(self) -> None:
-        """A job depends on others than before: what was found out about rings does not hold any more."""
+        """A job depends on others than before: what was found out about cycles does not hold any more."""
         self._rings.clear()
         self._has_loose_ends = False
 
     def forget_loose_ends(self) -> None:
-        """Time has passed: forget what was found out about rings while nobody could tell what some job depends on."""
+        """Time has passed: forget what was found out about cycles while nobody could tell what some job depends on."""
         if self._has_loose_ends:
             self.forget_rings()
 
     def _ring(self, job: Job, other: Job) -> tuple[str, ...]:
-        """Return the sorted names of the ring that the edge from `job` to `other` is part of, () when there is none."""
+        """Return the sorted names of the cycle that the edge from `job` to `other` is part of, () when there is none."""
         ring = self._rings.get(_identity(job)) or self._find_rings(job)
         return ring[1] if _identity(other) in ring[0] else ()
 
     def _find_rings(self, root: Job) -> Ring:
-        """Find the rings among all that `root` leads to; return the one it is part of.
+        """Find the cycles among all that `root` leads to; return the one it is part of.
 
-        Jobs are told apart by identity: the same one may be seen in memory and as a copy of what rests.
+        Jobs are told apart by identity: the same one may be seen in memory and as a copy of what is stored.
         """
         jobs = {_identity(root): root}
         found: dict[Identity, Ring] = {}
@@ -363,7 +363,7 @@ class Graph:
         return found[_identity(root)]
 
     def _next_unknown(self, job: Job, jobs: dict[Identity, Job]) -> Iterator[Identity]:
-        """Yield the jobs that `job` depends on and whose rings are not known yet, and put them into `jobs`."""
+        """Yield the jobs that `job` depends on and whose cycles are not known yet, and put them into `jobs`."""
         for other in self._next_jobs(job):
             if isinstance(other, Unsettled):
                 self._has_loose_ends = True

@@ -1,4 +1,4 @@
-"""What one event leads to: commands, notices and rows gathered while it is handled, and the ids and tickets they need."""
+"""The ledger of one event: commands, notices and rows gathered while it is handled, with the ids and tickets they need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
 class Ledger:
     """Numbers that only rise, and the answer that is being written.
 
-    `ticket` is that of the rows being gathered: a source touched now rests when `ticket` is acknowledged.
+    `ticket` is that of the rows being gathered: a source touched now is saved when `ticket` is acknowledged.
     """
 
     source_id: int

@@ -1,9 +1,11 @@
-"""Whether files stayed what they were while a run used them: what runs report, compared with what was known when they began.
+"""The stale-result check: whether files stayed what they were while a run used them.
 
-Three rules, for a file may be known before, be heard when it is opened, or be found at the end alone:
+What runs report is compared with what was known when they began. Three rules, for a file may be known before, be heard when
+it is opened, or be found at the end alone:
 
-* A file of the manifest has the stamp that it had when the run began: at its opening, where that was heard, and at the end.
-* A file that was heard has one stamp, at its opening, at the end, and in what the engine knows of it.
+* A file of the manifest has the stamp that it had when the run began: at its opening, where that was observed, and at its
+  end.
+* A file whose opening was observed has one stamp, at its opening, at the end, and in what the engine knows of it.
 * Of any other file there is only one look, at the end: it has to be as the engine knows it, and older than the run. Where
   it never is, because a server's clock is ahead of ours, the same stamp after two runs is as good.
 """

@@ -1,7 +1,7 @@
-"""What moves: sources, folders and edges in memory, laid over what rests in the archive. It decides nothing.
+"""The working set: sources, folders and edges of work in flight, laid over the archive; it decides nothing.
 
 A source is loaded whole (`load`) before it may change, and leaves when every job of it is settled and every row about it is
-acknowledged (`acknowledge`). Looking is cheaper (`view`): it answers from memory, else from a small shelf of copies nobody
+acknowledged (`acknowledge`). Looking is cheaper (`view`): it answers from memory, else from a small LRU cache of copies nobody
 may change. A file is *unsettled* until the scan has seen its folder and, if anybody needs them, its bytes have been read.
 """
 
@@ -31,7 +31,7 @@ _SHELF_SIZE = 4096
 
 @dataclass(slots=True)
 class PendingFolder:
-    """A folder whose row is owed: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
+    """A folder whose row is pending: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
 
     `is_noted`: a row that is not to be trusted was saved already. `identities`: what was said of those of its files that changed.
     """
@@ -87,7 +87,7 @@ class WorkingSet:
         for pattern, key in archive.wildcards():
             self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
         self._may_name_jobs = bool(self._wildcards)
-        """Whether some wildcard may be of a job dependency; those that rest do not say."""
+        """Whether some wildcard may be of a job dependency; stored ones do not say."""
 
     @property
     def may_grow(self) -> bool:
@@ -126,7 +126,7 @@ class WorkingSet:
         return self._shelf.get(key)
 
     def view_many(self, keys: Sequence[PathKey]) -> None:
-        """Put these sources on the shelf with one question."""
+        """Put these sources into the LRU cache with one question."""
         missing = [key for key in keys if key not in self.sources and key not in self._shelf]
         if not missing:
             return
@@ -205,7 +205,7 @@ class WorkingSet:
             self._let_go(source)
 
     def acknowledge(self, ticket: int) -> None:
-        """Everything up to `ticket` rests: let go of what is settled."""
+        """Everything up to `ticket` is saved: let go of what is settled."""
         self._acknowledged = max(self._acknowledged, ticket)
         if self._dead:
             self._dead = {key: owed for key, owed in self._dead.items() if owed > ticket}
@@ -224,7 +224,7 @@ class WorkingSet:
                     self._kept.add(folder)
 
     def let_go_of_loaded(self) -> None:
-        """Let go of what was loaded for this event and stayed as it rests."""
+        """Let go of what was loaded for this event and did not change."""
         for source in self._loaded:
             if source.last_ticket <= self._acknowledged:
                 self._let_go(source)
@@ -274,7 +274,7 @@ class WorkingSet:
                 pending.parts[fact.scan_folder][1][fact.rel] = fact
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:
-        """Let the folder leave once its row rests."""
+        """Let the folder leave once its row is saved."""
         pending.ticket = ticket
         self._leaving_folders.append((ticket, pending.folder))
 
@@ -391,5 +391,5 @@ def answers_to(source: Source, uuid: SourceUuid) -> bool:
 
 
 def brings_sources(job: Job) -> bool:
-    """Whether `job` is owed work that may lead to new sources."""
+    """Whether `job` has work pending that may lead to new sources."""
     return job.state is not None and job.state not in SETTLED and (job.is_analysis or job.platform == COMMON_PLATFORM)
