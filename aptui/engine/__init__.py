@@ -1,1 +1,1 @@
-"""Deeds: each file here owns exactly one piece of the outside world."""
+"""The engine: performs the pipeline's commands; each file owns exactly one piece of the outside world."""

@@ -65,7 +65,7 @@ def complete(
         project_dir: its `builders/*.py` are looked at; names that start with `_` are for their helpers.
         cache_file: where to remember; may be absent, unreadable or unwritable.
         platforms: enabled platforms, for builders that the configuration does not mention.
-        tell: hears what went wrong with scripts that adapters run, which keeps nobody else from working.
+        tell: called with what went wrong in scripts that adapters run; other builders go on working.
         places: {name of a builder in the configuration: where its `uses:` stands}, for errors.
 
     Raises:

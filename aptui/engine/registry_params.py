@@ -22,7 +22,7 @@ def complete(config: Config, memory: Path, tell: Callable[[str], None] = lambda 
 
     Args:
         memory: the file in which `registry` remembers what it saw.
-        tell: hears what went wrong with scripts that adapters run.
+        tell: called with what went wrong in scripts that adapters run.
 
     Raises:
         UserError: what `registry.complete` raises, and every parameter that is unknown or has a wrong value, with its place.

@@ -133,7 +133,7 @@ class Cache:
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="look at its disk") from error
 
     def _refuse_links(self) -> None:
-        """A link in the place of a platform's folder leads to files of somebody: they are no products, and not ours to delete."""
+        """A link in the place of a platform's folder leads to files of others: they are no products, and not ours to delete."""
         for name in (OWN_FOLDER, *self._platforms):
             folder = self.root / cache_path(name)
             if folder.is_symlink():

@@ -49,7 +49,7 @@ def path_of(cache_dir: Path, platform: str) -> Path:
 
 
 def platforms_of(project: Project) -> tuple[str, ...]:
-    """Return the platforms that have catalogs: all that have products for a runtime, those that rest included."""
+    """Return the platforms that have catalogs: all that have products for a runtime, settled ones included."""
     listed = (*(platform.id for platform in project.platforms), *project.resting_platforms)
     return tuple(platform for platform in listed if platform != COMMON_PLATFORM)
 

@@ -14,7 +14,7 @@ from aptui.store.queries.reader import Reader, open_reader
 
 
 def sentences(database: Path, changed: set[int] | None) -> list[str]:
-    """Return one sentence for each ring that one of the products `changed` (None = any) belongs to."""
+    """Return one sentence for each cycle that one of the products `changed` (None = any) belongs to."""
     if changed is not None and not changed:
         return []
     with contextlib.closing(open_reader(database)) as reader, reader.snapshot():

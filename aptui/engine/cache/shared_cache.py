@@ -1,7 +1,7 @@
 """The shared cache between loop and pool: jobs with a known result are answered with it, results committed here are shared.
 
 Orders that take part are looked up in threads; workers never wait for that, and a job whose result is slow to come runs
-here meanwhile: the first to finish wins. Whatever goes wrong in here is a miss, told once. All methods are the loop's;
+here meanwhile: the first to finish wins. Whatever goes wrong in here is a miss, reported once. All methods are the loop's;
 threads come back through `_done`.
 """
 
@@ -181,7 +181,7 @@ class SharedCache:
         return bool(self._done or self._ready)
 
     def next_due_s(self) -> float | None:
-        """Return when (monotonic) patience ends for a job, None when none waits."""
+        """Return the next deadline (monotonic) of a waiting job, None when none waits."""
         return min((look.due_s for look in self._looks.values() if not look.is_running), default=None)
 
     def turn(self, now_s: float) -> Turn:

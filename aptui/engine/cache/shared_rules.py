@@ -1,4 +1,4 @@
-"""Whose results are kept on this machine, and whose are shared with a team; where they are kept is not said here."""
+"""Rules of sharing: whose results are kept on this machine, and whose are shared with a team; not where."""
 
 from __future__ import annotations
 

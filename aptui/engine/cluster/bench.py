@@ -63,7 +63,7 @@ class Bench:
         self._thread.start()
 
     def _adapted(self, builder: Builder) -> Builder:
-        """Return a builder as it runs here: its code lies here, and everything that it reads is told."""
+        """Return a builder as it runs here: its code lies here, and everything that it reads is reported."""
         origin, path = builder.origin, ""
         if origin.startswith("file:"):
             path, _, name = origin.removeprefix("file:").rpartition(":")
@@ -89,7 +89,7 @@ class Bench:
         self._ask(lambda pool: pool.kill([key]))
 
     def close(self) -> None:
-        """End all workers; who waits for a run is told that it was broken off."""
+        """End all workers; callers that wait for a run learn that it was broken off."""
         self._is_closing = True
         os.eventfd_write(self._wake, 1)
         self._thread.join(_CLOSE_S)
@@ -127,7 +127,7 @@ class Bench:
 
 
 def _moved(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
-    """Return the files of a project's own builder where they lie here; what is installed is compared by its kit."""
+    """Return the files of a project's own builder where they lie here; what is installed is compared by its toolchain digest."""
     return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 
 

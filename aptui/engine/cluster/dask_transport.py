@@ -1,4 +1,4 @@
-"""How Dask is spoken to: certificates, the answers of tasks, errors in a few words. Which tasks there are is not known here."""
+"""The transport over Dask: certificates, results of tasks, errors in a few words; which tasks there are is not known here."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def kits_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) 
     """Return what each builder is made of here.
 
     Args:
-        builders: those with an adapter have no kit.
+        builders: those with an adapter have no toolchain digest.
         tools: (builder, name of a program that its command runs).
     """
     wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter]
@@ -72,7 +72,7 @@ def kits_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) 
 
 
 def difference(ours: Kit, theirs: Kit) -> str:
-    """Say how a kit over there differs from ours, "" when it does not."""
+    """Say how a toolchain over there differs from ours, "" when it does not."""
     mine, other = dict(ours), dict(theirs)
     for thing in sorted(mine.keys() | other.keys()):
         here, there = mine.get(thing, "absent"), other.get(thing, "absent")

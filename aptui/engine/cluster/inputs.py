@@ -74,7 +74,7 @@ def _input(fact: FileFact, folders: Mapping[int, int]) -> TaskInput:
 
 
 def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
-    """Whether what a job is told says nothing of where this machine's folders are."""
+    """Whether the request of a job names no folder of this machine."""
     told = (order.params, order.settings)
     return not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in told)
 
@@ -203,7 +203,7 @@ class InputTransfer:
 
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
-    """Return what a worker here would have told of what was read: over there, everything is noted."""
+    """Return what a local worker would have reported as read: over there, everything is noted."""
     match builder.undeclared_reads:
         case UndeclaredReads.ADD:
             return result

@@ -1,4 +1,4 @@
-"""What travels between the engine and a cluster's workers: msgpack records, and files by their digest; nothing is sent from here.
+"""Messages between the engine and a cluster's workers: msgpack records, and files by digest; nothing is sent from here.
 
 An answer is a small manifest: what is longer than `MANIFEST_BYTES` (a long log, thousands of products) goes into the store
 as a blob, and its digest travels instead, so that neither scheduler nor network is loaded with it.
@@ -22,7 +22,7 @@ from aptui.sharing.store import Store
 
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
-"""What a request to the store may take, besides the time for its bytes: a job that has come so far is worth some patience."""
+"""What a request to the store may take, besides the time for its bytes: a job that has come so far is worth a long deadline."""
 _INLINE, _BLOB = b"i", b"b"
 _MOST_BYTES = 64 << 20
 """A longer manifest is not read: room for a run of 200,000 products."""

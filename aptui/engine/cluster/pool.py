@@ -1,4 +1,4 @@
-"""The pool of this machine with a cluster beside it: which orders stay and which go, and what becomes of those that went.
+"""The local pool with a cluster beside it: which orders stay, which go, and what becomes of those that went.
 
 Analyses, copies and hashing stay, and so do jobs whose files cannot all be named. The others go when this machine's workers
 are busy: it is filled first, in the order of the queue, and the cluster gets the rest. A job that came back once because of

@@ -1,4 +1,4 @@
-"""Workers of a cluster as the engine knows them, and what is sent to them: which may do which job, and what it asks of them."""
+"""Remote workers as the engine knows them: which may do which job, what they are sent, and what they ask for."""
 
 from __future__ import annotations
 

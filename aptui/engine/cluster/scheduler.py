@@ -1,6 +1,6 @@
-"""A cluster's scheduler as the engine sees it: the only file of the engine that speaks to Dask, in a thread of its own.
+"""The scheduler of a cluster as the engine sees it: the only module that speaks to Dask, in a thread of its own.
 
-Dask is a way of transport, never the record (design: it runs finished jobs again when a worker dies, forgets all when its
+Dask is a way of transport, never the record (it runs finished jobs again when a worker dies, forgets all when its
 scheduler dies, and cannot stop a job). So a task is one run of one job, named by both, never retried by us and forgotten as
 soon as it has answered; the answer is a small manifest; and whatever Dask loses comes back as RETURNED, to be run by
 whoever has room. A result that comes too late names a run that is over, and has no effect.
@@ -57,7 +57,7 @@ _CARRIERS = 8
 
 @dataclass(slots=True)
 class _Submitted:
-    """An errand under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
+    """A task under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
 
     `is_orphan`: all of them are gone; Dask would wait for them for ever.
     """
@@ -96,7 +96,7 @@ class Scheduler:
         depot: through which store files travel.
         setup: builders and platforms; the builders are those that may travel.
         folders: the scan folders, absolute, in the order that tasks name them by.
-        post: takes the result of an errand; called in the thread, as are `changed` (stations came or went) and `say`.
+        post: takes the result of a task; called in the thread, as are `changed` (remote workers came or went) and `say`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Scheduler:
         self.stations: Mapping[str, RemoteWorker] = {}
         """By address; replaced whole, so that any thread may look."""
         self.runs: Counter[str] = Counter()
-        """How many jobs each station has done, by its address."""
+        """How many jobs each remote worker has done, by its address."""
         self.is_connected = False
         self.since_s = time.monotonic()
         """Since when it is connected, or is not."""
@@ -136,7 +136,7 @@ class Scheduler:
     # ----------------------------------------------------------------------------------------------- for the engine's loop
 
     def send(self, errand: RemoteTask) -> None:
-        """Have a job done; `post` is told what came of it, whatever happens."""
+        """Have a job done; `post` gets its result, whatever happens."""
         self._call(self._begin, errand)
 
     def cancel(self, run_keys: Iterable[int]) -> None:
@@ -239,7 +239,7 @@ class Scheduler:
             await self._hang_up(client)
 
     async def _hang_up(self, client: Any) -> None:
-        """Let go of a connection; what still runs over there is stopped, as far as anybody hears of it."""
+        """Let go of a connection; what still runs over there is stopped, as far as it can be reached."""
         names = [doing.key for doing in self._talk.doing.values()]
         with contextlib.suppress(Exception):
             if names and self._is_closing:
@@ -249,7 +249,7 @@ class Scheduler:
             await asyncio.wait_for(client.close(_CLOSE_S), _CLOSE_S)
 
     def _tell_loss(self) -> None:
-        """Say once of each loss that it came; the hour tells it from others, for nobody is told the same sentence twice."""
+        """Report each loss once; its hour tells it from others, since no sentence is reported twice."""
         if not self._talk.is_loss_told:
             self._talk.is_loss_told = True
             hour = time.strftime("%H:%M:%S")
@@ -382,7 +382,7 @@ class Scheduler:
         doing.task.add_done_callback(lambda _task: self._talk.doing.pop(errand.order.run_key, None))
 
     async def _do(self, doing: _Submitted) -> None:
-        """Carry an errand through; whatever happens, one result is posted."""
+        """Carry a task through; whatever happens, one result is posted."""
         errand, order, stays = doing.errand, doing.errand.order, False
         result: Result
         try:
@@ -496,5 +496,5 @@ class Scheduler:
 
 
 def setup_for(builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]) -> messages.ClusterSetup:
-    """Return what workers are told of a project, before its code is in the store."""
+    """Return what workers learn of a project, before its code is in the store."""
     return messages.ClusterSetup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))

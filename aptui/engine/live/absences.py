@@ -1,4 +1,4 @@
-"""Whether what is not there is gone: a file or folder that is known counts as gone when it was asked twice and was away both times.
+"""Confirmed absences: a known file or folder counts as gone when it was missing at two checks.
 
 Some programs save by removing or renaming a file and writing it anew; for a moment nothing lies there, and nothing has been
 deleted.
@@ -46,7 +46,7 @@ class Absences:
         self._paths.pop(path, None)
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
-        """Whether a path that is not there was there, and has to be asked again before that is believed."""
+        """Whether a path that is not there was there, and has to be asked again before that is trusted."""
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):

@@ -6,8 +6,8 @@ it open for writing; then it is asked again after 1, 2, 4 … 50 ms. Where nobod
 within 150 ms, it waits for 150 ms of quiet, 5 s at most.
 
 A file or folder that is known and not there may be on its way back: some programs remove a file, or rename it, and write it
-anew. So it is asked twice (`live.absences`) before anything of what was heard with it is looked at; until then it counts as
-it was.
+anew. So it is asked twice (`live.absences`) before anything of what was reported with it is looked at; until then it counts
+as it was.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class ChangeTracker:
     # ------------------------------------------------------------------------------------------------------------- hearing
 
     def take(self, hint: ChangeNotification) -> None:
-        """Take a hint; any thread may call this."""
+        """Take a notification; any thread may call this."""
         self._hints.put(hint)
         self._wake()
 
@@ -247,11 +247,11 @@ class ChangeTracker:
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
+        """Whether changes that were reported together are looked at in part only: nothing shall start that knows half of them."""
         return bool(self._placing or self._absences or self._folders_due)
 
     def _look(self, engine: Engine, now: float) -> None:
-        """Look at what was gathered; for a moment, for clients wait: the rest is looked at the next time."""
+        """Look at the gathered paths for a short while, since clients wait; the remaining ones have their turn next time."""
         until = self._clock() + _SLICE_S
         if not self.is_amid_changes:
             self._placing, self._paths = deque(self._paths), {}
@@ -339,7 +339,7 @@ class ChangeTracker:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before:
-                return False  # one save is told several times
+                return False  # one save raises several notifications
             self._put_off(engine, path, rels, _Written(now + _QUIET_S, 0.0, now))
             return False
         is_open = is_open_for_writing(path)
@@ -475,7 +475,7 @@ class ChangeTracker:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether everything that was heard has been looked at."""
+        """Whether everything that was reported has been looked at."""
         is_waiting = self.engine is not None and bool(self.engine.metadata.held)
         return self._hints.empty() and not (
             self._is_anything_gathered or self._written or self._intermediates.due is not None or is_waiting

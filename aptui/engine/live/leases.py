@@ -1,4 +1,4 @@
-"""Leases: whether somebody is writing a file just now.
+"""Leases: whether another process is writing a file just now.
 
 A read lease is refused then (fcntl(2), F_SETLEASE): two system calls, about 2 µs.
 """

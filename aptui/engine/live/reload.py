@@ -87,7 +87,7 @@ class ConfigurationReload:
             self._loaded.put(LoadedConfiguration(config, registry_params.complete(config, memory)))
         except KnownError as error:
             self._loaded.put(LoadedConfiguration(None, error=str(error)))
-        except Exception as error:  # noqa: BLE001  # whatever happens here is told; the engine goes on as it is
+        except Exception as error:  # noqa: BLE001  # reported; the engine goes on as it is
             self._loaded.put(LoadedConfiguration(None, error=f"{type(error).__name__}: {error}"))
         self._wake()
 

@@ -17,7 +17,7 @@ SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 
 
 def fence_folder(cache: bytes) -> bytes:
-    """Return the folder in which files are made to learn what was heard."""
+    """Return the folder in which files are made to learn what was reported."""
     return os.path.join(cache, b"fence")
 
 

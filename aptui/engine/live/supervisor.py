@@ -1,4 +1,4 @@
-"""The engine that stays up: one engine after the other over the same cache, the watcher and the clients beside them all.
+"""The engine supervisor: one engine after the other over the same cache, with the watcher and the clients beside them.
 
 A new configuration is a new pipeline: running jobs come to an end (10 s at most), the engine is closed and another one
 opened, and the scan says what is different now. The same way leads out of trouble: after a full disk or a lost scan folder
@@ -114,7 +114,7 @@ class EngineSupervisor:
         self.latest_progress: Progress | None = None
         self.is_paused = False
         self.wants_all = False
-        """Whether any client also wants to hear what is pending and starting."""
+        """Whether any client also subscribes to pending and starting jobs."""
 
     # -------------------------------------------------------------------------------------------------------- open, close
 
@@ -215,12 +215,12 @@ class EngineSupervisor:
     # --------------------------------------------------------------------------------------------------------------- loop
 
     def run(self) -> None:
-        """Turn until somebody says stop."""
+        """Turn until `stop` is called."""
         while not self.is_stopping:
             self.turn()
 
     def stop(self) -> None:
-        """End the loop; what runs is killed and owed again at the next start. Any thread, and signal handlers, may call this."""
+        """End the loop; what runs is killed and pending again at the next start. Any thread, and signal handlers, may call this."""
         self.is_stopping = True
         self.wake()
 
@@ -254,7 +254,7 @@ class EngineSupervisor:
                     self._outside.poll(self.engine, now)
         except KnownError as error:
             self._break_down(error)
-        except Exception as error:  # noqa: BLE001  # a bug of ours: clients hear of it, and the next engine may be spared
+        except Exception as error:  # noqa: BLE001  # a bug of ours: clients are notified, and the next engine may be spared
             traceback.print_exception(error)
             self._break_down(InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this"))
         self._poll_parts()
@@ -300,7 +300,7 @@ class EngineSupervisor:
         self._tell_health()
 
     def _rest(self, engine: Engine, now: float) -> None:
-        """Nothing is owed: record it, not at once, for the next save may come in a moment."""
+        """Nothing is pending: record it, not at once, for the next save may come in a moment."""
         if self._is_first_scan:
             self._is_first_scan = False
             self.watching.first_scan_is_done()
@@ -460,7 +460,7 @@ class EngineSupervisor:
             listener(notice)
 
     def _is_put_off(self, notice: Notice) -> bool:
-        """Whether clients hear of this later: that a job is pending or runs is no news of one that ends in a moment."""
+        """Whether clients are notified of this later: that a job is pending or runs is no news of one that ends in a moment."""
         if not isinstance(notice, JobChanged):
             return False
         job = notice.job_id, notice.source, notice.job_key
@@ -529,7 +529,7 @@ class EngineSupervisor:
 
 
 def _close_engine(engine: Engine) -> None:
-    """Close an engine, whatever state it is in; what it cannot save any more is owed at the next start."""
+    """Close an engine, whatever state it is in; what it cannot save any more is pending at the next start."""
     with contextlib.suppress(Exception):
         engine.is_stopping = True
         engine.settle()

@@ -1,4 +1,4 @@
-"""Re-stat of the tools of commands beside a live engine: from time to time, and whenever somebody asks for all changes.
+"""Re-stat of the tools of commands beside a live engine: from time to time, and whenever a client asks for all changes.
 
 Their folders are not watched: a tool may lie anywhere, behind any number of links, and a look costs one stat each.
 """

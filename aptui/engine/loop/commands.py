@@ -1,7 +1,7 @@
-"""Deeds: what the pipeline orders is done here, one command after the other, in the order in which they were given.
+"""The command executor: performs the pipeline's commands one after the other, in the order in which they were given.
 
 A commit takes as long as the disk and the database do, and clients shall not wait for that: it runs in a thread of its own.
-Until it has ended and the pipeline has heard of it nothing else is performed, nothing is looked at and no event is taken:
+Until it has ended and the pipeline knows of it nothing else is performed, nothing is looked at and no event is taken:
 for all that decides, it is as if the loop had done it. Only workers are listened to and clients answered meanwhile.
 """
 
@@ -96,7 +96,7 @@ class CommandExecutor:
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
         self._context, self._scans, self._runs = context, scans, runs
         self._owed: deque[Command | tuple[Notice, ...]] = deque()
-        """Commands to be performed, and news to be told after those of the same answer."""
+        """Commands to be performed, and notices to be published after those of the same answer."""
         self._commit: _PendingCommit | None = None
         context.closing.callback(self._close)
         self.is_dirty = False
@@ -118,7 +118,7 @@ class CommandExecutor:
         self._owed.extendleft(reversed((*commands, tuple(notices))))
 
     def go_on(self) -> None:
-        """Perform what is owed, up to a commit that takes its time."""
+        """Perform what is pending, up to a commit that takes its time."""
         try:
             while self._commit is not None or self._owed:
                 if self._commit is None:

@@ -179,7 +179,7 @@ class RunDispatcher:
         return None
 
     def run_next(self, job_id: int) -> None:
-        """While paused: let one job more start, the one with this id if it is owed."""
+        """While paused: let one job more start, the one with this id if it is pending."""
         self._run_next.append(job_id)
 
     def start(self, command: StartRuns) -> None:

@@ -1,7 +1,7 @@
-"""The engine: one loop, one inbox, one clock. It lets the pipeline answer what happens, and has its answers performed.
+"""The engine: one loop, one inbox, one clock; it hands events to the pipeline and has its commands performed.
 
 Turning the crank: take events from the inbox, let the pipeline answer, perform the commands, tell the listeners; let the
-scan go on when little is owed; offer free slots; sleep on the selector until a worker or the database writer has something
+scan go on when little is pending; offer free slots; sleep on the selector until a worker or the database writer has something
 to say. Nothing else in the program owns a thread that decides. Its parts: `loop.inbox` (events and their numbers),
 `loop.scans` (what is looked at), `loop.dispatch` (what runs, and what came of it), `loop.commands` (commands performed).
 """
@@ -61,13 +61,13 @@ class Engine:
 
     Args:
         config: the checked configuration.
-        listeners: told every notice; they must be quick and may not raise.
+        listeners: called with every notice; they must be quick and may not raise.
         wants_all_news: also tell what is pending and starting, not only what settled.
         is_full_scan: read every file's bytes, whatever the times say.
-        opening: the first half, when somebody has done it already.
+        opening: the prepared session, when there is one already.
         selector: whoever stays up longer than one engine brings its own.
         live: the other half of an engine that stays up.
-        runs_builders: whether a job runs whose result nobody has; without that it fails (`loop_runs.NOT_SHARED`).
+        runs_builders: whether a job runs whose result nobody has; without that it fails (`dispatch.NOT_SHARED`).
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Engine:
         return joblog.log_name(names[job.source.scan_folder], job.source.rel, job.platform, job.key, job.builder, job.run_key)
 
     def close(self) -> None:
-        """Stop the workers, save what is owed to the database, let go of the cache."""
+        """Stop the workers, save what is pending to the database, let go of the cache."""
         self.closing.close()
 
     def _close_wake(self) -> None:
@@ -215,7 +215,7 @@ class Engine:
 
     @property
     def saved_ticket(self) -> int:
-        """The last rows that rest in the database."""
+        """The ticket of the last rows that are saved in the database."""
         return self._saved_ticket
 
     @property
@@ -230,7 +230,7 @@ class Engine:
 
         Args:
             retries: whether what failed is tried again.
-            is_full: read every file's bytes; None = as the engine was told.
+            is_full: read every file's bytes; None = as the engine is set.
         """
         assert self._opening is not None
         with schema.told(self._opening.database):
@@ -272,7 +272,7 @@ class Engine:
         self.scans.lose(names)
 
     def run_next(self, job_id: int = 0) -> None:
-        """While paused: start one job more, the one with this id if it is owed."""
+        """While paused: start one job more, the one with this id if it is pending."""
         self.runs.run_next(job_id)
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
@@ -282,7 +282,7 @@ class Engine:
     # ----------------------------------------------------------------------------------------------------------------- loop
 
     def run_until_idle(self) -> None:
-        """Turn the crank until nothing is owed any more, or somebody asked to stop.
+        """Turn until nothing is pending any more, or `stop` was called.
 
         Raises:
             HostError: the database or the cache cannot be written any more.
@@ -300,13 +300,13 @@ class Engine:
         self.settle()
 
     def stop(self) -> None:
-        """Kill what runs and end the loop; what was running is owed again at the next start."""
+        """Kill what runs and end the loop; what was running is pending again at the next start."""
         self.is_stopping = True
         self.wake()
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit is under way: it is no time to look at anything, or to ask what is owed."""
+        """Whether a commit is under way: it is no time to look at anything, or to ask what is pending."""
         return self.deeds.is_committing
 
     @property
@@ -316,7 +316,7 @@ class Engine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is owed, in memory or to the database."""
+        """Whether nothing is pending, in memory or to the database."""
         is_saved = self._saved_ticket >= self.ordered_ticket
         is_anything_held = self.runs.are_results_held or bool(self.scans.looks_due)
         is_at_rest = self.pipeline.is_idle and self.digests.is_idle and not self.scans.is_scanning
@@ -405,7 +405,7 @@ class Engine:
         raise InternalError(f"{len(jobs)} jobs wait for something that never comes: {names}", hint="please report this")
 
     def settle(self, *, checkpoints: bool = True) -> None:
-        """Nothing is owed: record what the next start compares with.
+        """Nothing is pending: record what the next start compares with.
 
         Args:
             checkpoints: also put the database's log away, which may take the disk a tenth of a second.

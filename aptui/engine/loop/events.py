@@ -25,7 +25,7 @@ class NoticePublisher:
     """The engine's voice.
 
     Args:
-        listeners: told every notice; they must be quick and may not raise.
+        listeners: called with every notice; they must be quick and may not raise.
     """
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
@@ -56,7 +56,7 @@ class NoticePublisher:
             self._log = None
 
     def tell(self, notice: Notice) -> None:
-        """Tell every listener, and the engine's log what somebody may look for tomorrow."""
+        """Notify every listener, and write to the engine's log what people may look for later."""
         self._cause = notice.cause
         if isinstance(notice, Said):
             self._note(notice.level, notice.text)
@@ -119,11 +119,11 @@ class NoticePublisher:
 
     @property
     def latest_progress(self) -> Progress | None:
-        """The last progress that was told."""
+        """The last progress that was reported."""
         return self._last
 
     def _eta_ms(self, counts: Progress, now: float) -> int:
-        """Return how long what is owed takes at the rate of the last seconds, -1 when nobody can say."""
+        """Return how long what is pending takes at the rate of the last seconds, -1 when nobody can say."""
         done = counts.jobs_done + counts.jobs_failed
         self._finished.append((now, done))
         while self._finished[0][0] < now - _RATE_WINDOW_S:

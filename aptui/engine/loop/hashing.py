@@ -1,4 +1,4 @@
-"""Bytes that the core wants to know: which files are to be read, who reads them, and what came of it. It decides nothing."""
+"""Hashing for the core: which files are to be read, who reads them, and what came of it; it decides nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HashQueue:
 
     @property
     def are_waiting(self) -> bool:
-        """Whether files wait for somebody to read them."""
+        """Whether files wait to be read."""
         return bool(self._waiting)
 
     def want(self, files: Sequence[FileFact]) -> None:

@@ -1,4 +1,4 @@
-"""The engine's inbox: events in the order in which they came, and the numbers that they have. Who takes them out is `loop`."""
+"""The engine's inbox: events in order of arrival, and their numbers; `loop.engine` takes them out."""
 
 from __future__ import annotations
 

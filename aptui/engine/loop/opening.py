@@ -1,6 +1,6 @@
-"""The cheap first half of every engine: take the cache, look at the database and the builders, glance at the sources.
+"""The prepared session, the cheap first half of every engine: take the cache, look at database, builders and sources.
 
-Where nothing is owed, the second half (`loop`) is never imported.
+Where nothing is pending, the second half (`loop`) is never imported.
 """
 
 from __future__ import annotations

@@ -39,5 +39,5 @@ def _completed(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> 
 
 
 def _is_fetched(result: Result) -> bool:
-    """Whether nothing was read for it: somebody had it, for just these bytes."""
+    """Whether nothing was read for it: the result was fetched, for just these bytes."""
     return isinstance(result, RunResult) and bool(result.origin)

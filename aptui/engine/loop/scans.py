@@ -1,6 +1,6 @@
 """Scans of the scan folders and the cache: the scan under way, single folders beside it, and what of it is trusted next time.
 
-What lies in a folder is `scanner`'s business; when hints of the watcher lead to a look, `live.changes`'s.
+What lies in a folder is `scanner`'s business; when notifications of the watcher lead to a look, `live.changes`'s.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.opening import PreparedSession
 
 _BACKLOG = 4096
-"""The scan pauses while more than this is owed: memory stays flat however large the tree."""
+"""The scan pauses while more than this is pending: memory stays flat however large the tree."""
 _LOOK_AGAIN_S = 0.05
 _IDENTITIES, _MADE = "identities", "made"
 """Whether all sources of metadata types have their identity files: an engine that makes none leaves that to the next."""
@@ -93,7 +93,7 @@ class Scans:
         self._steps = self._scanner_at_hand().steps(folder)
 
     def advance(self) -> None:
-        """Carry the scan one step on, if there is one and little is owed."""
+        """Carry the scan one step on, if there is one and little is pending."""
         if self._steps is None or not self.can_go_on:
             return
         inbox = self._context.inbox

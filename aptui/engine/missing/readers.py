@@ -36,7 +36,7 @@ class Readers:
 
     Args:
         count: how many at most.
-        extensions, line_limit: see `core.missing.Scan`.
+        extensions, line_limit: see `shared.missing.Scan`.
     """
 
     def __init__(self, count: int, extensions: Collection[str], line_limit: int) -> None:

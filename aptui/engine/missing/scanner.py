@@ -1,4 +1,4 @@
-"""The search for missing product dependencies: what files name, and their makers did not declare. Who asks for it is elsewhere.
+"""The search for missing product dependencies: assets that files name and their makers did not declare.
 
 A product's bytes are read once: the names in them are kept with the SHA-256 of what was read, and for another scan they are
 only looked up again, because the assets there are may be others. They are read again when the bytes, the limit, or the

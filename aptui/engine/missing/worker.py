@@ -1,4 +1,4 @@
-"""The process that reads files for the search for missing dependencies: a path comes in, names come out; it knows no database.
+"""The reader process of the search for missing dependencies: a path comes in, names come out; no database.
 
 Spoken in JSON Lines over its standard streams. It ends when nobody speaks to it any more, so none outlives an engine that
 was killed.

@@ -1,4 +1,4 @@
-"""What the pool remembers of runs that killed their worker: which builders are broken, which jobs have to run alone."""
+"""The failure tracker: runs that killed their worker, builders that are broken by that, jobs that have to run alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory builders take, and whether one more run fits beside those that are at work. Which run that is decides `pool`.
+"""The memory budget: how much memory builders take, and whether one more run fits beside those at work.
 
 What a builder takes is learnt from its runs: the highest peak, which fades slowly when later runs take less. A run fits
 when what is expected to be taken yet, by those at work and by itself, is less than what the machine and our cgroup have

@@ -1,4 +1,4 @@
-"""Messages to workers and what becomes of their orders: the bookkeeping of the pool, without processes or clocks."""
+"""Messages to workers and the fate of their orders: the bookkeeping of the pool, without processes or clocks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PoolMessage:
 
     @property
     def is_critical(self) -> bool:
-        """Whether somebody waits for it: critical orders travel without others, so the first one tells."""
+        """Whether a client waits for it: critical orders travel without others, so the first one tells."""
         return bool(self.orders) and is_critical(self.orders[0])
 
     @property
@@ -116,7 +116,7 @@ def _kind_of(order: Order) -> wire.FrameKind:
 
 
 def is_critical(order: Order) -> bool:
-    """Whether somebody waits for this very job."""
+    """Whether a client waits for this very job."""
     return isinstance(order, ProcessOrder) and order.is_critical
 
 

@@ -56,7 +56,7 @@ class Pool:
     """Workers of one engine.
 
     Args:
-        builders, platforms: what the workers are told at their start.
+        builders, platforms: what the workers receive at their start.
         size: how many workers at most, and one more for critical orders; they are started when there is work.
         selector: registered keys carry a callable: the loop calls `key.data()` for each ready key
             (a mask may be passed and is not needed).

@@ -1,4 +1,4 @@
-"""One worker process as the engine sees it: started, spoken to, listened to, ended. Which orders it gets is the pool's business.
+"""One worker process as the engine sees it: started, written to, read from, ended; `pool` chooses its orders.
 
 Three descriptors wake the loop: the channel (frames), the output pipe (whatever builders print), and a pidfd (its death, which no
 grandchild that holds a pipe open can hide). None of them is ever waited for.

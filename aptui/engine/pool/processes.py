@@ -52,7 +52,7 @@ class WorkerManager:
 
     Args:
         selector: the loop's.
-        listener: told what workers say, and that they are dead.
+        listener: receives what workers send, and their deaths.
         clock: seconds of a monotonic clock.
         settings: how they are kept.
     """

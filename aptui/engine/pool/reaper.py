@@ -1,8 +1,8 @@
-"""The warden: a shell that does nothing but wait for the engine's death, and then ends what the engine's workers left running.
+"""The orphan reaper: a shell that waits for the engine's death, then ends what its workers left running.
 
 A worker dies with the engine (`die_with_parent`), but the kernel does not pass that on: the commands that it had started
 would go on, and write into folders that the next engine gives to others. They are known by a variable in their environment.
-An engine that ends in good order ends its warden first; that one has nothing to do then.
+An engine that ends in good order ends its reaper first; that one has nothing to do then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OrphanReaper:
     """Waits for the end of this process.
 
     Args:
-        mark: the processes that are ended have it in their environment; the warden itself has no environment to speak of.
+        mark: the processes that are ended have it in their environment; the reaper itself has no environment to speak of.
     """
 
     def __init__(self, mark: str) -> None:

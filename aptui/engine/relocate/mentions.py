@@ -1,4 +1,4 @@
-"""Who names what moves or goes, and what becomes of it: dependants with their fates, and the renames that mend their texts."""
+"""Dependants of moved or deleted files, what becomes of them, and the renames that repair their texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWN = -1
 
 
 def add(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
-    """Note who depends on what moves or goes, what becomes of that, and whose text is to be mended."""
+    """Note who depends on what moves or goes, what becomes of that, and whose text is to be repaired."""
     wanted = {item.source_id for item in plan.items}
     edges = dependants_of(reader, [item for item in known.values() if item.source.source_id in wanted])
     places = {item.old_file: item for item in plan.items}

@@ -1,4 +1,4 @@
-"""What a move or a deletion comes to while it is planned: items, mentions, problems. How it is found out is `relocate.plan`."""
+"""Records of a planned relocation: items, mentions, problems; `relocate.plan` finds them."""
 
 from __future__ import annotations
 

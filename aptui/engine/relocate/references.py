@@ -1,4 +1,4 @@
-r"""The text of a file that names what moved: old paths and UUIDs → new ones in all their spellings, every other byte as it was.
+r"""References in the text of a file: old paths and UUIDs become new ones in all spellings, every other byte stays.
 
 A path is found as people write it: with `/`, `\`, `\\` or `\/`, in any case, below the scan folder's own path or an alias such as
 `@projectroot@`, or seen from the folder of the file that names it; with `%20` where it is part of a URL. A UUID is found

@@ -2,7 +2,7 @@
 
 A source moves after its metadata, so that wherever it is seen its `.meta` is there already; where one of the two fails, the
 other goes back. The first failure ends it: what is done is done, what is not is left, and the report says which. References
-are mended last, and only to what really moved.
+are repaired last, and only to what really moved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moving and deleting files that Git tracks, so that it knows: `git mv`, `git rm`. Only where people ask for it."""
+"""Relocations of files that Git tracks: `git mv`, `git rm`, where people ask for it."""
 
 from __future__ import annotations
 

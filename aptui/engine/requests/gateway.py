@@ -1,4 +1,4 @@
-"""What the gateway asks of an engine (`port.Fence`, `Readiness`, `SaveCatalog`, `Show`): answered now, or when it has come true."""
+"""Requests of the gateway (`port.Fence`, `Readiness`, `SaveCatalog`, `Show`), answered now or when it has come true."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _BarrierRequest:
 
 @dataclass(slots=True)
 class _PendingRequest:
-    """What is owed, as it was counted at `at`; `cost_s` is time of this thread, not of others that kept it from the processor."""
+    """What is pending, as it was counted at `at`; `cost_s` is processor time of this thread."""
 
     at: float = 0.0
     cost_s: float = 0.0
@@ -138,12 +138,12 @@ class GatewayRequests:
         return True
 
     def _is_looking(self, engine: Engine) -> bool:
-        """Whether anything that was heard is still to be looked at or read."""
+        """Whether anything that was reported is still to be looked at or read."""
         is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
         return is_busy or engine.patience_s() <= 0 or engine.pipeline.status().reading > 0
 
     def _is_all_known(self, engine: Engine) -> bool:
-        """Whether nothing that was heard is still to be looked at, read or analysed."""
+        """Whether nothing that was reported is still to be looked at, read or analysed."""
         return not (engine.pipeline.status().is_analysing or self._is_looking(engine))
 
     # ----------------------------------------------------------------------------------------------------------- readiness

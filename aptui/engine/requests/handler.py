@@ -227,7 +227,7 @@ class RequestHandler:
             running = engine.pipeline.running_job_ids()
             request.answer(epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health, running=running)
 
-        # Whoever reads the database after the answer has everything that he did not hear of.
+        # A client that reads the database after the answer misses nothing that was published before.
         self._waiting.append(_WaitingRequest(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
 
     def _connections(self) -> tuple[object, ...]:
@@ -389,5 +389,5 @@ class RequestHandler:
 
 
 def _shared(engine: Engine) -> SharingSum:
-    """Return the account so far of what results somebody had already."""
+    """Return the counts so far of shared results."""
     return engine.account.total() if engine.account is not None else SharingSum()

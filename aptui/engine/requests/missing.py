@@ -1,6 +1,6 @@
 """The search for missing dependencies beside a live engine: a thread searches, the engine's writer writes, clients see progress.
 
-One search at a time, and none while anything is owed: products would be others while they are read. The thread asks nothing
+One search at a time, and none while anything is pending: products would be others while they are read. The thread asks nothing
 of the engine but to save rows, and whatever it has to say is taken up by the engine's own thread, once a turn.
 """
 

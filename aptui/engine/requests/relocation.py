@@ -90,7 +90,7 @@ class RelocationRequests:
     def _run(self, order: Relocate) -> None:
         try:
             self._report = relocate.relocate(order, self._live.config)
-        except Exception as error:  # noqa: BLE001  # told to who asked; a bug of ours does not end the engine
+        except Exception as error:  # noqa: BLE001  # reported to the client; a bug of ours does not end the engine
             self._report = error
         self._live.wake()
 

@@ -102,7 +102,7 @@ class Metadata:
         return from_text(f"{self.roots[fact.scan_folder]}/{fact.rel}")
 
     def _write(self, path: bytes, data: bytes, *, is_new: bool) -> bool:
-        """Put a whole file in place; one that somebody else made meanwhile stays, unless it is empty."""
+        """Put a whole file in place; one that another program made meanwhile stays, unless it is empty."""
         temporary = path + b".%s.tmp" % secrets.token_hex(6).encode()
         try:
             # The folder is one of strangers' files: a link that lies in the place of ours must not lead us elsewhere.

@@ -1,4 +1,4 @@
-"""A look at files outside of all scan folders that runs found: one stat each, and their bytes where that says they may be others.
+"""Re-stat of files outside of all scan folders that runs read: one stat each, and a hash where it differs.
 
 This module is imported by runs that find nothing to do: it must stay light.
 """

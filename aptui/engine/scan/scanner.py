@@ -1,9 +1,9 @@
-"""The scan: says what differs from what is remembered, folder by folder, and who wins each path. It decides nothing about jobs.
+"""The scanner: reports what differs from what is remembered, folder by folder, and which file wins each path.
 
-When a file is met it is known which scan folder wins its path and whether another file differs from it only in case, for
-`walk` looks at one relative folder over all scan folders at a time. A folder whose entries all have the size, times and
-inode that are remembered costs one comparison and no object per file. What `loop.up_to_date` has walked already is not
-walked again.
+It decides nothing about jobs. When a file is met it is known which scan folder wins its path and whether another file
+differs from it only in case, for `walk` looks at one relative folder over all scan folders at a time. A folder whose
+entries all have the size, times and inode that are remembered costs one comparison and no object per file. What
+`loop.up_to_date` has walked already is not walked again.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Scanner:
         walk: the way through them.
         remembered: what the last scan left.
         next_seq: gives each event its number.
-        glance: what was walked already, if anything was.
+        glance: what the up-to-date check has walked already, if anything.
         is_full: trust no remembered digest.
         reassess: report every file, changed or not (the configuration changed).
-        unfinished: files that somebody is writing just now, as they were before; so they count until they are not in here any more.
+        unfinished: files that another process is writing just now, as they were before; as such they count while they are here.
         metadata: reads identity files, and may make missing ones.
     """
 
@@ -195,7 +195,7 @@ class Scanner:
     # ---------------------------------------------------------------------------------------------------------- identities
 
     def _named(self, was: Mapping[PathKey, FileFact], now: Mapping[PathKey, FileFact]) -> set[PathKey]:
-        """Return the keys of sources whose identity file is not as it was; that of a shadow lies in its own scan folder."""
+        """Return the keys of sources whose identity file is not as it was; that of a duplicate path lies in its own scan folder."""
         changed = {key for key in was.keys() | now.keys() if META_SUFFIX in key and _differs(was.get(key), now.get(key))}
         return {key for key in now if meta_key(key) in changed} if changed else set()
 

@@ -1,4 +1,4 @@
-"""A glance at a project: is anything owed at all? The answer for a tree where nothing changed, without an engine.
+"""The up-to-date check: whether any work is pending in a project, answered without an engine for an unchanged tree.
 
 It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with
 what the last run recorded. A tree with many folders is walked by two processes, for most of the time goes into one `stat` a

@@ -1,8 +1,8 @@
-"""Whether sources still have the bytes that are remembered of them: what a full scan asks where no time and no size differs.
+"""Verification of bytes: whether sources still have those that are remembered, as a full scan asks.
 
-Each process of a glance has a reader of its own. It says no more than yes or no of a folder: what exactly differs, and what
-then, is found out by the scan. Neither `stat` nor XXH64 is needed: bytes with the remembered SHA-256 are the remembered
-bytes, whenever they were read.
+Each process of an up-to-date check has a reader of its own. It says no more than yes or no of a folder: what exactly
+differs, and what then, is found out by the scan. Neither `stat` nor XXH64 is needed: bytes with the remembered SHA-256 are
+the remembered bytes, whenever they were read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walking the union of the scan folders, one relative folder (compared in lower case) at a time; what it finds is judged elsewhere.
+"""The walk over the union of the scan folders, one relative folder (in lower case) at a time; `scanner` judges the finds.
 
 Links to folders are not followed, links to files are read. What another scan folder owns is left to it: a scan folder that
 stands earlier in the order owns all it contains (a non-recursive one: its direct files), and the cache and log folders are
@@ -56,7 +56,7 @@ class Walk:
     Args:
         project: scan folders and ignore rules.
         never: absolute folders that are not walked (cache, logs).
-        check_root: called with each scan folder before it is walked; raises HostError where it cannot be believed.
+        check_root: called with each scan folder before it is walked; raises HostError where it cannot be trusted.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether a scan folder is the one that it was: what was there and is empty now, or lies on another device, is unknown, not gone.
+"""The guard of the walk: a scan folder that is suddenly empty, or on another device, is unknown, not gone.
 
 A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an
 engine that starts, and one below whom another folder comes to lie in the same place, refuses to look. Where it is the very
@@ -19,7 +19,7 @@ from aptui.core.paths import key_of, to_text
 from aptui.shared.errors import HostError
 
 ROOTS_STATE = "roots"
-"""The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was at rest."""
+"""The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was settled."""
 _ACCEPTED = "accepted-folders.json"
 _NOBODYS = frozenset((b"lost+found", b".snapshot"))
 Identity = tuple[int, int]
@@ -52,7 +52,7 @@ class RootGuard:
         self._believed: dict[str, Identity] = {}
 
     def check(self, folder: ScanFolder, remembered: Callable[[], Remembered]) -> None:
-        """Return when the folder may be believed.
+        """Return when the folder may be trusted.
 
         Raises:
             HostError: its files are unknown now.

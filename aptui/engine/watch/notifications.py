@@ -2,11 +2,11 @@
 
 Nothing is watched here.
 
-Three things are never told only once. A folder that appeared is told at once, and again until a look at it came after its
+Three things are never reported only once. A folder that appeared is reported at once, and again until a look at it came after its
 watch was surely
-set: files written in between raise no notification (notify #727). A loss is told at once, then at growing distances while
+set: files written in between raise no notification (notify #727). A loss is reported at once, then at growing distances while
 losses go on, so that looking at everything is not what makes the next loss. And everything is looked at now and then,
-whatever was told.
+whatever was reported.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from aptui.engine.watch.limits import WatchLimits
 
 ALL, DELETIONS, CONTENTS = "all", "deletions", "contents"
 _ADDED, _DELETED = 1, 3
-"""Kinds of watchfiles that decide how closely a path is looked at, never what is believed of it."""
+"""Kinds of watchfiles that decide how closely a path is looked at, never what is concluded of it."""
 _AGAIN_GRID_S = 0.1
-"""Folders that appear one after the other are told again together."""
+"""Folders that appear one after the other are reported again together."""
 _AGAIN_MAX_S = 5.0
 
 
@@ -36,7 +36,7 @@ class NotifiedRoot:
 
     Args:
         path: absolute.
-        tag: given back in hints.
+        tag: given back in notifications.
         is_recursive: False = only direct children matter.
         wants: `"all"` changes, `"deletions"` only, or `"contents"`: these and paths that changed somehow, but no trees to look at again.
         poll: None = decide by file system; True or False = forced.
@@ -80,9 +80,9 @@ class WatchTimings:
         poll_interval_s: least time between two looks at a polled root; ten times the length of a look where that is more.
         overlay_interval_s: the same for an overlay, whose upper layer is watched.
         heartbeat_gap_s: a turn that comes later than this means that the process was stopped or starved.
-        second_look_s: when a folder that appeared is told again.
-        rescan_every_s: when everything is told to be looked at, though nothing is amiss.
-        rescan_backoff_s: first and longest distance between losses told of one root.
+        second_look_s: when a folder that appeared is reported again.
+        rescan_every_s: when a rescan of everything is requested, though nothing is amiss.
+        rescan_backoff_s: first and longest distance between reported losses of one root.
         root_check_every_s: how often a root is asked whether it is still the same folder.
         limits_check_every_s: how often watches are counted, if folders came or went.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
@@ -121,7 +121,7 @@ Tell = Callable[[ChangeNotification], None]
 
 @dataclass(slots=True)
 class _Young:
-    """A folder whose watch may not have been set when it was last told."""
+    """A folder whose watch may not have been set when it was last reported."""
 
     due: float
     wait_s: float
@@ -129,7 +129,7 @@ class _Young:
 
 @dataclass(slots=True)
 class _Losses:
-    """When the next loss may be told, and why one has to be."""
+    """When the next loss may be reported, and why one has to be."""
 
     wait_s: float
     free_at: float = 0.0
@@ -139,12 +139,12 @@ class _Losses:
 
 @dataclass(slots=True)
 class RootNotifications:
-    """What is told of one root. Any thread may call; `tell` is called without the lock.
+    """The notifications of one root. Any thread may call; `tell` is called without the lock.
 
     Args:
         root: the root.
         settings: times.
-        tell: takes the hints.
+        tell: takes the notifications.
     """
 
     root: NotifiedRoot
@@ -237,7 +237,7 @@ class RootNotifications:
         self.tell_due()
 
     def tell_due(self) -> None:
-        """Tell what has to be told by now."""
+        """Pass on the notifications that are due."""
         now = self.settings.clock()
         with self._lock:
             trees = self._due_trees(now) if self._young else set()
@@ -311,7 +311,7 @@ def _is_folder(path: bytes) -> bool:
 
 
 def _hint(tag: str, paths: set[bytes], trees: set[bytes]) -> ChangeNotification:
-    """Return the hint without what lies under one of its trees."""
+    """Return the notification without what lies under one of its trees."""
     if not trees:
         return ChangeNotification(tag, frozenset(paths))
     covered: dict[bytes, bool] = {}

@@ -1,7 +1,7 @@
 """Watching without help of the kernel: polling a tree, and surveying it before it is watched.
 
 Who is notified stands elsewhere. Of each folder one number is kept, a hash over its entries, never an entry per file:
-100,000 files in 1,000 folders cost some 200 kB. What differs is therefore told as a folder to look at.
+100,000 files in 1,000 folders cost some 200 kB. What differs is therefore reported as a folder to look at.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Listings:
         top: an absolute folder.
         is_recursive: False = its direct entries alone.
         skips: absolute folders that are not looked into.
-        keeps_names: True = deletions are told by name, at the price of memory.
+        keeps_names: True = deletions are reported by name, at the price of memory.
     """
 
     top: bytes
@@ -208,7 +208,7 @@ class Poller:
 
     Args:
         top: an absolute folder, the root or a mount below it.
-        hints: told what differs.
+        hints: takes notifications of what differs.
         interval_s: the least time between two looks.
         news: called when `is_gone` or `trouble` changed.
     """
@@ -236,7 +236,7 @@ class Poller:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        """Look until told to stop, whatever happens in between."""
+        """Look until the end is requested, whatever happens in between."""
         wait_s = _RETRY_S[0]
         while not self._over.is_set():
             try:

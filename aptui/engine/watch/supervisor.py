@@ -1,4 +1,4 @@
-"""Keeps each root watched: sets its watch, checks it, sets it anew, and polls where it cannot be watched. Nothing is read here."""
+"""The watch supervisor: sets up the watch of each root, checks it, re-establishes it, and polls where none is possible."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class WatchSupervisor:
 
     Args:
         settings: times, and where facts come from.
-        tell: takes hints.
+        tell: takes notifications.
         open_native: sets a watch of a root, given the length of the kernel's queue. Raises OSError or UnicodeError.
         is_over: becomes true when all ends.
         poke: set to have a turn soon.
@@ -324,7 +324,7 @@ class WatchSupervisor:
             watched.missing = max(0, watched.survey.folders - watched.watches)
 
     def _watches_of(self, native: Native) -> int:
-        """Return how many watches there are, less that of the fence."""
+        """Return how many watches there are, less that of the sync cookie."""
         return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
 
     @staticmethod

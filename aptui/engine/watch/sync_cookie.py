@@ -1,7 +1,7 @@
 """The sync cookie: reports when every notification from before a moment has been handled.
 
 The file that marks the moment is made elsewhere. Each watch has a queue of its own in the kernel, so a file made in one
-folder says nothing of the others. Hence each watch covers the fence folder too, and a file that is made there has passed
+folder says nothing of the others. Hence each watch covers the folder of sync cookies too, and a file that is made there has passed
 when every watch has come to it.
 """
 
@@ -16,7 +16,7 @@ from aptui.engine.watch.supervisor import Native, Watched
 from aptui.shared.health import WatchMode
 
 FENCE_TAG = "fence"
-"""Of the hint that names a file of the fence folder that has passed."""
+"""Tag of the notification that names a sync cookie that has passed."""
 
 _ADDED = 1
 _PATIENCE_S = 2.0
@@ -30,11 +30,11 @@ class _Passing:
 
 
 class SyncCookie:
-    """The files of the fence folder that some watch has come to.
+    """The sync cookies that some watch has seen.
 
     Args:
-        folder: absolute, b"" = there is no fence.
-        tell: takes the hint of a file that has passed.
+        folder: where sync cookies are made, absolute; b"" = nowhere.
+        tell: takes the notification of a sync cookie that has passed.
         clock: seconds that never go back.
     """
 
@@ -50,7 +50,7 @@ class SyncCookie:
         return bool(self._passing)
 
     def take(self, native: Native, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
-        """Note what this watch has come to; return the changes that are none of the fence's."""
+        """Note the sync cookies that this watch has seen; return the other changes."""
         if not self._folder:
             return changes
         mine = {(kind, path) for kind, path in changes if path.startswith(self._below) or path == self._folder}
@@ -60,7 +60,7 @@ class SyncCookie:
         return changes - mine if mine else changes
 
     def tell_due(self, roots: Sequence[Watched]) -> None:
-        """Tell the files that have passed: all that happened before has been told, second looks and losses too."""
+        """Report the sync cookies that have passed: all earlier changes have been reported, second looks and losses too."""
         if not self._passing or not all(_is_steady(watched) for watched in roots):
             return
         now = self._clock()
@@ -77,7 +77,7 @@ class SyncCookie:
 
 
 def _is_steady(watched: Watched) -> bool:
-    """Whether nothing is about to be told of this root; one that is polled or gone has to be looked at by whoever asks."""
+    """Whether no notification of this root is due; one that is polled or gone has to be looked at by the caller."""
     if (
         watched.broken
         or watched.outdated

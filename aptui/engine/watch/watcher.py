@@ -8,7 +8,7 @@ form: overflows and files in new folders are lost silently, and so is whatever e
   never let sleep: the kernel signals (SIGIO, to the watching thread alone) that an inotify descriptor has something, then
   the changes are collected. Measured: 0.5 ms to a save (p99 0.7 ms) and 0.05 % of a core. Where the kernel cannot signal,
   we look every `step_ms`.
-* A queue that overflowed is not told. So a loss is assumed when much was queued, when much came at once, and when the
+* A queue overflow is not reported. So a loss is assumed when much was queued, when much came at once, and when the
   thread turned late.
 * Links to folders are followed, and removing such a link ends the watch of what it leads to. So paths are brought back to
   those without links, and the watch is set anew when such a link goes.
@@ -50,14 +50,14 @@ _LATER_S = (0.0003, 0.001, 0.004, 0.02)
 _REST_S = (0.0001, 0.003)
 """How long notifications are let gather before they are collected: of a save, and at most in a storm."""
 _AWAITED_S = 0.02
-"""How often to look whether all that came before a file of the fence has been told."""
+"""How often to look whether all that came before a sync cookie has been reported."""
 _STORM_GAP_S = 0.005
 _WINDOW_S = 0.1
 _BYTES_PER_EVENT = 32
 """Of a queued notification with a name of up to 15 bytes (inotify(7))."""
 _CLOSE_S = 0.9
 _SILENT_FINDS = 3
-"""A kernel that takes the wish for signals and sends none is noticed by changes that no signal told of."""
+"""A kernel that accepts the request for signals and sends none is noticed by changes that no signal announced."""
 _DEFAULTS = WatchTimings()
 _DELETED = 3
 """What watchfiles calls a root that was removed or moved."""
@@ -177,7 +177,7 @@ class Watcher:
 
     Args:
         roots: what to watch.
-        tell: takes hints; called from several threads, must not wait long.
+        tell: takes notifications; called from several threads, must not wait long.
         tell_health: takes how all roots are watched, whenever that changed.
         settings: times, and where facts come from.
     """
@@ -201,7 +201,7 @@ class Watcher:
         self._keeper = threading.Thread(target=self._supervise, args=("keeping", self._keep_on), name="keep", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; returns at once. When a root is watched, everything below it is told to be looked at."""
+        """Begin to watch; returns at once. When a root is watched, a rescan of everything below it is requested."""
         self._reader.start()
         self._keeper.start()
 
@@ -232,7 +232,7 @@ class Watcher:
                 thread.join(_CLOSE_S)
 
     def _supervise(self, name: str, body: Callable[[], None]) -> None:
-        """Run `body` until the end; whatever breaks it is told, and it begins again."""
+        """Run `body` until the end; whatever breaks it is reported, and it begins again."""
         wait_s, longest_s = self._settings.rescan_backoff_s
         while not self._closed.is_set():
             try:
