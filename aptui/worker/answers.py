@@ -1,4 +1,4 @@
-"""What a builder's `create_jobs` answered, checked and turned into the core's records."""
+"""Answers of a builder's `create_jobs`, checked and turned into the core's records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Builders that are a command line: template, execution, warnings and errors lifted from output, products by glob, dependencies.
+"""Command builders: template, execution, warnings and errors found in the output, products by glob, dependencies.
 
 A command without anything that only a shell understands is started directly: that saves the start of a shell, which costs
-as much as many tools do. A shell is told values by variables, never in its text (`core.command_line`).
+as much as many tools do. A shell gets values in variables, never in its text (`core.shell.template`).
 """
 
 from __future__ import annotations

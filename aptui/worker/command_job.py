@@ -1,4 +1,4 @@
-"""A job of a command builder: values for the template, log records and dependencies from the output, products by glob."""
+"""One job of a command builder: values for the template, log records and dependencies from the output, products by glob."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_command(
     meanwhile: commands.CommandWatch | None = None,
     inherited: Mapping[str, str] = os.environ,
 ) -> CommandJob:
-    """Run the command of `builder` for one source, in the current folder; `reads` is told what it opens, if that is asked for.
+    """Run the command of `builder` for one source, in the current folder; `reads` records what it opens, if that is asked for.
 
     While it runs there is time for `meanwhile`. It gets the variables `inherited`.
 

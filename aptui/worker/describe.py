@@ -1,4 +1,4 @@
-"""A look at builder classes in a process of its own: their version, what they want, the files of their code.
+"""Description of builder classes in a process of its own: version, patterns, the files of their code.
 
 Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswer` to stdout. Each question is answered in a
 fork, so that a builder that dies at its import, or changes the interpreter, spoils no other answer. `registry` is the only

@@ -1,4 +1,4 @@
-"""What a worker does with bytes: read, hash, copy and sync files. No builder is involved here.
+"""Files in a worker: read, hash, copy, sync; no builder is involved here.
 
 A file is read once, and that one read feeds both hashes. `fstat` of the open file before and after must agree, else the
 bytes may be a mixture of two versions: the outcome is STALE, and the scanner looks again.

@@ -1,7 +1,7 @@
-"""What a run's products declare that they need at run time: checked, and brought into the form that travels to the engine.
+"""Declared product dependencies of a run: checked, and brought into the form that travels to the engine.
 
-A builder is not believed here either: what is of a wrong type or cannot be a path fails the job, what makes no sense is
-left out and told in the job's log.
+A builder is not trusted here either: what is of a wrong type or cannot be a path fails the job, what makes no sense is
+left out and reported in the job's log.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
 
 
 def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
-    """Whether a product names itself, which is told and left out; its own source may have more products, so that one stays."""
+    """Whether a product names itself, which is reported and left out; its own source may have more products, so that one stays."""
     if link.is_exclusion:
         return False
     is_own_id = link.kind is LinkKind.ASSET and (link.source_uuid, link.sub_id) == (order.source_uuid, staged.sub_id)

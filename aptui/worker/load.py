@@ -1,4 +1,4 @@
-"""Finding and importing a builder's class from its `origin`; runs in worker processes only, because builder code may do anything.
+"""Import of a builder's class by its `origin`, in worker processes only: builder code may do anything.
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a

@@ -1,4 +1,4 @@
-"""The log of one run while it is made, inside a worker: records in order, bounded, with counts of warnings and errors."""
+"""The log of one run inside a worker: records in order, bounded, with counts of warnings and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process: takes orders from the engine over a socket, does them one after another, answers.
+"""The worker process: takes orders from the engine over a socket, does them one after another, answers.
 
 Started as `python -m aptui.worker.main FD PARENT`, or with `--describe` to look at builder classes (`worker.describe`). It
 lives through thousands of orders and expects the worst of builders: they may close its files, change its folder, leave
@@ -159,7 +159,7 @@ class Worker:
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)
             if callable(shutdown):
-                with contextlib.suppress(Exception):  # nobody is left to be told
+                with contextlib.suppress(Exception):  # no engine is left to report to
                     shutdown()
 
     def _wish_to_retire(self) -> str:

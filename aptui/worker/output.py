@@ -1,4 +1,4 @@
-"""From a stream of bytes to the lines of a run's log: bounded text, markers that divide a stream into runs, and severities.
+"""Output of a run, from bytes to log lines: bounded text, markers that divide a stream into runs, severities.
 
 The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A
 flood costs it time in proportion but never memory: of each run the first and the last 128 KiB are kept, and the log says

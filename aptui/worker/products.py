@@ -1,6 +1,6 @@
-"""What a run may leave behind: its folders, and the check of each product a builder claims to have made.
+"""Products of a run: its folders, and the check of each product that a builder claims to have made.
 
-A builder is not believed. A product must exist, be a regular file and no link, have a name of its own and a sub id of its
+A builder is not trusted. A product must exist, be a regular file and no link, have a name of its own and a sub id of its
 own, and nobody may have it open for writing any more; it is hashed and synced here, and from here on only the file in the
 staging folder counts.
 """

@@ -1,4 +1,4 @@
-"""What the engine asks a short-lived process about builder classes, and what it answers.
+"""Questions of the engine to a short-lived process about builder classes, and the answers.
 
 Who asks is `engine.registry`, who answers `worker.describe`.
 """

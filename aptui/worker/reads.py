@@ -1,6 +1,6 @@
-"""Which files below scan folders a call opened for reading, and where in the builder's code: an audit hook of Python listens.
+"""Reads of a call below scan folders, and where in the builder's code: observed by an audit hook of Python.
 
-Only what Python itself opens is heard: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C
+Only what Python itself opens is observed: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C
 libraries that open files, programs that a builder starts, processes that it forks, and what it remembers from an earlier
 call or its import are not.
 

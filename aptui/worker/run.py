@@ -262,7 +262,7 @@ class _BuilderRun:
             self.reads = _found(self._seen, self.builder)
 
     def witnessed(self, ending: _Ending) -> _Ending:
-        """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was heard to read."""
+        """Return how the run ended: whatever came of it, it is of no use when files changed under it that it was seen to read."""
         self.heard, self.changed = self._seen.used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.changed()):
             self.changed = changed

@@ -1,4 +1,4 @@
-r"""What a command reads, as `strace` sees it: how a command is put under it, and what its record says.
+r"""Reads of a command as `strace` records them: how a command is put under it, and what its record says.
 
 With `-D` the tracer is a grandchild: the command stays our own child, so exit status, memory, time limits and its process
 group are as they are without. One file for each process (`-ff`), so that no line is torn in two: `openat(AT_FDCWD</tmp>,

@@ -1,4 +1,4 @@
-"""Which code a worker really loaded, and which tools its commands start, by their bytes.
+"""Code that a worker really loaded, and tools that its commands start, by their bytes.
 
 A project's own builders, and what they import from beside them, are loaded by `ExactLoader`: what it compiles is what it
 digests, and no `.pyc` file comes between, which is told from others of its age by whole seconds and sizes alone. Of code

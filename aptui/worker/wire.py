@@ -40,7 +40,7 @@ class FrameKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """The first thing a worker hears. `nonce` (ASCII) starts the marker that it writes to its output after each run.
+    """The first message to a worker. `nonce` (ASCII) starts the marker that it writes to its output after each run.
 
     After `recycle_runs` runs of Python builders, or with more than `recycle_rss_bytes` of memory, it asks to be replaced.
     `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports.

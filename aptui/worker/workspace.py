@@ -1,8 +1,8 @@
-"""Folders that a worker keeps for its commands: to make and to remove some for every run costs as much as a short command takes.
+"""Reusable workspaces of commands: to make and remove folders for every run costs as much as a short command.
 
 What a run leaves in them is removed, and they are used again only as long as they are the very folders that were made, with
 nothing else beside them: no run can leave anything for the next one. No process of a run is alive by then
-(`runner_processes.end_children`).
+(`worker.processes.end_children`).
 """
 
 from __future__ import annotations
