@@ -1,4 +1,4 @@
-"""What rests, as the core asks for it: `core.archive.Archive` on a read-only connection; people's questions are `reader`'s."""
+"""The core's questions to the database: `core.archive.Archive` on a read-only connection; people's are `queries.reader`'s."""
 
 from __future__ import annotations
 

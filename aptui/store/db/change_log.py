@@ -53,7 +53,7 @@ class _Key(NamedTuple):
 
 
 class _Fact(NamedTuple):
-    """What an entry says of its key; `links` are compared and not told."""
+    """What an entry says of its key; `links` are compared and not published."""
 
     asset_type: bytes
     digest: bytes
@@ -65,7 +65,7 @@ class _Fact(NamedTuple):
 class Change:
     """An entry, or a line of the listing (`seq` 0 then).
 
-    `name` is a source's path, or a product's with its platform; of what is gone only kind, id and name are told; `size` -1
+    `name` is a source's path, or a product's with its platform; of what is gone only kind, id and name are published; `size` -1
     = not known.
     """
 
@@ -80,7 +80,7 @@ class Change:
     is_removed: bool
 
     def record(self) -> dict[str, object]:
-        """Return it as it is told in JSON."""
+        """Return it as JSON."""
         is_product = self.kind is ChangeKind.PRODUCT
         asset_id = f"{uuid_text(self.uuid)}:{self.sub_id & 0xFFFFFFFF:x}" if is_product else uuid_text(self.uuid)
         told: dict[str, object] = {"seq": self.seq} if self.seq else {}

@@ -1,4 +1,4 @@
-"""Databases that O3DE wrote: told from ours, read from private copies, so that neither they nor anything beside them changes.
+"""Databases that O3DE wrote: told from ours, and read from private copies, so that they never change.
 
 SQLite is never let near the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log,
 and the last one to close it empties the log. The copy has the write-ahead log with it; both are taken again when they
@@ -46,7 +46,7 @@ class _Copy:
     folder: Path
     path: Path
     claim: int
-    """A locked descriptor of the folder: as long as it is open, somebody lives who needs the copy."""
+    """A locked descriptor of the folder: as long as it is open, a living process needs the copy."""
 
     def remove(self) -> None:
         """Delete it."""

@@ -1,4 +1,4 @@
-"""The files of one folder as one blob, and back; plans and manifests are JSON and belong to `core.rows` and `core.fingerprint`.
+"""Packing of the files of one folder as one blob; plans and manifests are JSON and belong to `core`.
 
 Layout: head (format, count of files, bytes of names); the names joined by NUL, in UTF-8, the folder in its real case first;
 columns of 64

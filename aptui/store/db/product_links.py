@@ -1,4 +1,4 @@
-"""O3DE's `ProductDependencies` as a projection: what products declare (`aptui_product_links`) joined with the products that exist.
+"""The projection `ProductDependencies`: declared links (`aptui_product_links`) joined with the products that exist.
 
 The writer has it made anew, where something changed, at the end of the transaction that changes links, products or
 identities of sources: so the two can never be apart, and the rows do not depend on the order in which products came. The
@@ -221,7 +221,7 @@ class ProductLinkProjection:
         database.executescript(_SCRATCH)
 
     def _is_settled(self) -> bool:
-        """Whether the last engine came to rest after the last change of a product."""
+        """Whether the last engine settled after the last change of a product."""
         found = self._database.execute("SELECT 1 FROM aptui_state WHERE key = ?", (CATALOG_STATE,)).fetchone()
         return found is not None or not self._are_there
 

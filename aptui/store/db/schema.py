@@ -1,4 +1,4 @@
-"""Versions of the asset database: what is opened, created, refused or set aside; the tables themselves are in `tables`."""
+"""Versions of the asset database: which are opened, created, refused or set aside; the tables are in `tables`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 def _is_full(path: Path) -> bool:
-    """Whether the disk that `path` lies on has no room for one page more: then nothing that SQLite says of damage is believed."""
+    """Whether the disk that `path` lies on has no room for one page more: then no report of SQLite about damage is trusted."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:

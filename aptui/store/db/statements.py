@@ -1,4 +1,4 @@
-"""What each row operation of `core.archive` does, as SQL; when it is done, and by whom, is `writer`'s business."""
+"""The SQL of each row operation of `core.archive`; `writer` executes it."""
 
 from __future__ import annotations
 

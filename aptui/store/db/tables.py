@@ -282,7 +282,7 @@ class OwnJobs(_Table):
 
 
 class Analyses(_Table):
-    """Analyse jobs; they never rest in Jobs. `plans` holds job plans and edges of the last success."""
+    """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
 
     source_id = IntegerField()
     builder = BlobField()

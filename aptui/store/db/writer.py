@@ -1,4 +1,4 @@
-"""The one thread that writes the asset database; what the operations mean is in `statements`, who reads is elsewhere.
+"""The writer thread, the only one that writes the asset database; the operations' SQL is in `statements`.
 
 Work reaches the thread through a queue and is done in the order in which it came. `save` does not wait: the tickets that
 pile up while a transaction is written become the next transaction together. `run`, `record_intents` and `finish` wait for
@@ -67,7 +67,7 @@ class _Save:
 
 @dataclass(slots=True)
 class _Call:
-    """Something to do in the thread that somebody waits for."""
+    """Something to do in the thread while the caller waits."""
 
     action: Callable[[], object]
     done: threading.Event = field(default_factory=threading.Event)
@@ -80,7 +80,7 @@ class Writer:
 
     Args:
         path: a database that `schema.prepare` has seen.
-        on_saved: called from the thread with the highest ticket that rests in the database now.
+        on_saved: called from the thread with the highest ticket that is saved in the database now.
         on_failed: called from the thread when a save failed; nothing is saved after that.
         patience_s: how long to wait for another program's write lock.
     """

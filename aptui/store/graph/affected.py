@@ -2,13 +2,13 @@
 
 It only reads.
 
-A source that changed is owed all its jobs. Who declared it is owed the jobs of the builder that did so, and so is who
+A source that changed needs all its jobs run. Who declared it needs the jobs of the builder that did so, and so does who
 declared that one in
 turn: a manifest holds the whole closure, whoever declared its parts. What was found while processing is the run's own and
 leads no further. A job that runs again concerns the jobs that depend on it by fingerprint or by its products; order alone
 concerns nobody.
 
-Nobody knows beforehand whether products come out equal, and what depends on products alone rests then: without
+Nobody knows beforehand whether products come out equal, and what depends on products alone stays settled then: without
 `through_products` such steps are not taken, and what is found runs for certain.
 """
 
@@ -77,7 +77,7 @@ class Spreading:
     """Follows changes through one database.
 
     Args:
-        through_products: also to what rests where the products that it depends on come out equal.
+        through_products: also to what stays settled where the products that it depends on come out equal.
     """
 
     def __init__(self, reader: Reader, *, through_products: bool = True) -> None:

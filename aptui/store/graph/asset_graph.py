@@ -1,4 +1,4 @@
-"""The graph of everything that needs something: products and sources as nodes, asked a whole frontier at a time; it only reads.
+"""The graph of products and sources by what they need, queried a whole frontier at a time; read-only.
 
 An edge leads from what needs to what is needed: a source to the sources it depends on, a product to the source it is made
 of and to the products it needs at run time, and an intermediate to the product that it is. What a source depends on and is

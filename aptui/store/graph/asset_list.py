@@ -1,4 +1,4 @@
-"""Which products ship with some assets: the closure of product dependencies with what pulled each in, as a record and as JSON."""
+"""Asset lists: the closure of product dependencies of some assets, each with what pulled it in; as records and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source dependencies as rows: who declared what, and which sources a declared target is; ours and O3DE's tables in one form.
+"""Source dependencies as rows: who declared what, and the sources a target means; our tables and O3DE's in one form.
 
 Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has
 `SourceDependency` alone. Every question takes many sources at once.

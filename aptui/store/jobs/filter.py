@@ -1,4 +1,4 @@
-r"""The filter language, the same in every pane, in saved filters and in `aptui jobs --filter`: text → terms → which rows they mean.
+r"""The filter language of every pane, of saved filters and of `aptui jobs --filter`: text, terms, matching rows.
 
 Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `slower:` take a time

@@ -291,11 +291,11 @@ class JobTable:
             self.alive_count -= 1
 
     def show(self, rows: Rows, status: int) -> None:
-        """Change what people see of the status of rows, not the status in which they rest."""
+        """Change the shown status of rows, not the stored one."""
         self._columns["status"][rows] = status
 
     def show_rest(self, rows: Rows) -> None:
-        """Let people see the status in which rows rest."""
+        """Show the stored status of rows again."""
         self._columns["status"][rows] = self._columns["rest"][rows]
 
     def set_durations(self, pairs: Sequence[tuple[int, int]]) -> None:

@@ -1,6 +1,6 @@
 """Columns of text: many strings in little memory, searched in linear time (polars' Rust regex).
 
-What a pattern means is `filter`'s. Text rests as one blob of UTF-8 a chunk until somebody searches it; then the chunk
+What a pattern means is `filter`'s. Text is kept as one blob of UTF-8 a chunk until it is searched; then the chunk
 becomes a polars series and the blob goes, so that nothing is held twice and polars (0.1 s and 50 MB) is imported by the
 first search alone.
 """

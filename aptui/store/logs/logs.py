@@ -1,4 +1,4 @@
-"""Which logs there are, of jobs and of the engine; how a line is read is `joblog`'s business."""
+"""The list of logs, of jobs and of the engine; how a line is read is `joblog`'s business."""
 
 from __future__ import annotations
 

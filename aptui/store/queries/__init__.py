@@ -1,1 +1,1 @@
-"""Read-only questions of people and programs to the asset database."""
+"""Read-only queries of the asset database for people and programs."""

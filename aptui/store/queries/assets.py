@@ -260,7 +260,7 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
 
 
 def product_links(reader: Reader, product_id: int) -> list[ResolvedLink]:
-    """Return what a product needs at run time, one step far; whoever shows them as a tree guards against rings."""
+    """Return what a product needs at run time, one step far; whoever shows them as a tree guards against cycles."""
     return _links(reader, _OUT_SQL, (product_id,))
 
 

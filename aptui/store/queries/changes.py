@@ -1,4 +1,4 @@
-"""The change feed as it is read: the last number, entries since one, and what is there now. Who writes them is `db.change_log`."""
+"""Queries of the change feed: the last number, entries since one, what is there now; `db.change_log` writes it."""
 
 from __future__ import annotations
 

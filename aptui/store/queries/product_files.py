@@ -53,7 +53,7 @@ class ProductFile:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A source that a file may come from: how many of its jobs are owed or run, and how many failed."""
+    """A source that a file may come from: how many of its jobs are pending or run, and how many failed."""
 
     source_id: int
     key: str

@@ -1,4 +1,4 @@
-"""The asset database as people ask about it: read-only, plain SQL, cheap to import, no engine needed; it never writes a byte.
+"""The reader: the asset database as people ask about it; read-only SQL, cheap to import, no engine needed.
 
 It reads ours and those of O3DE itself: a database without tables of ours gets empty temporary ones, so that every question
 has one form.
@@ -22,7 +22,7 @@ from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_e
 from aptui.store.db.statements import job_stat_sql
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
-"""What people see of a state; "completed" with warnings or errors is told by the counts."""
+"""What people see of a state; the counts tell "completed" with warnings or errors."""
 SHOWN = {
     JobState.WAITING.value: "pending",
     JobState.QUEUED.value: "pending",

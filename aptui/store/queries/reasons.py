@@ -1,4 +1,4 @@
-"""Why a job is as it is, in one sentence: said by `aptui why` and by the screen; how it is printed is theirs."""
+"""The reason of a job's status in one sentence, for `aptui why` and the screen; they print it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     Args:
         runs: of the job, the newest first.
         edges: of its source and its builder.
-        owed: what to add where it is owed a run, such as who does it.
+        owed: what to add where it needs a run, such as who does it.
     """
     reason = row.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
     match row.status:
@@ -84,7 +84,7 @@ def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str
 
 
 def unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
-    """Return the jobs of dependencies that have not come to rest."""
+    """Return the jobs of dependencies that have not settled."""
     waits: list[str] = []
     for edge in edges:
         other = database.source(edge.target) if edge.type_bits & JOB_EDGE else None

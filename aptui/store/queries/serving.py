@@ -106,7 +106,7 @@ def _bare(path: str) -> str:
 
 
 def owed_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
-    """Return the jobs that are owed or run, of one platform or ("") of all, whose sources a term means."""
+    """Return the jobs that are pending or run, of one platform or ("") of all, whose sources a term means."""
     owed = reader.jobs(statuses=("pending", "processing"), platform=platform)
     return [row for row in owed if is_meant(term, row.source.lower(), is_exact=is_exact)]
 
