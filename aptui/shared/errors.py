@@ -1,4 +1,4 @@
-"""The three families of errors that reach people; a failing builder is a result, not an exception."""
+"""The three families of errors that reach people; the failure of a builder is a result, not an exception."""
 
 from __future__ import annotations
 

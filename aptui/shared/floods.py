@@ -1,4 +1,4 @@
-"""Records that strangers can cause: so many a while are kept of each kind, the rest is counted and told in one sentence."""
+"""Flood control for records that strangers can cause: a bounded number of each kind, the rest counted in one sentence."""
 
 from __future__ import annotations
 

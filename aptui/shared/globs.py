@@ -1,4 +1,4 @@
-"""Wildcards that strangers may write: their length, and matching in time that grows with pattern and text alone.
+"""Wildcards from strangers: bounded length, and matching in time linear in pattern and text.
 
 A pattern is cut at its stars; each piece between them has a fixed length, so that it is found by trying places, never by
 going back. What each star takes is found from the end of the text: the last piece stands where it must, each one before it

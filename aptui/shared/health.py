@@ -74,7 +74,7 @@ class Health:
         disk: "" or what is wrong with a disk: that of the cache, or one of the sources, which cannot be read.
         database: "" or what is wrong with the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
-        is_paused: no run starts until somebody says resume; `is_draining`: what is owed is finished, nothing new is looked at.
+        is_paused: no run starts until somebody says resume; `is_draining`: what is pending is finished, nothing new is looked at.
         holds: who holds changes back: a version-control lock's path, or the command of an `aptui hold`.
     """
 

@@ -1,4 +1,4 @@
-"""The one place where a name that content says becomes a file: it stays below the project's scan folders, or it is refused.
+"""Path confinement: a name found in content becomes a file below the project's scan folders, or is refused.
 
 Content comes from strangers: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that
 leads out of the tree, a pipe or a device. What is named is looked at after all of that is resolved, and never trusted by

@@ -1,4 +1,4 @@
-"""Parameters of builders against a `params_schema`: the few words of JSON Schema that builders use, and what is wrong in one line.
+"""Validation of builders' parameters against a `params_schema`, a small part of JSON Schema; errors take one line.
 
 `jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A word that is not
 understood here allows

@@ -16,7 +16,7 @@ _ID_LENGTH = 80
 
 
 def applied(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
-    """Return the settings after a deed.
+    """Return the settings after an action of a person.
 
     Raises:
         UserError: it cannot be done; the text says why.

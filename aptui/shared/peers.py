@@ -121,7 +121,7 @@ class PeerAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PeerOrder:
-    """One deed.
+    """One action of a person on a connection.
 
     Args:
         id: the connection that is edited, removed, enabled or disabled.

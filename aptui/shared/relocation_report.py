@@ -1,4 +1,4 @@
-"""The report of a move or a deletion as people read it, on the command line and on the screen: lines with roles, no colour yet."""
+"""The report of a relocation as people read it, in the terminal and on the screen: lines with roles, no colour yet."""
 
 from __future__ import annotations
 
