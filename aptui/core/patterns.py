@@ -53,7 +53,7 @@ def is_like(pattern: str, text: str) -> bool:
     For many patterns that are asked once each, where `wildcard` would cost a compilation.
     """
     if "?" in pattern or "**/" in pattern:
-        return _compiled(pattern).fullmatch(text) is not None
+        return _compile(pattern).fullmatch(text) is not None
     first, *rest = pattern.split("*")
     if not rest:
         return pattern == text
@@ -70,7 +70,7 @@ def is_like(pattern: str, text: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(wildcard_regex(pattern))
 
 

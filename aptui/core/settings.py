@@ -153,7 +153,7 @@ class SettingsTree:
             return NOTHING
         found = self._adjustments.get((above, builder.uuid))
         if found is None:
-            found = self._adjustments[above, builder.uuid] = self._added_up(above, builder)
+            found = self._adjustments[above, builder.uuid] = self._add_up(above, builder)
         return found
 
     def _above(self, key: PathKey) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ class SettingsTree:
 
     # ---------------------------------------------------------------------------------------------------------- adding up
 
-    def _added_up(self, above: tuple[str, ...], builder: Builder) -> FolderAdjustment:
+    def _add_up(self, above: tuple[str, ...], builder: Builder) -> FolderAdjustment:
         values: dict[Slot, Value] = {}
         skips: dict[str, str] = {}
         for folder in above:

@@ -55,7 +55,7 @@ class Requests:
                 self._hurry(job, event.value)
             if jobs:
                 named.append(source)
-        for source in self._needed_by(named):
+        for source in self._dependencies_of(named):
             for job in source.jobs.values():
                 self._hurry(job, event.value)
 
@@ -66,7 +66,7 @@ class Requests:
             if job.state is JobState.QUEUED:
                 self._jobs.ready.push(job)
 
-    def _needed_by(self, sources: Iterable[Source]) -> list[Source]:
+    def _dependencies_of(self, sources: Iterable[Source]) -> list[Source]:
         """Return what these sources depend on, however far, as far as it is in flight; what is settled needs no hurry."""
         moving = self._memory.sources
         todo, by_uuid = list(sources), {source.uuid.hex(): source for source in moving.values()} if self._memory.has_edges else {}

@@ -235,11 +235,11 @@ class Runs:
     def products_committed(self, event: ProductsCommitted) -> None:
         """A commit has ended."""
         for run_key in event.committed:
-            self._committed(self._committing.pop(run_key))
+            self._record_commit(self._committing.pop(run_key))
         for run_key, text in event.failed:
             self._commit_failed(self._committing.pop(run_key), text, event.now_ms)
 
-    def _committed(self, commit: Commit) -> None:
+    def _record_commit(self, commit: Commit) -> None:
         job, change = commit.job, commit.change
         self._jobs.feed(job, Trigger.COMMITTED)
         job.stale_count = 0

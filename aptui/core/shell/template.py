@@ -235,7 +235,7 @@ class _Scan:
             self._refuse_until("))", line, "$(( )), where a value is a formula|give it to a program")
         elif rest[:2] == "$(":
             self._at += 2
-            self._nested(line)
+            self._read_nested(line)
         elif rest[:2] == "${":
             self._at += 1
             self._refuse_until("}", line, "${ }|put the value into a variable of the shell first: x={source}")
@@ -243,7 +243,7 @@ class _Scan:
             line.put("$")
             self._at += 1
 
-    def _nested(self, line: _Line) -> None:
+    def _read_nested(self, line: _Line) -> None:
         before = len(self.slots)
         self.commands(")")
         line.put("\1")

@@ -199,7 +199,7 @@ class Conflicts:
 
         Return the jobs that may have the names that it released.
         """
-        freed = self._let_go(job, [name for name in self._claimed_by(job) if name not in names])
+        freed = self._let_go(job, [name for name in self._claims_of(job) if name not in names])
         for name in sorted(names):
             self._claim(name, job.id, job.source.key)
             self._ledger.put("put_conflict", (name, job.id))
@@ -207,13 +207,13 @@ class Conflicts:
 
     def release(self, job: Job) -> list[Job]:
         """`job` goes: return the jobs that lost a product to it, which may have it now."""
-        return self._let_go(job, [*self._claimed_by(job), *(product.name for product in job.products)])
+        return self._let_go(job, [*self._claims_of(job), *(product.name for product in job.products)])
 
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
         """`job` ended without losing a name: drop its claims; return the jobs that may have those now, or the names in `gone`."""
-        return self._let_go(job, [*self._claimed_by(job), *gone]) if self._claims else []
+        return self._let_go(job, [*self._claims_of(job), *gone]) if self._claims else []
 
-    def _claimed_by(self, job: Job) -> list[str]:
+    def _claims_of(self, job: Job) -> list[str]:
         return [name for name, claimants in self._claims.items() if job.id in claimants]
 
     def _let_go(self, job: Job, names: Iterable[str]) -> list[Job]:

@@ -34,7 +34,7 @@ def _components_from(root: Node, next_of: Callable[[Node], Iterable[Node]], orde
                 above = trail[-1][0]
                 lowest[above] = min(lowest[above], lowest[at])
             if lowest[at] == order[at]:
-                yield _popped(stack, on_stack, at)
+                yield _pop_component(stack, on_stack, at)
         elif other not in order:
             order[other] = lowest[other] = len(order)
             stack.append(other)
@@ -44,7 +44,7 @@ def _components_from(root: Node, next_of: Callable[[Node], Iterable[Node]], orde
             lowest[at] = min(lowest[at], order[other])
 
 
-def _popped(stack: list[Node], on_stack: set[Node], last: Node) -> list[Node]:
+def _pop_component(stack: list[Node], on_stack: set[Node], last: Node) -> list[Node]:
     component = []
     while True:
         at = stack.pop()

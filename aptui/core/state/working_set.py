@@ -357,14 +357,14 @@ class WorkingSet:
 
     def moving_dependents(self, key: PathKey) -> list[Source]:
         """Return the sources in memory that name this one in a dependency; whatever moves is here."""
-        named = self._edges_in.get(key, set()) | self._matched_by(key)
+        named = self._edges_in.get(key, set()) | self._match_wildcards(key)
         return [self.sources[name] for name in sorted(named) if name in self.sources]
 
     def has_dependents(self, key: PathKey) -> bool:
         """Whether any source names this one in a dependency."""
-        return bool(self._edges_in.get(key)) or bool(self.archive.dependents((key,))) or bool(self._matched_by(key))
+        return bool(self._edges_in.get(key)) or bool(self.archive.dependents((key,))) or bool(self._match_wildcards(key))
 
-    def _matched_by(self, key: PathKey) -> set[PathKey]:
+    def _match_wildcards(self, key: PathKey) -> set[PathKey]:
         """Return the keys of sources that have a wildcard which matches this one, as far as it may be of a job dependency."""
         if not self._may_name_jobs:
             return set()
