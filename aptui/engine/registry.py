@@ -183,12 +183,12 @@ def _completed(
         return builder
     if name in own:
         found, path = own[name]
-        return _filled(builder, found, files[path])
+        return _fill(builder, found, files[path])
     answer = entries[name]
-    return _filled(builder, answer.classes[0], answer)
+    return _fill(builder, answer.classes[0], answer)
 
 
-def _filled(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Builder:
+def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Builder:
     return replace(
         builder,
         version=found.version,
@@ -205,7 +205,7 @@ def _filled(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> B
 
 def _added(found: ClassDescription, answer: ClassAnswer, platforms: tuple[str, ...]) -> Builder:
     builder = Builder(builder_uuid(found.name), found.name, BuilderKind.PYTHON, platforms=platforms)
-    return _filled(builder, found, answer)
+    return _fill(builder, found, answer)
 
 
 def _patterns(found: ClassDescription) -> tuple[Pattern, ...]:

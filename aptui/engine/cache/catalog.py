@@ -154,7 +154,7 @@ class Catalogs:
                 if names is None:
                     file.writelines(_parts(reader, self._project, platform))
                 else:
-                    file.writelines(_spliced(path.read_bytes(), reader, platform, names))
+                    file.writelines(_splice(path.read_bytes(), reader, platform, names))
             os.replace(fresh, path)
         except OSError as error:
             raise HostError(f"catalog '{path}' cannot be written: {error.strerror}") from error
@@ -168,12 +168,12 @@ def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
     for row in catalog_rows(reader, platform):
         lines.append(_line(*row))
         if len(lines) >= _LINES_AT_ONCE:
-            yield _joined(lines)
+            yield _join(lines)
             lines = []
-    yield _joined(lines)
+    yield _join(lines)
 
 
-def _spliced(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -> Iterator[bytes]:
+def _splice(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -> Iterator[bytes]:
     """Yield a catalog in which the lines of the products `names` (sorted) are replaced or gone; the rest is as in `data`."""
     from aptui.store.graph.dependencies import catalog_rows
 
@@ -181,7 +181,7 @@ def _spliced(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -
     for name in names:
         start, end = _place(data, name.partition("/")[2])
         yield data[done:start]
-        yield _joined([_line(*row) for row in catalog_rows(reader, platform, name)])
+        yield _join([_line(*row) for row in catalog_rows(reader, platform, name)])
         done = end
     yield data[done:]
 
@@ -221,5 +221,5 @@ def _needs(words: list[str]) -> Iterator[str]:
 _type_text = lru_cache(maxsize=256)(uuid_text)
 
 
-def _joined(lines: list[str]) -> bytes:
+def _join(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()

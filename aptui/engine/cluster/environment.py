@@ -104,7 +104,7 @@ def _python_kit(answer: ClassAnswer) -> Kit:
 
 def _libraries(paths: Iterable[str]) -> dict[str, str]:
     """Return {"library Pillow": its version} of the distributions that modules in these files come from."""
-    names = {name for path in paths for name in _imported(path)} - sys.stdlib_module_names - {"aptui"}
+    names = {name for path in paths for name in _imports_of(path)} - sys.stdlib_module_names - {"aptui"}
     found = {}
     for name in sorted(names):
         for distribution in _distributions().get(name, ()):
@@ -112,7 +112,7 @@ def _libraries(paths: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _imported(path: str) -> set[str]:
+def _imports_of(path: str) -> set[str]:
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -92,7 +92,7 @@ def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
 def setup_of(setup: ClusterSetup, depot: Store) -> tuple[ClusterSetup, Blob]:
     """Put a setup with the code of the project's own builders into the store; return it as it is known there."""
     listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
-    code = tuple(_sent_code(path, depot) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder))
+    code = tuple(_send_code(path, depot) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder))
     whole = replace(setup, code=code)
     return whole, put_bytes(depot, encode(whole))
 
@@ -106,7 +106,7 @@ def _code(folder: str) -> list[tuple[str, str]]:
     return [(str(path), str(path.relative_to(folder))) for path in sorted(Path(folder).rglob("*.py"))]
 
 
-def _sent_code(file: tuple[str, str], depot: Store) -> CodeFile:
+def _send_code(file: tuple[str, str], depot: Store) -> CodeFile:
     path, rel = file
     with open(path, "rb") as opened:
         return CodeFile(to_text(os.fsencode(rel)), put_bytes(depot, opened.read()))

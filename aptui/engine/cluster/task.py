@@ -219,7 +219,7 @@ class _Job:
         if result.outcome == Outcome.SUCCEEDED:
             for product in result.products:
                 self._store.put_blob(product.digest.hex(), os_path(product.staged))
-        return self._translated(result)
+        return self._translate(result)
 
     def cancel(self) -> None:
         """Stop it, whatever it is at; called by another thread."""
@@ -258,7 +258,7 @@ class _Job:
             staging=to_text(os.fsencode(f"{self._folder}/out")),
         )
 
-    def _translated(self, result: RunResult) -> RunResult:
+    def _translate(self, result: RunResult) -> RunResult:
         order = self._task.order
         here = [to_text(os.fsencode(self._root(index))) for index in range(len(self._task.folders))]
         pairs = [*zip(here, self._task.folders, strict=True), (to_text(os.fsencode(f"{self._folder}/out")), order.staging)]

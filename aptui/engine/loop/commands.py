@@ -198,7 +198,7 @@ class CommandExecutor:
         """Return rows that tell readers up to which event the database knows everything; without clients nobody asks."""
         return {"put_state": [("seq", str(cause))]} if self._context.live is not None else {}
 
-    def _marked(self, rows: Rows, cause: int) -> Rows:
+    def _add_marks(self, rows: Rows, cause: int) -> Rows:
         for operation, listed in self._mark(cause).items():
             rows.setdefault(operation, []).extend(listed)
         self._scans.distrust(rows)

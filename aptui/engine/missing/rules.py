@@ -58,7 +58,7 @@ def read_rules(roots: Iterable[str]) -> ScanRules:
                 target = rules.included if name.startswith("include") else rules.excluded
                 target += _tags(data)
             else:
-                rules.shipped += [wildcard(pattern.replace("\\", "/").lower()) for pattern in _shipped(data)]
+                rules.shipped += [wildcard(pattern.replace("\\", "/").lower()) for pattern in _read_shipped(data)]
         except (OSError, expat.ExpatError, re.error, ValueError) as error:
             rules.complaints.append(f"'{path}' is not followed: {error}")
     return rules
@@ -83,7 +83,7 @@ def _elements(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
     return iter(found)
 
 
-def _shipped(data: bytes) -> Iterator[str]:
+def _read_shipped(data: bytes) -> Iterator[str]:
     for name, attributes in _elements(data):
         if name == "Dependency" and attributes.get("path"):
             yield attributes["path"]

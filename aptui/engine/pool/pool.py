@@ -210,7 +210,7 @@ class Pool:
         """
         if message.hash_order is not None:
             self._waiting.add(message)
-        self._results += [self._returned(message, order, "the configuration changed") for order in message.rest]
+        self._results += [self._return_order(message, order, "the configuration changed") for order in message.rest]
 
     def restart_worker(self, number: int) -> bool:
         """End a worker in good order: what it is at is finished first. When it is asked for again, that run is LOST.
@@ -419,7 +419,7 @@ class Pool:
             elif message is slot.messages[0]:
                 self._account(slot, message)
             else:
-                self._results += [self._returned(message, order) for order in message.rest]
+                self._results += [self._return_order(message, order) for order in message.rest]
 
     def _account(self, slot: Slot, message: PoolMessage) -> None:
         reason = slot.member.exit_text
@@ -436,10 +436,10 @@ class Pool:
         elif order is None and len(rest) == 1 and not slot.verdicts:
             self._results.append(ended(rest[0], Outcome.LOST, reason))
             rest = []
-        self._results += [self._returned(message, order) for order in rest]
+        self._results += [self._return_order(message, order) for order in rest]
 
     @staticmethod
-    def _returned(message: PoolMessage, order: Order, reason: str = "its worker died") -> Result:
+    def _return_order(message: PoolMessage, order: Order, reason: str = "its worker died") -> Result:
         is_unwanted = order.run_key in message.cancelled
         return ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else ended(order, Outcome.RETURNED, reason)
 

@@ -159,7 +159,7 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
     if uuid == _NONE:
         return _unusable(meta, data, "has a UUID of zeros"), None
     digest = Digest(hashlib.sha256(data).digest())
-    legacy, original, created = _legacy(said), _original(said), _created(said)
+    legacy, original, created = _legacy(said), _original(said), _creation_ms(said)
     identity = SourceIdentity(SourceUuid(uuid), legacy or path_uuids(source.rel), original or source.rel, created, digest)
     return identity, None if legacy and original and created else document
 
@@ -172,7 +172,7 @@ def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) 
     said["uuid"] = said.get("uuid") or braced(identity.uuid)
     said["legacyUuids"] = [*_listed(said), *([] if _legacy(said) else map(braced, identity.legacy))]
     said["originalPath"] = _original(said) or rel
-    said["creationUnixEpochMS"] = _created(said) or time.time_ns() // 1_000_000
+    said["creationUnixEpochMS"] = _creation_ms(said) or time.time_ns() // 1_000_000
     whole = {"FileVersion": document.get("FileVersion", _VERSION), **{key: document[key] for key in document if key != "UUID"}}
     try:
         return json.dumps({**whole, "UUID": said}, indent=4, ensure_ascii=False).encode()
@@ -194,7 +194,7 @@ def _original(said: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _created(said: Mapping[str, Any]) -> int:
+def _creation_ms(said: Mapping[str, Any]) -> int:
     found = said.get("creationUnixEpochMS")
     return found if type(found) is int and 0 < found < _LATEST_MS else 0
 

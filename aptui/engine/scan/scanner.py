@@ -116,7 +116,7 @@ class Scanner:
                 yield self._slice(events, kept)
                 events, kept, changed_count = [], [], 0
         for folder in sorted(digests.keys() - seen):
-            events.append(self._vanished(folder))
+            events.append(self._report_vanished(folder))
         if self._glance is not None:
             kept.extend(self._glance.kept)
         yield self._slice(events, kept)
@@ -348,7 +348,7 @@ class Scanner:
     def _below(self, parts: Iterable[FolderPart]) -> list[FolderPart]:
         return [part for found in self._walk.folders_in(parts).values() for part in found]
 
-    def _vanished(self, folder: str) -> FolderSeen:
+    def _report_vanished(self, folder: str) -> FolderSeen:
         before = {part: facts for part, (_digest, facts) in self._remembered.folder_parts(folder).items()}
         if any(self._walk.is_unknown(part, folder) for part in before):
             event = self._report(folder, [], {}, frozenset())

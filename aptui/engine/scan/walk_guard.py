@@ -61,7 +61,7 @@ class RootGuard:
         if self._believed.get(folder.name) == now:
             return
         problem = self._problem(folder, now, remembered)
-        if problem and tuple(_accepted(self._own).get(folder.name, ())) != now:
+        if problem and tuple(_read_accepted(self._own).get(folder.name, ())) != now:
             hint = f"mount it again; if it is meant, 'aptui batch --accept-empty {folder.name}' says so"
             raise HostError(f"scan folder '{folder.path}' {problem}: nothing is removed", hint=hint)
         self._believed[folder.name] = now
@@ -95,7 +95,7 @@ def accept(own: str, folder: ScanFolder) -> None:
     if not os.path.isdir(own):
         return  # there is no cache yet, and nothing that could be lost
     try:
-        noted = _accepted(own) | {folder.name: _identity(folder.path)}
+        noted = _read_accepted(own) | {folder.name: _identity(folder.path)}
         path = os.path.join(own, _ACCEPTED)
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump(noted, file)
@@ -110,7 +110,7 @@ def forget_accepted(own: str) -> None:
         os.unlink(os.path.join(own, _ACCEPTED))
 
 
-def _accepted(own: str) -> dict[str, Identity]:
+def _read_accepted(own: str) -> dict[str, Identity]:
     try:
         with open(os.path.join(own, _ACCEPTED), encoding="utf-8") as file:
             return {name: (pair[0], pair[1]) for name, pair in json.load(file).items()}
