@@ -65,7 +65,7 @@ def _apart(question: ClassQuestion) -> ClassAnswer:
 def describe(question: ClassQuestion) -> ClassAnswer:
     """Import what the question names and look at it."""
     if question.stand_in is not None:
-        return _found_by(question.stand_in)
+        return _find_by(question.stand_in)
     if question.entry:
         target = find_entry_point(question.entry)
         origin = f"entry:{question.entry}:{target}"
@@ -78,7 +78,7 @@ def describe(question: ClassQuestion) -> ClassAnswer:
     return ClassAnswer(found, [_fact(path) for path in _code_files(module)])
 
 
-def _found_by(stand_in: Builder) -> ClassAnswer:
+def _find_by(stand_in: Builder) -> ClassAnswer:
     builders, problems = load_function(stand_in.adapter)(stand_in)
     scripts = {script for script, _, _ in problems}.union(*(code for _, code in builders))
     facts = {path: _fact(path) for path in sorted(scripts) if os.path.isfile(path)}

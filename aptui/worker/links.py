@@ -31,14 +31,14 @@ def with_links(
     Raises:
         Refused: a dependency or a legacy sub id is not what the builder says; the text names the product.
     """
-    linked = tuple(_linked(item, product, order, log) for item, product in zip(staged, products, strict=True))
+    linked = tuple(_link(item, product, order, log) for item, product in zip(staged, products, strict=True))
     if any(item.links for item in linked) and not any(product.dependencies_handled for product in products):
         text = "products declare dependencies, and none says dependencies_handled: nobody knows whether some are missing"
         log.write(LogLevel.WARNING, text)
     return linked
 
 
-def _linked(staged: StagedProduct, product: JobProduct, order: ProcessOrder, log: RunLog) -> StagedProduct:
+def _link(staged: StagedProduct, product: JobProduct, order: ProcessOrder, log: RunLog) -> StagedProduct:
     if not (product.dependencies or product.path_dependencies or product.legacy_sub_ids):
         return staged
     declared = [*_asset_links(product), *_path_links(product, order)]

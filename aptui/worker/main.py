@@ -99,7 +99,7 @@ class Worker:
             result = AnalyseResult(order.run_key, Outcome.FAILED, _unknown(order.builder))
         else:
             self._runs += 1
-            with _made_safe(builder.memory_limit_bytes):
+            with _make_safe(builder.memory_limit_bytes):
                 result = run.analyse(order, builder, self._platforms, self._load)
         self._answer(wire.FrameKind.ANALYSED, [result])
         self._retire_if_due()
@@ -115,7 +115,7 @@ class Worker:
         sharing = self._shared() if is_command else None
         if order.memory_limit_bytes:
             self._outbox.flush()  # it may take memory that there is none of soon
-        with _made_safe(order.memory_limit_bytes):
+        with _make_safe(order.memory_limit_bytes):
             result = run.process(order, builder, self._platforms, self._load, sharing)
         if is_command:
             self._outbox.add(builder.name, order.staging, result)
@@ -192,7 +192,7 @@ def _unknown(builder: str) -> str:
 
 
 @contextlib.contextmanager
-def _made_safe(memory_limit_bytes: int) -> Iterator[None]:
+def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
     """Undo what an earlier builder may have changed, and let the next one take no more memory than this."""
     signal.signal(signal.SIGTERM, _terminate)
     if memory_limit_bytes:

@@ -106,7 +106,7 @@ def analyse(order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platf
     seen = reads.Reads(request.full_path)
     is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
     heard = seen if is_pointer or _counts(builder) else None
-    ending = _guarded(log, lambda: answers.append(_create_jobs(load(builder), request, log, heard)))
+    ending = _guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, heard)))
     if is_pointer and seen.is_source_read:  # what it said is of other bytes than it thinks
         ending = _failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
@@ -154,12 +154,12 @@ def process(
     code = worker_used.code_of(builder)
     log = RunLog(builder.name)
     run = _BuilderRun(order, builder, platforms, load, log, sharing)
-    ending = _guarded(log, run.enter)
+    ending = _guard(log, run.enter)
     try:
         if ending.outcome is Outcome.SUCCEEDED:
-            ending = _guarded(log, run.call)
+            ending = _guard(log, run.call)
         if ending.outcome is Outcome.SUCCEEDED:
-            ending = _guarded(log, run.finish)
+            ending = _guard(log, run.finish)
         run.look_at_reads(ending.outcome)
         ending = run.witnessed(ending)
     finally:
@@ -398,7 +398,7 @@ def _dependency_digest(path: str) -> str:
 # ------------------------------------------------------------------------------------------------------------------- common
 
 
-def _guarded(log: RunLog, step: Callable[[], None]) -> _Ending:
+def _guard(log: RunLog, step: Callable[[], None]) -> _Ending:
     """Take a step of a run and say how it ended; no child process survives it."""
     pid = os.getpid()
     try:

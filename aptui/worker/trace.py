@@ -95,7 +95,7 @@ def _note(lines: Iterator[str], program: str, reads: Reads) -> None:
             continue
         executed = _EXECUTED.match(line)
         if executed:
-            path = _unescaped(executed[1])
+            path = _unescape(executed[1])
             program = os.path.basename(path)
             if path.startswith("/"):
                 reads.note(path, lambda: program)  # noqa: B023  # asked at once
@@ -103,12 +103,12 @@ def _note(lines: Iterator[str], program: str, reads: Reads) -> None:
 
 def _path(folder: str | None, name: str, reached: str | None) -> str:
     """Return an absolute path, "" where nobody can tell: a failed call of the old `open`, which names no folder."""
-    path = _unescaped(name)
+    path = _unescape(name)
     if path.startswith("/"):
         return path
     if folder is not None:
-        return os.path.join(_unescaped(folder), path)
-    return _unescaped(reached) if reached else ""
+        return os.path.join(_unescape(folder), path)
+    return _unescape(reached) if reached else ""
 
 
 def _flags(text: str) -> int:
@@ -118,7 +118,7 @@ def _flags(text: str) -> int:
     return flags
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return os.fsdecode(_ESCAPE.sub(_character, text.encode("ascii", "surrogateescape")))
 
 
