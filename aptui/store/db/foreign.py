@@ -93,7 +93,7 @@ def private_copy(path: Path) -> Path:
         if not _copies:
             atexit.register(forget_copies)
             _forget_copies_of_the_dead()
-        fresh = _copied(path)
+        fresh = _copy(path)
         if known is not None:
             if path in _former:
                 _former[path].remove()
@@ -152,7 +152,7 @@ def _judged(uri: str) -> ForeignWriter:
     return ForeignWriter.SOMEBODY if tables else ForeignWriter.NOBODY
 
 
-def _copied(path: Path) -> _Copy:
+def _copy(path: Path) -> _Copy:
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     copy = folder / path.name
     claim = -1

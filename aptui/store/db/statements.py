@@ -66,7 +66,7 @@ def _lower_target(row: Parameters) -> Parameters:
     return (str(row[3]).lower(), row[7], row[1], row[2])
 
 
-def _packed_folder(row: Parameters) -> Parameters:
+def _pack_folder(row: Parameters) -> Parameters:
     """Pack the files here, in the writer's thread, when the core gave them as facts."""
     return row if isinstance(row[3], bytes) else (*row[:3], pack_files(cast("Sequence[FileFact]", row[3])))
 
@@ -161,7 +161,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     ),
     "put_stat": ((_upsert("Stats", "StatName, StatValue, LastLogTime", "StatName"), None),),
     "put_conflict": ((_replace("aptui_conflicts", 2), None),),
-    "put_folder": ((_upsert("aptui_folders", "scan_folder_id, folder, digest, files", "folder, scan_folder_id"), _packed_folder),),
+    "put_folder": ((_upsert("aptui_folders", "scan_folder_id, folder, digest, files", "folder, scan_folder_id"), _pack_folder),),
     "put_file": (
         (
             _upsert("Files", "ScanFolderPK, FileName, IsFolder, ModTime, Hash", "ScanFolderPK, FileName COLLATE BINARY"),

@@ -230,7 +230,7 @@ class _Evaluation:
                 return dict.fromkeys(self._lookup(expression))
             case Combined(operands):
                 parts = [(sign, self.nodes(operand)) for sign, operand in operands]
-                return reduce(_combined, parts[1:], parts[0][1])
+                return reduce(_combine, parts[1:], parts[0][1])
             case Call():
                 return self._called(expression)
 
@@ -260,7 +260,7 @@ class _Evaluation:
         return dict.fromkeys(nodes), way
 
 
-def _combined(left: Nodes, part: tuple[str, Nodes]) -> Nodes:
+def _combine(left: Nodes, part: tuple[str, Nodes]) -> Nodes:
     sign, right = part
     if sign == "+":
         return {**left, **right}

@@ -156,7 +156,7 @@ class Filter:
                     if piece:
                         at = start if text.isascii() else len(text.encode()[:start].decode())
                         found[row].append((at, at + len(piece)))
-        return [_merged(spans) for spans in found]
+        return [_merge(spans) for spans in found]
 
     @property
     def statuses(self) -> tuple[str, ...]:
@@ -295,7 +295,7 @@ def _duration_ms(value: str, default: str, column: int) -> float:
 # ---------------------------------------------------------------------------------------------------------------- matching
 
 
-def _merged(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _merge(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

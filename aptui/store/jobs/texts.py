@@ -147,11 +147,11 @@ class Texts:
         """Return the place of each of the first `count` texts in their order, whatever their case; equal ones rank alike."""
         known, ranks = self._ranks
         if known < count:
-            ranks = self._ranked(count)
+            ranks = self._rank(count)
             self._ranks = count, ranks
         return ranks[:count]
 
-    def _ranked(self, count: int) -> Codes:
+    def _rank(self, count: int) -> Codes:
         if count <= _FEW:
             lower = [self[code].lower() for code in range(count)]
             place = {text: rank for rank, text in enumerate(sorted(set(lower)))}

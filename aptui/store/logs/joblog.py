@@ -102,7 +102,7 @@ def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) 
     temporary = path.with_name(f".{os.getpid()}-{next(_temporary_names)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(_encoded(lines))
+        temporary.write_bytes(_encode(lines))
         temporary.replace(path)
     except OSError as error:
         with suppress(OSError):
@@ -111,7 +111,7 @@ def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) 
     return True
 
 
-def _encoded(lines: Sequence[str]) -> bytes:
+def _encode(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
@@ -173,7 +173,7 @@ def parse_text(text: str, now_ms: int) -> list[JobLogLine]:
             if entry:
                 context[entry[1]] = entry[2]
             continue
-        level, message = _cleaned(level, window, message)
+        level, message = _clean(level, window, message)
         lines.append(JobLogLine(level, window, message, time_ms, tuple(sorted(context.items()))))
         context.clear()
     return lines
@@ -191,7 +191,7 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
     return min(max(severity, LogLevel.DEBUG), LogLevel.ERROR), record["window"], record["text"].rstrip(), time_ms
 
 
-def _cleaned(level: int, window: str, message: str) -> tuple[int, str]:
+def _clean(level: int, window: str, message: str) -> tuple[int, str]:
     """Return the level that a message's prefix says, and the message without what is for machines."""
     for prefix, said in _PREFIXES:
         match = prefix.match(message)
@@ -237,7 +237,7 @@ class EngineLog:
 
     def append(self, *records: LogRecord) -> None:
         """Append records; a full log is rolled before."""
-        data = _encoded([line for record in records for line in _record_lines(record)])
+        data = _encode([line for record in records for line in _record_lines(record)])
         try:
             if self._file.tell() and self._file.tell() + len(data) > ENGINE_LOG_BYTES:
                 self._roll(records[0].time_ms // 1000)

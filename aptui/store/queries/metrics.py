@@ -128,7 +128,7 @@ def cache_contents(reader: Reader, since_ms: int, limit: int = 20) -> CacheConte
         WHERE COALESCE(w.completed_ms, j.LastLogTime) >= ? AND j.Status = 4 GROUP BY a ORDER BY a""",
         (since_ms,),
     )
-    platforms, folders = _summed((name, count, size) for name, _, count, size in rows), _summed(row[1:] for row in rows)
+    platforms, folders = _sum_up((name, count, size) for name, _, count, size in rows), _sum_up(row[1:] for row in rows)
     return CacheContents(
         tuple(sorted(platforms, key=lambda item: item.name)),
         tuple(sorted(folders, key=lambda item: (-item.size_bytes, item.name))[:limit]),
@@ -137,7 +137,7 @@ def cache_contents(reader: Reader, since_ms: int, limit: int = 20) -> CacheConte
     )
 
 
-def _summed(rows: Iterable[tuple[str, int, int]]) -> list[Amount]:
+def _sum_up(rows: Iterable[tuple[str, int, int]]) -> list[Amount]:
     found: dict[str, tuple[int, int]] = {}
     for name, count, size in rows:
         known = found.get(name, (0, 0))

@@ -151,16 +151,16 @@ def _condition(pattern: str) -> tuple[str, list[object]]:
         condition = f"p.JobPK IN ({_JOBS_OF} s.SourceGuid = ?)"
         return (condition, [asset[0]]) if asset[1] is None else (f"({condition} AND p.SubID = ?)", [asset[0], asset[1]])
     if "*" in pattern or "?" in pattern:
-        like = _escaped(pattern).replace("*", "%").replace("?", "_")
+        like = _escape(pattern).replace("*", "%").replace("?", "_")
         return f"(p.ProductName LIKE ? ESCAPE '|' OR {_INNER} LIKE ? ESCAPE '|')", [like, like]
     if "%" in pattern:
         return f"(p.ProductName LIKE ? OR {_INNER} LIKE ?)", [pattern, pattern]
-    below = f"{_escaped(pattern)}/%"
+    below = f"{_escape(pattern)}/%"
     is_named = f"p.ProductName = ? OR p.ProductName LIKE ? ESCAPE '|' OR {_INNER} = ? COLLATE NOCASE OR {_INNER} LIKE ? ESCAPE '|'"
     return f"({is_named} OR p.JobPK IN ({_JOBS_OF} w.path_key = ?))", [pattern, below, pattern, below, pattern.lower()]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(f"|{letter}" if letter in "|%_" else letter for letter in text)
 
 
@@ -276,7 +276,7 @@ class KnownName:
             sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/')))
                 FROM Products p
                 WHERE p.ProductName LIKE ? ESCAPE '|'"""
-            found = {prefix for (prefix,) in self._reader.ask(sql, (f"{_escaped(platform)}/%",))}
+            found = {prefix for (prefix,) in self._reader.ask(sql, (f"{_escape(platform)}/%",))}
             found = {f"{platform}/"} | (found if len(found) <= _FOLDERS_MAX else set())
             self._prefixes[platform] = sorted(found, key=lambda prefix: (prefix.count("/"), prefix))
         return self._prefixes[platform]
