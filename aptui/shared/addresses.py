@@ -37,7 +37,7 @@ def canonical(entry: str) -> str:
     address, slash, _ = word.partition("/")
     try:
         if slash:
-            found = _unmapped(ip_network(word, strict=False))
+            found = _unmap(ip_network(word, strict=False))
             return str(found)
         return str(plain(ip_address(word.strip("[]"))))
     except ValueError:
@@ -74,7 +74,7 @@ def parsed(text: str) -> Address | None:
         return None
 
 
-def _unmapped(network: Range) -> Range:
+def _unmap(network: Range) -> Range:
     if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped and network.prefixlen >= 96:
         return IPv4Network((int(network.network_address.ipv4_mapped), network.prefixlen - 96))
     return network

@@ -130,13 +130,13 @@ class MissingScanResult:
         self._take_freely(block)
 
     def _take_freely(self, block: bytes) -> None:
-        for begin, end in _dotted(block):
+        for begin, end in _find_dotted(block):
             self._add_path(block, begin, end)
         for found in _ids(block):
             self._add_id(found)
 
     def _take_counted(self, line: bytes) -> None:
-        for begin, end in _dotted(line):
+        for begin, end in _find_dotted(line):
             if self._path_count == self._limit:
                 self._names.is_partial = True
                 break
@@ -225,7 +225,7 @@ def joined(folder: str, path: str) -> str:
     return "/".join(parts)
 
 
-def _dotted(block: bytes) -> Iterator[tuple[int, int]]:
+def _find_dotted(block: bytes) -> Iterator[tuple[int, int]]:
     """Yield where each run of letters of paths that has a dot begins and ends."""
     classes = block.translate(_PATHS)
     dot = block.find(b".")
