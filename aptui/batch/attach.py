@@ -1,4 +1,7 @@
-"""`aptui batch` where an engine runs already: it is asked to settle, its news are followed, its result is ours. Nothing is processed here."""
+"""`aptui batch` beside an engine that runs already: asks it to settle, follows its events and reports the result.
+
+Nothing is processed here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration as it was before it broke: for verbs that ask a running engine, or read its database, while nobody can load the files."""
+"""The last configuration that was valid, for verbs that ask a running engine or read its database while the files are broken."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from aptui.link import places
 def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
     """Return the last configuration of a project that could be loaded with these options, None when nobody remembers one.
 
-    Where this machine's cache folder has none, the engine that runs says where its cache is; of such a configuration only the places are
-    true, it has no builders and no scan folders.
+    Where this machine's cache folder has none, the engine that runs says where its cache is; of such a configuration only the
+    places are true, it has no builders and no scan folders.
     """
     project_dir = Path(os.path.abspath(project_dir))
     config = kept(kept_file(project_dir, sets, None if platforms is None else tuple(platforms)))

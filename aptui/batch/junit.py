@@ -1,4 +1,7 @@
-"""Jobs as JUnit XML, which every CI service reads: one test case a job of the whole database, so that a second run says the same."""
+"""Jobs as JUnit XML, which every CI service reads.
+
+There is one test case for each job of the whole database, so that a second run says the same.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[st
     try:
         with database.snapshot():
             count = sum(row.platform not in resting for row in database.jobs())
-            counts = f'tests="{count}" failures="{summary.jobs_failed + len(summary.complaints)}" errors="0" skipped="0" time="{summary.seconds:.3f}"'
+            counts = (
+                f'tests="{count}" failures="{summary.jobs_failed + len(summary.complaints)}" errors="0" skipped="0" '
+                f'time="{summary.seconds:.3f}"'
+            )
             yield '<?xml version="1.0" encoding="UTF-8"?>'
             yield f"<testsuites {counts}>"
             yield f"<testsuite name={_quoted(config.name)} {counts}>"

@@ -1,7 +1,7 @@
 """Tells people what the engine does while it does it: one live line on a terminal, plain lines elsewhere, failures as they happen.
 
-It is a listener of the engine: quick, and it never raises, whoever closed the stream. It also remembers what only a run knows: which jobs
-ran, and which of them were slow; what is true of the whole project is read from the database (`batch.summary`).
+It is a listener of the engine: quick, and it never raises, whoever closed the stream. It also remembers what only a run knows:
+which jobs ran, and which of them were slow; what is true of the whole project is read from the database (`batch.summary`).
 """
 
 from __future__ import annotations

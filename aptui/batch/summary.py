@@ -1,4 +1,4 @@
-"""What came of a run: the state of the whole database beside what this invocation did, for people and as JSON (issue 2 §7).
+"""What came of a run: the state of the whole database beside what this invocation did, for people and as JSON.
 
 A job that was skipped keeps its warnings, errors and failure, so a gate sees the same on a second run: everything but `jobs_run`,
 `jobs_skipped` and `seconds` is read from the database.
@@ -41,7 +41,8 @@ class Failure:
 class Summary:
     """See the module; `jobs_pending` is not 0 only where a run was interrupted.
 
-    `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` says how much their logs complain.
+    `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` says how much their logs
+    complain.
 
     `account` says what results saved that were there already, "" where none were looked up, and `shared` holds its counts.
     """
@@ -66,7 +67,10 @@ class Summary:
     shared: dict[str, int] = field(default_factory=dict)
 
     def take_account(self, total: SharingSum, *, is_remote: bool) -> None:
-        """Say what results gave that were there already; where nobody shares with others, a run that found none has nothing to say."""
+        """Say how many results were restored instead of made.
+
+        Without a shared cache, a run that restored none says nothing.
+        """
         from aptui.sharing.account import line
 
         self.account = line(total) if total.hits or is_remote else ""
