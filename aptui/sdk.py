@@ -1,8 +1,8 @@
 """Everything a builder author imports: the `Builder` protocol, its requests and responses, and the job's log.
 
 A builder answers two questions. `create_jobs` (analyse): which jobs does this source need, and on which other sources do they
-depend? `process_job` (process): do one of them, and say which products it made. The meanings are those of the reference
-(spec/engine.md §3 and §6). Builders run in worker processes: one call at a time, killed when they overrun their limit.
+depend? `process_job` (process): do one of them, and say which products it made. The meanings are those of O3DE's `AssetBuilderSDK`
+(`CreateJobs`, `ProcessJob`). Builders run in worker processes: one call at a time, killed when they overrun their limit.
 """
 
 from __future__ import annotations
@@ -180,10 +180,10 @@ class ProductDependency:
 class PathDependency:
     """A product needs others at run time, known by a path; it re-runs nothing, and nothing of that path need exist yet.
 
-    `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case does
-    not count. In it `*` is any text, `/` included, and a leading `!` takes what the path names away from what this product's paths with
-    `*` name. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) is taken for a SOURCE_FILE, as builders name images by
-    what artists made. `load` is as in `ProductDependency`.
+    `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case
+    does not count. In it `*` is any text, `/` included, and a leading `!` takes what the path names away from what this product's
+    paths with `*` name. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) is taken for a SOURCE_FILE, as builders
+    name images by what artists made. `load` is as in `ProductDependency`.
     """
 
     path: str
@@ -195,12 +195,12 @@ class PathDependency:
 class JobProduct:
     """A product of a job.
 
-    `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file name
-    enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id` names the product among those of
-    its source, must be stable and unique there; `legacy_sub_ids` are those it had in earlier versions of the builder.
+    `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file
+    name enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id` names the product among
+    those of its source, must be stable and unique there; `legacy_sub_ids` are those it had in earlier versions of the builder.
 
-    `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all of
-    them: a job that declares some without saying so for any product gets a warning.
+    `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all
+    of them: a job that declares some without saying so for any product gets a warning.
 
     `folder` is for intermediates alone: a folder, relative to the scan folders, that stands in place of the source's.
     """
@@ -218,7 +218,10 @@ class JobProduct:
 
 @dataclass(slots=True)
 class ProcessJobResponse:
-    """Answer of `process_job`. `dependencies` are files it read that nobody declared (absolute, or relative to their scan folder)."""
+    """Answer of `process_job`.
+
+    `dependencies` are files it read that nobody declared (absolute, or relative to their scan folder).
+    """
 
     result: Result = Result.FAILED
     products: list[JobProduct] = field(default_factory=list)
@@ -264,9 +267,9 @@ class CreateJobsRequest:
     """Question to `create_jobs`. `scan_folder` is absolute, `source` relative to it in its real case.
 
     `builder_name` is the name of the configured builder; use it as job key unless there is a better one. `params` are the builder's
-    parameters common to all platforms; `platform_params` {platform id: what differs there}; both as the `.aptui.yaml` above the source
-    adjust them. `project.scan_folders` are all of the project (absolute): the files that a source names lie below them, or are refused
-    (`read_named`).
+    parameters common to all platforms; `platform_params` {platform id: what differs there}; both as the `.aptui.yaml` above the
+    source adjust them. `project.scan_folders` are all of the project (absolute): the files that a source names lie below them, or
+    are refused (`read_named`).
     """
 
     builder_name: str
@@ -311,7 +314,8 @@ class CreateJobsRequest:
 class ProcessJobRequest:
     """Question to `process_job`. `products_dir` is an empty folder of this run's own; `temp_dir` another, for anything else.
 
-    `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `progress` takes a fraction 0 … 1.
+    `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `progress` takes a fraction 0 …
+    1.
     """
 
     builder_name: str
@@ -378,11 +382,12 @@ class Builder(Protocol):
 
     Class attributes: `name` (unique), `version` (text; a change re-runs all its jobs), `patterns` (globs on the relative path),
     `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags` = {"delete_products_on_failure"},
-    `params_schema`, a JSON Schema for its parameters (they are checked against it before anything runs), and a method `shutdown()`, called
-    before its process ends in peace.
+    `params_schema`, a JSON Schema for its parameters (they are checked against it before anything runs), and a method `shutdown()`,
+    called before its process ends in peace.
 
-    A parameter that names a program, a command, the environment of one, or a place outside the project has `"is_trusted_only": True` in
-    the schema: it may be set in the project's `aptui.yaml` alone, never by an `.aptui.yaml` that came with a folder of assets.
+    A parameter that names a program, a command, the environment of one, or a place outside the project has `"is_trusted_only":
+    True` in the schema: it may be set in the project's `aptui.yaml` alone, never by an `.aptui.yaml` that came with a folder of
+    assets.
     """
 
     name: ClassVar[str]

@@ -1,8 +1,8 @@
 """The `audio` builder: any sound that libsndfile reads becomes PCM in WAV or FLAC, with the wished channels, rate and depth.
 
-Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length. Samples are rounded here and
-handed over as integers: libsndfile's own conversion of floats truncates, and wraps what is too loud. OGG is not offered: its writer
-draws a random serial number, so that equal sources would give different products (design/reliability.md §2.6).
+Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length. Samples are rounded here
+and handed over as integers: libsndfile's own conversion of floats truncates, and wraps what is too loud. OGG is not offered: its
+writer draws a random serial number, so that equal sources would give different products.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class AudioBuilder:
         return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Convert the source block by block; a source without samples fails, as it is a damaged one more often than a wanted one."""
+        """Convert the source block by block.
+
+        A source without samples fails, as it is a damaged one more often than a wanted one.
+        """
         import soundfile
 
         try:

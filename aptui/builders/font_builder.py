@@ -1,4 +1,4 @@
-"""The `font` builder: checks TrueType and OpenType fonts table by table, and cuts them down to the glyphs and features that are wished.
+"""The `font` builder: checks TrueType and OpenType fonts table by table, and subsets them to the wished glyphs and features.
 
 Reading, subsetting and packing are fontTools'. Time stamps stay those of the source, so that equal sources give equal bytes.
 """
@@ -54,7 +54,8 @@ class FontBuilder:
             "text": {
                 "anyOf": [{"type": "string"}, {"type": "null"}],
                 "default": None,
-                "description": "keep the glyphs for these characters; with unicodes and glyphs: for all that any of the three names",
+                "description": "keep the glyphs for these characters; with unicodes and glyphs: for all that any of the three "
+                "names",
             },
             "unicodes": {
                 "anyOf": [
@@ -160,7 +161,7 @@ def _read(tools: Any, data: bytes) -> Any:
 
 
 def _check_directory(data: bytes) -> None:
-    """Hold the table directory of TTF, OTF or WOFF against the length of the file (OpenType, "Table Directory"; WOFF 1.0, §4, 5)."""
+    """Compare the table directory of a TTF, OTF or WOFF with the file's length (OpenType, "Table Directory"; WOFF 1.0, §4, 5)."""
     if not data:
         raise _BrokenFontError("the file is empty")
     if not data.startswith(_SIGNATURES):

@@ -47,7 +47,8 @@ class GltfBuilder:
             "output": {
                 "enum": ["auto", "copy", "glb"],
                 "default": "auto",
-                "description": "auto: .gltf becomes .glb, and .glb is copied; a copy's buffers and images are left to other builders",
+                "description": "auto: .gltf becomes .glb, and .glb is copied; a copy's buffers and images are left to other "
+                "builders",
             },
             "embed_images": {
                 "type": "boolean",

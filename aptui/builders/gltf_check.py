@@ -1,8 +1,8 @@
 """Whether a glTF 2.0 document is right: its references, and the real data behind its accessors.
 
-`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which names the object as a person finds it: by index, by
-name, and an accessor by what uses it. An object with one mistake is not looked at further, and those built on it are. What the extensions
-change is known for Draco, meshopt and quantised meshes; other extensions are not looked into.
+`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which names the object as a person finds it: by
+index, by name, and an accessor by what uses it. An object with one mistake is not looked at further, and those built on it are.
+What the extensions change is known for Draco, meshopt and quantised meshes; other extensions are not looked into.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a glTF document holds, found by index, and the numbers behind its accessors; what they are for is `gltf_check`'s business."""
+"""What a glTF document holds, found by index, and the numbers behind its accessors; `gltf_check` judges them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The `image` builder: any common picture becomes a PNG, WebP or JPEG of the wished size, with its mip chain if asked for.
 
-What every picture goes through, in this order: decoding (the first frame), turning as its EXIF orientation says, reduction of its pixel
-mode, greyscale, resizing, mips, encoding without metadata. Pixel modes: palettes and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and
-Lab become RGB; 16-bit grey stays in PNG and is scaled to 8 bits elsewhere (Pillow itself reads 16-bit *colour* as 8-bit); 32 bits a
-channel are refused.
+What every picture goes through, in this order: decoding (the first frame), turning as its EXIF orientation says, reduction of its
+pixel mode, greyscale, resizing, mips, encoding without metadata. Pixel modes: palettes and bitmaps become RGB, RGBA or grey; CMYK,
+YCbCr and Lab become RGB; 16-bit grey stays in PNG and is scaled to 8 bits elsewhere (Pillow itself reads 16-bit *colour* as 8-bit);
+32 bits a channel are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 """Asset type of every product of this builder: an encoded picture, its format told by the extension."""
 
 MIP_LEVEL_SHIFT = 16
-"""Bits 16–19 of a sub id hold the level (spec/engine.md §6); the picture itself is level 0."""
+"""Bits 16–19 of a sub id hold the level of detail, as in O3DE; the picture itself is level 0."""
 
 HIGHEST_MIP_LEVEL = 15
 

@@ -1,7 +1,7 @@
 """The `json` builder: validates JSON and writes it minified, indented or as it is; it never interprets the data.
 
-The text is validated by the standard library's parser, but written from its own tokens: numbers, escapes and the order of keys (even
-of duplicate ones) come out as they went in, so that no integer is too long and no float is rounded.
+The text is validated by the standard library's parser, but written from its own tokens: numbers, escapes and the order of keys
+(even of duplicate ones) come out as they went in, so that no integer is too long and no float is rounded.
 """
 
 from __future__ import annotations

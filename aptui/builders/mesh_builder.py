@@ -1,7 +1,7 @@
-"""The `mesh` builder: OBJ, STL, PLY and OFF become GLB, scaled and turned upright; models that are glTF already have the `gltf` builder.
+"""The `mesh` builder: OBJ, STL, PLY and OFF become GLB, scaled and turned upright.
 
-Reading and writing are trimesh's. It passes over mistakes and missing files, so that OBJ is checked line by line before, and what the
-others promise in their headers is held against what came out.
+Models that are glTF already have the `gltf` builder. Reading and writing are trimesh's. It passes over mistakes and missing files,
+so that OBJ is checked line by line before, and what the others promise in their headers is held against what came out.
 """
 
 from __future__ import annotations

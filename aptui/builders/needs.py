@@ -1,7 +1,7 @@
 """What some builders need beyond the base installation: Python packages of the extra `builders`, and programs.
 
-Both are looked for when a job runs, never at import, so that a worker that meets no such source pays nothing, and a missing one fails its
-jobs with the way to get it.
+Both are looked for when a job runs, never at import, so that a worker that meets no such source pays nothing, and a missing one
+fails its jobs with the way to get it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def has_library(module: str) -> bool:
 
 
 def found_program(wished: str | None, names: Iterable[str]) -> str:
-    """Return the absolute path of the `wished` program (a name in PATH, or an absolute path), else of the first of `names`; "" for none.
+    """Return the absolute path of the `wished` program (a name in PATH or an absolute path), else of the first of `names`, else "".
 
     Nothing is looked for from the current folder: what lies there may have come with the assets.
     """
@@ -125,7 +125,7 @@ def run(arguments: Sequence[str], folder: str) -> Ended:
 
 
 def messages(output: str, pattern: re.Pattern[str]) -> list[MissingNeed]:
-    """Return the lines of `output` that match `pattern`, which has the groups `kind`, `text` and maybe `file` and `line`; each once."""
+    """Return each line of `output` once that matches `pattern`, which has the groups `kind`, `text` and maybe `file` and `line`."""
     found = []
     for match in map(pattern.match, output.splitlines()):
         if match:

@@ -1,7 +1,7 @@
 """Check a built-in builder's parameters against its `params_schema`, and answer `create_jobs` for builders of one job per platform.
 
-The configuration is checked against the same schema before anything runs (`engine.registry_params`); what comes here is wrong only in
-what a schema cannot say.
+The configuration is checked against the same schema before anything runs (`engine.registry_params`); what comes here is wrong only
+in what a schema cannot say.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def one_job_per_platform(
     additional_fingerprint: str = "",
     contradiction: Contradiction = no_contradiction,
 ) -> CreateJobsResponse:
-    """Return one job for each platform of `request`, keyed by the builder's configured name, or the reason why its parameters are wrong."""
+    """Return one job for each platform of `request`, keyed by the builder's configured name; or why its parameters are wrong."""
     named = f"builder {_shown(request.builder_name)}" + (f" ({kind})" if kind != request.builder_name else "")
     jobs = []
     for platform in request.platforms:

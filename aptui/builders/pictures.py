@@ -1,4 +1,4 @@
-"""Pictures that content brings, opened safely: formats that are listed, never one whose reader runs a program, and not too many pixels.
+"""Opens pictures of content safely: only listed formats, none whose reader runs a program, and a bounded number of pixels.
 
 Pillow alone would try all that it knows: its EPS reader starts Ghostscript on the bytes of whoever made the file.
 """

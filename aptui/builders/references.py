@@ -24,7 +24,10 @@ placed = placed_name
 
 
 def allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
-    """Yield those of `paths` that may be named; the job says what is wrong with the others, and nothing is asked about them before."""
+    """Yield those of `paths` that may be named.
+
+    The job's log says what is wrong with the others; nothing is asked about them before.
+    """
     for path in paths:
         try:
             located(request.scan_folder, path, request.scan_folders)

@@ -1,7 +1,7 @@
-"""The `shader` builder: GLSL (and HLSL, if asked for) becomes SPIR-V, by glslangValidator, glslang or glslc, whichever is installed.
+"""The `shader` builder: GLSL (and HLSL, if asked for) becomes SPIR-V by glslangValidator, glslang or glslc.
 
-The compiler runs in the scan folder with relative names, so that no path of this host enters a product. What a shader includes, directly or
-not, are source dependencies, also every place where a missing include was looked for.
+The compiler runs in the scan folder with relative names, so that no path of this host enters a product. What a shader includes,
+directly or not, are source dependencies, also every place where a missing include was looked for.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class ShaderBuilder:
             "output": {
                 "enum": ["spirv", "source"],
                 "default": "spirv",
-                "description": "source: only checked, and copied; for GLSL of OpenGL ES and old versions, which SPIR-V does not know",
+                "description": "source: only checked, and copied; for GLSL of OpenGL ES and old versions, which SPIR-V does not "
+                "know",
             },
             "target_env": {"enum": [*_TARGETS], "default": "vulkan1.0"},
             "stage": {
@@ -127,12 +128,13 @@ class ShaderBuilder:
 
 
 def included(request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequence[str], *, refuses: bool = False) -> list[str]:
-    """Return the files that the source includes, directly or not, relative to the scan folder: those found, and where others were missed.
+    """Return the files that the source includes, directly or not, relative to the scan folder, and where others were missed.
 
     Args:
         request: whose source.
         include_paths: folders in the scan folder.
-        refuses: an include of something outside the project, or one that cannot be understood, is an error: the compiler would read it.
+        refuses: an include of something outside the project, or one that cannot be understood, is an error: the compiler would read
+            it.
 
     Raises:
         ForbiddenNameError, _BrokenError: see `refuses`.

@@ -1,8 +1,8 @@
 """The `xml` builder: checks that XML is well-formed, and writes it as it is or without what only people need.
 
-Expat does the reading, and never more than that: no DTD is fetched, and a document that declares entities is refused, as a few lines of
-them expand to gigabytes or to files of the host (CWE-776, CWE-611). What is written are slices of the source, so that entities, CDATA,
-attribute quotes and the encoding come out as they went in.
+Expat does the reading, and never more than that: no DTD is fetched, and a document that declares entities is refused, as a few
+lines of them expand to gigabytes or to files of the host (CWE-776, CWE-611). What is written are slices of the source, so that
+entities, CDATA, attribute quotes and the encoding come out as they went in.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The `yaml` builder: checks YAML, and writes it as it is or as JSON; what the data means is not looked at, unless a schema says it.
+"""The `yaml` builder: checks YAML, and writes it as it is or as JSON.
 
-Read with ruamel.yaml's safe, pure loader (YAML 1.2: `yes` is text), imported here and in the configuration's reader alone. Nodes are
-checked before anything is made of them: no tags, no duplicate keys, no more than `DEEPEST_NESTING` levels, `MOST_NODES` values after
-aliases are expanded, and `max_mib` of text, as the loader takes six seconds for one.
+What the data means is not looked at, unless a schema says it. Read with ruamel.yaml's safe, pure loader (YAML 1.2: `yes` is text),
+imported here and in the configuration's reader alone. Nodes are checked before anything is made of them: no tags, no duplicate
+keys, no more than `DEEPEST_NESTING` levels, `MOST_NODES` values after aliases are expanded, and `max_mib` of text, as the loader
+takes six seconds for one.
 """
 
 from __future__ import annotations
