@@ -1,4 +1,4 @@
-"""What the configuration says of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders); who speaks to it is `engine.cluster`."""
+"""The configuration of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders); `engine.cluster` uses it."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class Compiler:
         )
 
     def _check_pair(self, earlier: ScanFolder, later: ScanFolder, node: Node, real: tuple[str, str]) -> None:
-        """Refuse two names for one folder, and a folder of which an outer one takes every file (spec/engine.md §1)."""
+        """Refuse two names for one folder, and a folder of which an outer one takes every file."""
         if real[0] == real[1]:
             self._wrong(f"scan folder '{later.name}' is the same folder as '{earlier.name}'", node.value["path"])
         elif earlier.recursive and _contains(real[0], real[1]):

@@ -1,4 +1,4 @@
-"""Settings written back into a person's or a project's `aptui.yaml`: only the characters of the value change, all else stays as it was written.
+"""Writes settings back into a person's or a project's `aptui.yaml`: only the characters of the value change.
 
 A YAML printer would keep comments, but not the layout people chose. So the value's place is looked up and the text cut there; what
 comes out is read again and must say what was meant, and the whole configuration must still hold, or nothing is written.
@@ -213,7 +213,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Write the file whole or not at all, with the rights it had; the name of the temporary one is among those that nobody looks at."""
+    """Write the file atomically, with the rights it had; the temporary file's name is among those that every scan ignores."""
     temporary = f"{file}.{os.getpid()}~"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""A folder's `.aptui.yaml` → the text that `core.settings` understands: canonical JSON with the place of every key, or the first mistake."""
+"""Compiles a folder's `.aptui.yaml` to the text that `core.settings` reads: canonical JSON with the place of every key.
+
+The first mistake is raised instead.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 DIALECTS: list[tuple[str, str]] = []
 """(file that marks a project of another program, module that speaks its language): the module is imported where the file is met.
 
-It has `claims(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of the functions of these names here
-(`load` without `workers`).
+It has `claims(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of the functions of these names
+here (`load` without `workers`).
 """
 
 

@@ -57,7 +57,7 @@ def load(
 
 
 def _with_kept_platforms(config: Config) -> Config:
-    """Let platforms that are switched off rest where they have products: switching one off must not cost what it took hours to make."""
+    """Let platforms that are switched off keep their products: switching one off must not cost what took hours to make."""
     kept_ones = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
     if not kept_ones:
         return config

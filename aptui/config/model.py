@@ -66,10 +66,10 @@ class SharedCachePattern:
 class SharedCacheSettings:
     """Where results of jobs are kept besides the cache.
 
-    `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name, whether its
-    jobs are shared). `waits_for_uploads`: a run ends when everything is uploaded, not when it has nothing else to do.
-    `local_store` is the folder of this machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard
-    links into it.
+    `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name,
+    whether its jobs are shared). `waits_for_uploads`: a run ends when everything is uploaded, not when it has nothing else to do.
+    `local_store` is the folder of this machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be
+    hard links into it.
     """
 
     mode: str = "inactive"
@@ -117,11 +117,10 @@ class Config:
     """A project's configuration, checked and compiled; all paths are absolute.
 
     `workers` is resolved (never 0). `layers` are (file, SHA-256 in hex), `places` maps a builder's name to the `file:line:column`
-    of its `uses` (or of the entry), and the `place_key` of each of its parameters to that of its key, for errors that only the registry
-    can find. `warnings` are lines for people. `meta_delay_ms` is how
-    long a live engine waits for the `.meta` file of a new source. `foreign` is what another program's project says that only its own
-    room understands, "" for projects of aptui's own. `settings_folders` are folders that may come to hold a layer, besides those of the
-    layers.
+    of its `uses` (or of the entry), and the `place_key` of each of its parameters to that of its key, for errors that only the
+    registry can find. `warnings` are lines for people. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a
+    new source. `foreign` is what another program's project says that only its own room understands, "" for projects of aptui's own.
+    `settings_folders` are folders that may come to hold a layer, besides those of the layers.
     """
 
     project_dir: Path

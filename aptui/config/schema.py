@@ -68,7 +68,7 @@ class Node:
 
 
 def read_yaml(data: bytes, name: str) -> Node:
-    """Parse one YAML document within the bounds of reliability.md SEC-17: size, depth, no anchors, aliases, tags or duplicate keys.
+    """Parse one YAML document; refuse what is too large or too deep, anchors, aliases, tags and duplicate keys.
 
     Args:
         name: what stands in front of `:line:column` in every message.
@@ -483,7 +483,8 @@ _TOP = _record(
         trust={
             "enum": ["sealed", "unsealed"],
             "title": "sealed or unsealed",
-            "description": "Whether results need the seal of team_key_file or writers; unsealed believes whoever can write to the store.",
+            "description": "Whether results need the seal of team_key_file or writers; unsealed believes whoever can write to the "
+            "store.",
         },
         patterns=_list(_SHARED, "a list of patterns", "Which sources take part; all unless something is said."),
         builders={

@@ -1,4 +1,4 @@
-"""What the configuration says of the gateway (`serve:` in `aptui.yaml`); what people change while it runs is kept elsewhere and wins."""
+"""The configuration of the gateway (`serve:` in `aptui.yaml`); what people change while it runs is kept elsewhere and wins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class GatewaySettings:
         is_enabled: the engine starts it and keeps it alive.
         address: to listen at; any but the loopback needs TLS and a token. `port` 0 = any that is free.
         tls_cert: absolute path of the certificate chain, `tls_key` that of its key (PEM); "" = no TLS.
-        dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = those the system trusts.
+        dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = those the system
+            trusts.
         dial_fingerprints: SHA-256 of their certificates; where there are any, they decide alone.
         clients_limit: how many WebSockets may be open.
         hosts: names under which clients may call it, beside the address itself and those of the loopback: `name` or `name:port`.

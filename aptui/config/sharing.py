@@ -1,4 +1,7 @@
-"""Whom a shared cache may be believed without a key: a store that only this user can write to, and nobody else unless the project says so."""
+"""Which shared caches are trusted without a key: a store that only this user can write to.
+
+Other stores are trusted so only where the project says so.
+"""
 
 from __future__ import annotations
 

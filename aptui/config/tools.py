@@ -50,7 +50,10 @@ def _which(name: str, project_dir: Path) -> str | None:
 
 
 def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
-    """Return what the tools of one builder add to its fingerprint: b"" for none. Where the project lies says nothing about its own."""
+    """Return what the tools of one builder add to its fingerprint, b"" for none.
+
+    A tool given by a path counts by its name and content: where the project lies says nothing.
+    """
     identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
 
