@@ -1,1 +1,4 @@
-"""The engine and the gateway as processes: lock, socket, signals, start in the background. What they do lives in `engine` and `serve`."""
+"""The engine and the gateway as processes: lock, socket, signals, start in the background.
+
+Their work is in `engine` and `serve`.
+"""

@@ -1,4 +1,4 @@
-"""The gateway beside an engine: a process that is started when the configuration says so, watched, and ended with the engine; nothing is served here."""
+"""The gateway beside an engine: a process that is started when the configuration says so, watched, and ended with the engine."""
 
 from __future__ import annotations
 
