@@ -20,8 +20,8 @@ from aptui.builders.shader_builder import COMPILERS
 class Extra:
     """A part of the demo that not every host can build.
 
-    `config` are its builders, `files` {path below assets: text, or what makes its bytes}; `told` says in one line what becomes of it, `needs`
-    how to get what it takes.
+    `config` are its builders, `files` {path below assets: text, or what makes its bytes}; `told` says in one line what becomes of
+    it, `needs` how to get what it takes.
     """
 
     name: str
@@ -76,7 +76,8 @@ _LIGHT = """vec3 lantern_light(float distance) {
 """
 
 FILES: Mapping[str, str] = {
-    "levels/hill.yaml": "name: Lantern Hill\nsize: [64, 48]\nlamps:\n  - &lamp {at: [3, 4], light: 1.0}\n  - {<<: *lamp, at: [9, 2]}\n",
+    "levels/hill.yaml": "name: Lantern Hill\nsize: [64, 48]\nlamps:\n  - &lamp {at: [3, 4], light: 1.0}\n"
+    "  - {<<: *lamp, at: [9, 2]}\n",
     "levels/stair.yaml": "name: The Unlit Stair\nsize: [16, 96]\nlamps: []\n",
     "levels/level.schema": json.dumps(
         {

@@ -169,7 +169,8 @@ class WordListBuilder:
 _TEXTS = {
     "builders/wordlist.py": _WORDLIST_BUILDER,
     "assets/data/settings.json": '{\n  "title": "Lantern Hill",\n  "width": 320,\n  "height": 180,\n  "fullscreen": false\n}\n',
-    "assets/data/enemies.json": '[\n  {"name": "moth", "health": 2, "speed": 1.5},\n  {"name": "beetle", "health": 5, "speed": 0.75}\n]\n',
+    "assets/data/enemies.json": '[\n  {"name": "moth", "health": 2, "speed": 1.5},\n'
+    '  {"name": "beetle", "health": 5, "speed": 0.75}\n]\n',
     "assets/data/dialogue.json": '{\n  "greeting": ["Good evening.", "Is it late?"],\n  "farewell": "It is hot \\u2013 mind."\n}\n',
     "assets/data/seed.json": '{\n  "world": 170141183460469231731687303715884105727,\n  "gravity": 9.80665\n}\n',
     # Warns: the second "night" is what most readers would use.
@@ -181,7 +182,8 @@ _TEXTS = {
         "local lamp = { light = 1.0 }\n\nfunction lamp.flicker(dt)\n  lamp.light = 0.9 + 0.1 * math.sin(dt)\nend\n\nreturn lamp\n"
     ),
     "assets/scripts/moth.lua": "function moth_towards(x, y, lamp)\n  return lamp.x - x, lamp.y - y\nend\n",
-    "assets/docs/readme.txt": "Lantern Hill: a demo project without a game. Edit a file, run `aptui batch` again, and see what runs.\n",
+    "assets/docs/readme.txt": "Lantern Hill: a demo project without a game. Edit a file, run `aptui batch` again, and see what "
+    "runs.\n",
     "assets/docs/credits.txt": "Everything here was drawn and played by demo.py.\n",
     "shared/docs/credits.txt": "You do not see this: assets/docs/credits.txt comes first.\n",
     "shared/docs/license.txt": "Generated content; do with it what you like.\n",
