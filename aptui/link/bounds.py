@@ -1,4 +1,4 @@
-"""How large what a client says may be, field by field: checked where it comes in, so that nothing behind the border has to (SEC-10)."""
+"""How large what a client says may be, field by field: checked where it comes in, so that nothing behind the border has to."""
 
 from __future__ import annotations
 

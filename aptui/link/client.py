@@ -1,7 +1,7 @@
 """A client's end of the local socket, for the command line and for the reading thread of a screen. Where it lies, `places` knows.
 
-One thread reads: it alone calls `ask`, `next_news`, `news` and `close`. Any thread may `post`; the answer is handed over by the reading
-thread. News that come while an answer is awaited are kept for `next_news`.
+One thread reads: it alone calls `ask`, `next_news`, `news` and `close`. Any thread may `post`; the answer is handed over by the
+reading thread. News that come while an answer is awaited are kept for `next_news`.
 """
 
 from __future__ import annotations
@@ -172,7 +172,9 @@ class EngineClient:
         *,
         on_news: Callable[[NoticeLine], object] | None = None,
     ) -> bool:
-        """Take in what the engine says until `is_over`; return whether that came true in time. News go to `on_news`, else they are kept.
+        """Take in what the engine says until `is_over`; return whether that came true in time.
+
+        News go to `on_news`, else they are kept.
 
         Raises:
             EngineGone: the connection has ended.

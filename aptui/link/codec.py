@@ -1,9 +1,9 @@
 """The local wire as bytes: JSON Lines ↔ verbs, answers, refusals and news. No socket here.
 
-Client: `{"id": 3, "verb": "status", …fields}`. Engine: `{"id": 3, "answer": {…}}` or `{"id": 3, "refusal": {"what", "hint", "code"}}`; to
-subscribers `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}`. A refusal of what has no readable id carries id 0. What a client
-sends is read strictly, what an engine sends leniently: an older client must survive a newer engine. Only the verbs `hello` of another
-protocol are read leniently too, or nobody could say that the protocols differ.
+Client: `{"id": 3, "verb": "status", …fields}`. Engine: `{"id": 3, "answer": {…}}` or `{"id": 3, "refusal": {"what", "hint",
+"code"}}`; to subscribers `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}`. A refusal of what has no readable id carries
+id 0. What a client sends is read strictly, what an engine sends leniently: an older client must survive a newer engine. Only the
+verbs `hello` of another protocol are read leniently too, or nobody could say that the protocols differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LINE_LIMIT_BYTES = 1 << 20
-"""Longest request, its line feed left out (SEC-10)."""
+"""Longest request, its line feed left out."""
 _LAST_NUMBER = bounds.LAST_NUMBER
 _BOUNDS = bounds.Bounds(text=16_384, items=LINE_LIMIT_BYTES)
 """Paths have 4,096 bytes at most (limits.h), each a few characters in text form; lists end with the line."""

@@ -1,4 +1,4 @@
-"""Where the gateway beside an engine listens, as a file in that engine's private folder; and why there is none. What is said there is not known here."""
+"""Where the gateway beside an engine listens, as a file in that engine's private folder; and why there is none."""
 
 from __future__ import annotations
 

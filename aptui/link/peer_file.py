@@ -1,4 +1,7 @@
-"""The file in which a project keeps what people said about connections (`core.peers.PeerSettings`); the gateway and the screen both change it."""
+"""The file in which a project keeps its connection settings (`shared.peers.PeerSettings`).
+
+The gateway and the screen both change it.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ def stamp(file: Path) -> Stamp | None:
 
 
 def read(file: Path, *, puts_aside: bool = True) -> PeerLists:
-    """Return what is kept; a file that is none of ours is put aside, so that nothing in it is lost, unless the asker may change nothing."""
+    """Return the stored settings.
+
+    A file that is not ours is set aside so that nothing in it is lost, unless the caller may change nothing.
+    """
     try:
         data = file.read_bytes()
     except FileNotFoundError:

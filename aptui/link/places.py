@@ -1,7 +1,7 @@
-"""Where the engines of one user lie: state folder, sockets, the registry of who runs, and whose a socket is. What is said on it is not known here.
+"""Where the engines of one user are: state folder, sockets, the registry of running engines, and who owns a socket.
 
-The run-time directory would be the usual place, but it disappears with the last login session, and the person could not come back to an
-engine that goes on (SEC-6). A network mount cannot carry a socket between machines but would show it on all of them.
+The run-time directory would be the usual place, but it disappears with the last login session, and the person could not come back
+to an engine that goes on. A network mount cannot carry a socket between machines but would show it on all of them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ TEMPORARY = "/tmp"  # noqa: S108  # not $TMPDIR: it may differ between two login
 _HASH_DIGITS = 16
 _SOCKET, _RECORD, _OUTPUT = "socket", "engine.json", "output.log"
 NETWORK = frozenset({
-    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "coda", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs",
-    "davfs", "virtiofs", "vboxsf", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph", "fuse.davfs2", "fuse.afp",
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "coda", "glusterfs", "lustre", "gpfs", "beegfs",
+    "orangefs",
+    "davfs", "virtiofs", "vboxsf", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph", "fuse.davfs2",
+    "fuse.afp",
 })  # fmt: skip
 """File systems that several machines may use at once."""
 
@@ -39,7 +41,8 @@ class EngineRecord:
     """An engine in the registry.
 
     Args:
-        pid: its process; `pid_started` is that process's start in clock ticks since boot, so that a pid used again is not taken for it.
+        pid: its process; `pid_started` is that process's start in clock ticks since boot, so that a pid used again is not taken for
+            it.
         project: path of the project, `cache` of the cache.
         version: of its aptui, `protocol` of its wire (link/port.py).
         started_ms: when it was announced, in milliseconds since 1970.
@@ -166,7 +169,7 @@ _TCP = Path("/proc/net/tcp")
 
 
 def loopback_uid(channel: socket.socket, table: Path = _TCP) -> int | None:
-    """Return the user of the other end of an IPv4 connection within this machine (proc(5), `net/tcp`); None = nobody holds it any more."""
+    """Return the user of the other end of an IPv4 connection within this machine (proc(5), `net/tcp`), or None."""
     wanted = [_endpoint(*channel.getpeername()), _endpoint(*channel.getsockname())]
     try:
         lines = table.read_text("ascii").splitlines()[1:]
@@ -189,7 +192,7 @@ def _endpoint(address: str, port: int) -> str:
 
 
 def process_start(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; 0 when there is none, or it is dead and nobody asked how it ended."""
+    """Return when a process started, in clock ticks since boot; 0 when there is none, or it is dead and not yet waited for."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

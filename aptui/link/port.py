@@ -1,7 +1,7 @@
 """The EnginePort: every verb a client may say to an engine, one record each, and the seam to who answers them. No socket here.
 
-A client's first words are `Hello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; news go to those
-who said `subscribe`. What rests (jobs, assets, logs, why) is read from the database and has no verb.
+A client's first words are `Hello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; news go to
+those who said `subscribe`. What rests (jobs, assets, logs, why) is read from the database and has no verb.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ PROTOCOL = 1
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who is there. Answered with {protocol, version, pid, epoch, project, cache, started_ms}, also to another protocol's client."""
+    """Who is there.
+
+    Answered with {protocol, version, pid, epoch, project, cache, started_ms}, also to another protocol's client.
+    """
 
     protocol: int
     version: str
@@ -36,8 +39,8 @@ class Ping:
 class Subscribe:
     """Hear the news from now on.
 
-    Answered with {epoch, seq, progress, health, running: [job id, …]}; `wants_all` also asks for what is pending and starting, not only
-    for what settled. Every notice carries `epoch` and `seq`; a client that reads too slowly is dropped and comes back.
+    Answered with {epoch, seq, progress, health, running: [job id, …]}; `wants_all` also asks for what is pending and starting, not
+    only for what settled. Every notice carries `epoch` and `seq`; a client that reads too slowly is dropped and comes back.
     """
 
     wants_all: bool = True
@@ -45,7 +48,10 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Reprocess:
-    """Run jobs again: those of the sources `keys` (relative paths in lower case, or `*` patterns), or these jobs. Answered with {count}."""
+    """Run jobs again: those of the sources `keys` (relative paths in lower case, or `*` patterns), or these jobs.
+
+    Answered with {count}.
+    """
 
     keys: tuple[str, ...] = ()
     job_ids: tuple[int, ...] = ()
@@ -113,10 +119,12 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Answer when everything that was changed before this was said is processed: with {epoch, seq, run, failed, seconds, shared, unknown}.
+    """Answer when everything that was changed before this request is processed.
 
-    `shared` are counts of what results were found that somebody had already (sharing/account.py), {} where none were looked for; `unknown`
-    are sentences about folders of sources that cannot be read: what is known of them stayed as it was.
+    The answer is {epoch, seq, run, failed, seconds, shared, unknown}.
+
+    `shared` are counts of what results were found that somebody had already (sharing/account.py), {} where none were looked for;
+    `unknown` are sentences about folders of sources that cannot be read: what is known of them stayed as it was.
 
     The named options are those the asker wants to run with; an engine that runs with others refuses, saying so.
     """
@@ -168,8 +176,8 @@ class Release:
 class ScanMissing:
     """Search products for missing dependencies: those that patterns (`store.missing.chosen`) and ids name, all without any.
 
-    Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files, done, read,
-    flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]} at the end.
+    Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files,
+    done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]} at the end.
     """
 
     patterns: tuple[str, ...] = ()
@@ -188,10 +196,9 @@ class ClearMissing:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Answer when everything that changed on the disk before this was said is known here: looked at, read, its jobs planned and saved.
+    """A barrier: answered when everything that changed on the disk before it is known to the engine.
 
-    They need not have run, as after `settle`. Answered with {epoch, seq, is_whole}; `is_whole` false: that took longer than `limit_s`, or
-    the watcher is silent.
+    Changed files are read, and their jobs are planned and saved.
     """
 
     limit_s: float = 10.0
@@ -201,8 +208,8 @@ class Fence:
 class Readiness:
     """Answered with {state, is_scanning, is_ready, pending, critical, analyses, failed}.
 
-    `pending` and `critical` are {platform: jobs that are owed}, `analyses` sources whose jobs are not known yet; `is_ready`: the first scan
-    is over, and no source of it is without jobs. Counting is spread: what is answered may be half a second old.
+    `pending` and `critical` are {platform: jobs that are owed}, `analyses` sources whose jobs are not known yet; `is_ready`: the
+    first scan is over, and no source of it is without jobs. Counting is spread: what is answered may be half a second old.
     """
 
 
@@ -213,7 +220,10 @@ class SaveCatalog:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """A person wants to see a source, or this product (a name) of it, in the editor. Answered with {}; `ShowAsked` tells whoever listens."""
+    """A person wants to see a source, or this product (a name) of it, in the editor.
+
+    Answered with {}; `ShowAsked` tells whoever listens.
+    """
 
     source: str = ""
     product: str = ""

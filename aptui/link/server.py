@@ -1,10 +1,11 @@
 """The engine's end of the local socket: who is connected, what they ask, what waits to be sent. Who answers is `port.Answerer`.
 
-It lives in the engine's thread, on the engine's selector, and never waits. Whatever is said to clients goes into their outboxes and leaves
-with `flush`, once per turn of the loop: a thousand notices are one system call. A line of news is encoded once and shared by all outboxes,
-so a client that does not read costs its place in the list; it is dropped when too much waits for it, and comes back if it likes.
+It lives in the engine's thread, on the engine's selector, and never waits. Whatever is said to clients goes into their outboxes and
+leaves with `flush`, once per turn of the loop: a thousand notices are one system call. A line of news is encoded once and shared by
+all outboxes, so a client that does not read costs its place in the list; it is dropped when too much waits for it, and comes back
+if it likes.
 
-Nobody's fault may become the engine's (reliability.md SEC-6, SEC-10): other users are turned away by the kernel's word for who they are, lines
+Nobody's fault may become the engine's: other users are turned away by the kernel's word for who they are, lines
 are bounded, and a client has so many seconds for its first message and for the end of a message that it began.
 """
 
@@ -31,7 +32,8 @@ from aptui.shared.sanitize import sanitize
 
 _RECEIVE_BYTES = 1 << 14
 _ANSWERS_BYTES = 1 << 16
-"""Answers that wait for the end of the turn; beyond, they are sent at once, and a client that does not take them is not read any more."""
+"""Answers that wait for the end of the turn; beyond, they are sent at once, and a client that does not take them is not read any
+more."""
 _ACCEPTS = 64
 """Connections of one turn at most; a storm of them must not keep the loop."""
 _ACCEPT_AGAIN_S = 1.0
@@ -41,7 +43,8 @@ _NAME_LENGTH = 80
 _REPLACED = (Progress, HealthChanged, ConnectionsChanged)
 """News of which the newest says all; it takes the place of one that still waits."""
 _GATEWAY_PATIENCE = 4
-"""So many times as long and as much as of others may wait for a gateway: it runs after everything else, and all its clients would begin again."""
+"""So many times as long and as much as of others may wait for a gateway: it runs after everything else, and all its clients would
+begin again."""
 _UNSETTLED = frozenset({"pending", "processing"})
 _FOR_STRANGERS = (Ping, Status, Shutdown)
 """What a client of another protocol may say: enough to restart the engine."""
@@ -56,8 +59,8 @@ class LinkLimits:
         message_s: seconds until the first message is there, and for the end of any that has begun.
         begun_bytes: most that all messages together may hold which have begun and not ended; who goes beyond it is dropped.
         waiting_bytes: most that may wait to be sent to a client; one more and it is dropped.
-        waiting_lines: news that may wait for a client that has taken nothing for `stalled_s` seconds. A burst beyond it is no fault of a
-            client that reads: one turn of the loop may have more to tell.
+        waiting_lines: news that may wait for a client that has taken nothing for `stalled_s` seconds. A burst beyond it is no fault
+            of a client that reads: one turn of the loop may have more to tell.
     """
 
     connections: int = 64
