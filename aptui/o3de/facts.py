@@ -69,7 +69,10 @@ class JobOverride:
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """Where engine and gems are ((name, folder), in their order), and settings that have no key of aptui's own; `unused` names the others."""
+    """Folders of engine and gems as (name, folder), in their order, and settings without a key of aptui's own.
+
+    `unused` names the settings that nothing reads.
+    """
 
     engine: str = ""
     gems: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,7 @@
-"""`BuilderConfig.ini` of a project: what it says over builders and jobs by their names (spec/engine.md §3).
+"""`BuilderConfig.ini` of a project: overrides of builders (`[Builder NAME]`) and jobs (`[Job KEY]`).
 
-`checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while somebody writes it, and what is shared is said by the
-patterns of the shared cache.
+`checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while somebody writes it, and what is shared
+is said by the patterns of the shared cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which order the settings of engine, gems, project, person and command line are merged (spec/surface.md §5.1)."""
+"""The order in which the settings of engine, gems, project, person and command line are merged: later ones win, as in O3DE."""
 
 from __future__ import annotations
 

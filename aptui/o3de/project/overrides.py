@@ -10,7 +10,7 @@ from aptui.o3de.facts import JobOverride
 from aptui.o3de.project.rules import python_regex
 
 DELETES_ON_FAILURE = 2
-"""Bit of a builder's flags (spec/engine.md §3)."""
+"""Bit of a builder's flags, `BF_DeleteLastKnownGoodProductOnFailure` in O3DE."""
 
 
 def with_overrides(root: Node, overrides: Sequence[JobOverride]) -> Node:

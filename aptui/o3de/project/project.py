@@ -126,7 +126,7 @@ def _manifest_path(early: Registry) -> str:
 
 
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, sight: InputRecorder) -> str:
-    """Return the engine's folder: as told, around the project, in the person's manifest, or what has the engine's settings at least."""
+    """Return the engine's folder: as given, around the project, in the person's manifest, or one with the engine's settings."""
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(_manifest(os.path.join(project, "user", MARKER), sight), "engine_path")
     if asked:
         asked = os.path.abspath(os.path.expanduser(asked))
@@ -267,8 +267,8 @@ def _program(project: str, engine: str, own: Node, early: Registry, sight: Input
 def _gems_in(path: str, engine: str, sight: InputRecorder) -> dict[str, str]:
     """Return the gems of a `cmake_dependencies` file.
 
-    Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below `/Amazon/Gems` are called
-    as what was built of a gem (`Name.Editor`) and say where it lies, relative to the engine.
+    Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below
+    `/Amazon/Gems` are called as what was built of a gem (`Name.Editor`) and say where it lies, relative to the engine.
     """
     registry = Registry(sight)
     registry.merge_file(path)

@@ -1,7 +1,7 @@
 """O3DE projects as `aptui.config.model` loads them: the seam between its layers of YAML and the settings registry.
 
-An unchanged project costs no parsing: what was looked at when it was compiled is kept beside the compiled form, and looked at again.
-Nothing heavy may be imported at the top of this module.
+An unchanged project costs no parsing: what was looked at when it was compiled is kept beside the compiled form, and looked at
+again. Nothing heavy may be imported at the top of this module.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _compiled(
 def _resting(opened: OpenedO3deProject, config: Config, sight: InputRecorder) -> tuple[str, ...]:
     """Return the platforms whose products are left alone: those not asked for, and those not enabled (any more) that have some.
 
-    What is not enabled is left alone in the reference (spec/engine.md §4), so that runs for one platform after the other need no cache each.
+    What is not enabled is left alone in the reference, so that runs for one platform after the other need no cache each.
     """
     enabled = {platform.id for platform in config.project.platforms}
     return tuple(
@@ -200,7 +200,7 @@ def _resting(opened: OpenedO3deProject, config: Config, sight: InputRecorder) ->
 
 
 def _script_builders(opened: OpenedO3deProject, project: Project, sight: InputRecorder) -> tuple[Builder, ...]:
-    """Return what stands for the builders of scripts (spec/surface.md §8), and note where scripts lie or may come to lie."""
+    """Return what stands for the builders of scripts, and note where scripts lie or may come to lie."""
     from aptui.o3de.scripts.overrides import to_text
     from aptui.o3de.scripts.python_builder import SCRIPTS, scripts_builder
 

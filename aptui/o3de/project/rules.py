@@ -1,7 +1,7 @@
 """Recognisers (`RC`, `SJ`), excludes and metadata types → the builders, ignore rules and companions of an `aptui.yaml`.
 
-In the reference the patterns of recognisers match absolute paths, those of excludes paths relative to their scan folder; both ignore case
-and match the whole (spec/surface.md §5.2, engine.md §2).
+In the reference the patterns of recognisers match absolute paths, those of excludes paths relative to their scan folder; both
+ignore case and match the whole (`Amazon/AssetProcessor/Settings/RC *`, `Exclude *`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class AssetRules:
         if platforms.value:
             entry["platforms"] = platforms
         entry |= self._extras(keys)
-        entry["critical"] = Node(value=True, where=where)  # copy jobs always are (spec/surface.md §3.9)
+        entry["critical"] = Node(value=True, where=where)  # as every copy job of the reference
         return self._overridden(Node(entry, where, where))
 
     def _pattern(self, name: str, keys: Mapping[str, Node], node: Node) -> Node | None:
@@ -127,7 +127,8 @@ class AssetRules:
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
         """Return which platforms the rule skips: an id beats a tag, a tag beats `params`; whatever is not called skip is copied.
 
-        Of two tags of one platform the one that stands first in the alphabet decides; the reference asks them in the order of a hash table.
+        Of two tags of one platform the one that stands first in the alphabet decides; the reference asks them in the order of a
+        hash table.
         """
         params = keys.get("params")
         is_copied = params is None or self._is_copied(f"'params' of rule '{name}'", params)
@@ -204,8 +205,9 @@ class AssetRules:
     def companions(self, types: Mapping[str, Node], importer: Iterable[Node]) -> Node:
         """Return {glob of sources: companions}.
 
-        A type is an extension that is appended (its value is empty) or replaces another (its value), or a path: one file on which all
-        sources with the extension depend. Every importer extension has `.assetinfo`; what a `.meta` file says is part of a source anyway.
+        A type is an extension that is appended (its value is empty) or replaces another (its value), or a path: one file on which
+        all sources with the extension depend. Every importer extension has `.assetinfo`; what a `.meta` file says is part of a
+        source anyway.
         """
         found: dict[str, dict[tuple[str, str, str], Node]] = {}
 

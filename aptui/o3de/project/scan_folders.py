@@ -1,4 +1,4 @@
-"""Which folders an O3DE project scans: those of its settings, with macros, and those of its gems (spec/surface.md §5.2, engine.md §1)."""
+"""Which folders an O3DE project scans: those of its settings (`ScanFolder *`), with macros, and those of its gems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project's settings registry → the tree that an `aptui.yaml` saying the same would be, and the facts that have no place in one."""
+"""Translates a project's settings registry to the tree of an `aptui.yaml` that says the same, and to facts without a key there."""
 
 from __future__ import annotations
 
@@ -228,7 +228,8 @@ class _Translation:
         mode, folder = shared.mode, os.path.join(self._places.project, os.path.expanduser(shared.address))
         if mode != "inactive" and "://" not in shared.address and not (shared.address and self._sight.is_folder(folder)):
             self._warnings.append(
-                f"Server address ({shared.address}) is invalid! Reverting back to (), for there is no such folder; no shared cache is used"
+                f"Server address ({shared.address}) is invalid! Reverting back to (), for there is no such folder; no shared "
+                f"cache is used"
             )
             mode = "inactive"
         patterns = []

@@ -19,7 +19,7 @@ _HASH_START, _HASH_PRIME, _HASH_MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """One settings file: `name.tag.tag.setreg`; the name as it is spelled, tags in lower case, sorted as the reference sorts them."""
+    """One settings file, `name.tag.tag.setreg`: the name as spelled, tags in lower case, sorted as the reference does."""
 
     path: str
     name: str
@@ -35,16 +35,16 @@ def os_name() -> str:
 def files_of(folder: str, tags: Sequence[str], sight: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
     """Return the files of a folder in the order in which they are merged, and what is doubtful about it, a line each.
 
-    Names are compared as they are spelled, with the dot behind them. Of two files with one name and as many tags, their first different
-    tags decide: the one whose tag stands later in `tags` is merged later. Which tags are first is a matter of hash values, as in the
-    reference (`SettingsRegistryImpl::IsLessThan`).
+    Names are compared as they are spelled, with the dot behind them. Of two files with one name and as many tags, their first
+    different tags decide: the one whose tag stands later in `tags` is merged later. Which tags are first is a matter of hash
+    values, as in the reference (`SettingsRegistryImpl::IsLessThan`).
 
     Args:
         tags: the active specialisations.
 
     Raises:
-        UserError: more than 128 files that are used, a name with a tag twice, or two files with the same name and tags, whether they are
-            merge patches or JSON patches (spec/surface.md §5.1).
+        UserError: more than 128 files that are used, a name with a tag twice, or two files with the same name and tags, whether
+            they are merge patches or JSON patches.
     """
     own = os.path.join(folder, _PLATFORM, os_name())
     found: list[SettingsFile] = []

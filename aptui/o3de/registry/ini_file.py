@@ -1,4 +1,4 @@
-"""The INI files that the reference still reads: sections of `key = value`, each value with its place; what they mean is elsewhere."""
+"""Reads the INI files that the reference still has: sections of `key = value`, each value with its place."""
 
 from __future__ import annotations
 

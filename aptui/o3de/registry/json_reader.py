@@ -1,6 +1,6 @@
-"""The JSON of settings registry files: comments and trailing commas allowed, every value with its place; what is merged is elsewhere.
+"""Reads the JSON of settings registry files: comments and trailing commas are allowed, every value has its place.
 
-As in the reference (spec/surface.md §5.1) reading stops at the end of the first value: what stands behind it is not looked at.
+As in the reference reading stops at the end of the first value: what stands behind it is not looked at.
 """
 
 from __future__ import annotations

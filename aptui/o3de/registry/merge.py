@@ -1,7 +1,7 @@
-"""How registry values come together: merge patch (RFC 7396), JSON patch (RFC 6902), pointers (RFC 6901), `$import`; no folders here.
+"""Merges registry values: merge patch (RFC 7396), JSON patch (RFC 6902), pointers (RFC 6901) and `$import`.
 
-Nothing is changed in place: each function answers with a new tree that shares what stayed, so that an older tree remains what it was
-and can be compared with the newer one.
+Nothing is changed in place: each function answers with a new tree that shares what stayed, so that an older tree remains what it
+was and can be compared with the newer one.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 MARKER = "project.json"
 TAGS = ("profile", "tools", "assetprocessor")
-"""The specialisations of an asset processor (spec/surface.md §5.1), in the order in which the reference's program takes them on: what stands
+"""The specialisations of an asset processor, in the order in which the reference's program takes them on: what stands
 later is merged later. One order for all programs: the reference's own with a window has the last two the other way round.
 """
 BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
@@ -16,7 +16,7 @@ BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line adds to a project's own settings (spec/surface.md §3.2); paths may be relative to the current folder.
+    """What the command line adds to a project's own settings; paths may be relative to the current folder.
 
     `registry` is (regset or regremove, what follows it) in the order of the command line; `regset` is set after that.
     """

@@ -83,7 +83,7 @@ class Registry:
         return True
 
     def set(self, option: str) -> None:
-        """Set one value: `/json/pointer=value`, as `--regset` takes it; what names no key is only warned of (spec/surface.md §7)."""
+        """Set one value: `/json/pointer=value`, as `--regset` takes it; what names no key is only warned of."""
         pointer, equals, text = unquoted(option).partition("=")
         if not equals or not pointer.startswith("/"):
             self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
@@ -200,7 +200,7 @@ def shown(node: Node) -> str:
 
 
 def unquoted(text: str) -> str:
-    """Return an option without the blanks and the literal quotes it may be wrapped in (spec/surface.md §3.1)."""
+    """Return an option without the blanks and the literal quotes it may be wrapped in."""
     text = text.strip()
     while len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()

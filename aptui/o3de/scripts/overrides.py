@@ -1,4 +1,4 @@
-"""What `BuilderConfig.ini` says about builders of scripts and their jobs; how that file is read is `project.builder_config`'s business."""
+"""Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.builder_config` reads that file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aptui.o3de.facts import JobOverride
 
 DELETES_ON_FAILURE = 2
-"""Bit of a builder's flags (spec/engine.md §3)."""
+"""Bit of a builder's flags, `BF_DeleteLastKnownGoodProductOnFailure` in O3DE."""
 _ONE_END = re.compile(r"\*[^*?/]+")
 """A wildcard pattern that says only how a name ends: it means the same on relative paths, where it is looked up faster."""
 

@@ -1,7 +1,7 @@
-"""Builders that O3DE's scripts register (`azlmbr.asset.builder`, spec/surface.md §8), as builders of ours; their code runs in workers alone.
+"""Builders that O3DE's scripts register (`azlmbr.asset.builder`), as builders of ours; their code runs in workers alone.
 
-`scripts_builder` stands in a configuration for all of them, and runs nothing. The registry has `find` called in a process of its own, and a
-worker calls `load`; both take the builder's record, whose `environment` tells which scripts to run.
+`scripts_builder` stands in a configuration for all of them, and runs nothing. The registry has `find` called in a process of its
+own, and a worker calls `load`; both take the builder's record, whose `environment` tells which scripts to run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The surroundings of O3DE's builder scripts in a process: the stand-in for `azlmbr`, their folders, their one run; never in the engine.
+"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr` and their folders; never in the engine.
 
-All bootstrap files of a project are run in order in one interpreter, as O3DE does it, so that one may rely on another. One that fails spoils no
-other. What code a builder is made of is what its bootstrap file loaded, and what that imports in turn.
+All bootstrap files of a project are run in order in one interpreter, as O3DE does it, so that one may rely on another. One that
+fails spoils no other. What code a builder is made of is what its bootstrap file loaded, and what that imports in turn.
 """
 
 from __future__ import annotations

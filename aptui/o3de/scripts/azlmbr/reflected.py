@@ -1,4 +1,4 @@
-"""What the classes of the stand-in have in common: properties with defaults, constructor forms, and the refusal of what is not there."""
+"""The common base of the stand-in's classes: properties with defaults, constructor forms, and refusal of unknown names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MissingName(Missing, AttributeError):
 
 
 class Reflected:
-    """An object of O3DE as scripts see it: properties with defaults, any of the constructor forms, and whatever else a script sets."""
+    """An object of O3DE as scripts see it: properties with defaults, any of the constructor forms, and whatever a script sets."""
 
     _properties: ClassVar[Mapping[str, Callable[[], object]]] = {}
     _forms: ClassVar[tuple[tuple[str, ...], ...]] = ()

@@ -1,4 +1,4 @@
-"""What scripts registered in this process: descriptions of builders, and whom to call back; how scripts are run is `scripts.sandbox`'s business."""
+"""What scripts registered in this process: builder descriptions and callbacks; `scripts.sandbox` runs the scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`azlmbr.asset.builder`: the classes, constants and buses of asset builders (spec/surface.md §8, the table)."""
+"""`azlmbr.asset.builder`: the classes, constants and buses of asset builders."""
 
 from __future__ import annotations
 
