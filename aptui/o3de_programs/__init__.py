@@ -1,1 +1,4 @@
-"""O3DE's programs by their own names: switches, lines, logs, control channel over the same engine. A room of its own above `daemon`."""
+"""O3DE's programs by their own names: switches, lines, logs and control channel over the same engine.
+
+This package stands above `daemon`.
+"""

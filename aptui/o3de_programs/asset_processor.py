@@ -1,4 +1,4 @@
-"""`AssetProcessor`: the engine that stays up, without a window, under O3DE's command line; tools drive it through its control channel."""
+"""`AssetProcessor`: the engine that stays up, without a window, under O3DE's command line; tools use its control channel."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _Work = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class _IdleWaiter:
-    """Somebody waits until everything that was changed before is processed, and, if `besides` says so, until more was done than that."""
+    """A client that waits until all earlier changes are processed and, with `besides`, until more than that was done."""
 
     then: Callable[[], None]
     besides: _Work | None = None
@@ -118,7 +118,7 @@ class _IdleWaiter:
 
 
 class _Processor:
-    """What the control channel controls (`o3de.control.Processor`); it also says what happens, and does what is to be done at idle."""
+    """The target of the control channel (`control.Processor`); it also reports events, and runs what is due at idle."""
 
     def __init__(self, live: EngineSupervisor, start: RunRequest) -> None:
         self.teller = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
@@ -167,7 +167,8 @@ class _Processor:
     def at_next_idle(self, then: Callable[[], None]) -> None:
         """Call `then` when it becomes idle the next time, or has become so since somebody was told last.
 
-        Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it waiting.
+        Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it
+        waiting.
         """
         known = self._done if self._told is None else self._told
         self._wait(_IdleWaiter(then, known if self.is_idle() else (-1, -1)))
@@ -225,7 +226,7 @@ class _Processor:
         self._done_at_idle = self._done
 
     def _rest(self) -> None:
-        """Do what is to be done once there is nothing else: a full scan, files to process again, one by one; then perhaps the end."""
+        """Run what is due at idle, one after the other: a full scan, files to process again; then end, if asked to."""
         if self._owes_full_scan and self._live.engine is not None:
             self._owes_full_scan = self._was_idle = False
             self._live.engine.start_scan(is_full=True)

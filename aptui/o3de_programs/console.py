@@ -1,4 +1,4 @@
-"""What an asset processor says: lines on stdout for whoever started it, records in its log for tools; which lines there are is `o3de.lines`'."""
+"""Output of an asset processor: lines on stdout for whoever started it, records in its log for tools; `lines` has their text."""
 
 from __future__ import annotations
 

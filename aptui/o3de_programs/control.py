@@ -1,9 +1,10 @@
-"""The control channel (spec/surface.md §3.7) and the port that nobody is served at: sockets on 127.0.0.1; what idle means is not known here.
+"""The control channel and the port on which no client is served: sockets on 127.0.0.1; the caller decides what idle means.
 
-Commands are raw text without an end, one a message. What TCP joins or splits is told apart by the words themselves: none begins another.
+Commands are raw text without an end, one a message. What TCP joins or splits is told apart by the words themselves: none begins
+another.
 
-A port of the loopback is open to every user of the machine and to every page in a browser. So only the user who runs the program (and root) is
-answered, by the kernel's word for who holds the other end, and whoever begins as HTTP or TLS does is hung up on.
+A port of the loopback is open to every user of the machine and to every page in a browser. So only the user who runs the program
+(and root) is answered, by the kernel's word for who holds the other end, and whoever begins as HTTP or TLS does is hung up on.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from aptui.shared.errors import HostError
 HOST = "127.0.0.1"
 COMMANDS = ("ping", "isidle", "waitforidle", "signalidle", "windowid", "quit")
 DEFAULT_PORT = 45643
-"""spec/surface.md §5.3, `remote_port`."""
+"""What O3DE takes where `/Amazon/AzCore/Bootstrap/remote_port` is not set."""
 _NO_WINDOW_ID = "0"
 _READ_BYTES = 4096
 _BETWEEN = b" \t\r\n\0"

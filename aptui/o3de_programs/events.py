@@ -1,4 +1,4 @@
-"""Listens to an engine on behalf of an asset processor: news become O3DE's lines, and what the sums at the end are about is counted."""
+"""Turns an engine's events into the lines of O3DE's asset processor, and counts for the summary at the end."""
 
 from __future__ import annotations
 

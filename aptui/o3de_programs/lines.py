@@ -1,7 +1,7 @@
-"""The lines that O3DE's asset processor prints, for people and for tools that parse them (spec/surface.md §3.5, §3.8); when, is not known here.
+"""The lines that O3DE's asset processor prints, for people and for tools that parse them.
 
-A message has no window in front and no line break at its end; `physical` makes lines of it. Where this room says more than the reference
-does it uses a form that none of its readers looks for.
+A message has no window in front and no line break at its end; `physical` makes lines of it. Where this room says more than the
+reference does it uses a form that none of its readers looks for.
 """
 
 from __future__ import annotations
@@ -71,8 +71,10 @@ def control_port(port: int) -> str:
 def turned_away(cache: str) -> str:
     """Say, to whoever wonders why the Editor or a launcher does not get through, what it met and what there is instead."""
     return (
-        "Somebody connected to the listening port and was turned away: O3DE's own protocol is not spoken here, so that the Editor and launchers"
-        f" cannot wait for this asset processor. Products lie in '{cache}', one folder for each platform; the control channel (--acceptInput)"
+        "Somebody connected to the listening port and was turned away: O3DE's own protocol is not spoken here, so that the "
+        "Editor and launchers"
+        f" cannot wait for this asset processor. Products lie in '{cache}', one folder for each platform; the control "
+        f"channel (--acceptInput)"
         " and aptui's own screen and verbs answer questions. This is said once."
     )
 
@@ -135,7 +137,7 @@ def create_jobs_failed(path: str) -> str:
 
 
 def job_log(time_ms: int, level: int, window: str, text: str) -> str:
-    """Return one line of a failed job's log; the form is the one that the reference copies lines in (spec/surface.md §1.2)."""
+    """Return one line of a failed job's log; the form is the one that the reference copies lines in."""
     moment = time.strftime("%x %X", time.localtime(time_ms / 1000))
     return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
 

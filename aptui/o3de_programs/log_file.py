@@ -1,7 +1,7 @@
-"""The processor's own log, `AP_Batch.log` or `AP_GUI.log` (spec/surface.md §6): records of what was said, in the reference's form.
+"""The processor's own log, `AP_Batch.log` or `AP_GUI.log`: records of what was said, in the reference's form.
 
-What a record is, and that a full log is rolled, is `store.joblog`'s; here is which of them a run has, and that a disk that fails costs the log
-alone.
+What a record is, and that a full log is rolled, is `store.joblog`'s; here is which of them a run has, and that a disk that fails
+costs the log alone.
 """
 
 from __future__ import annotations

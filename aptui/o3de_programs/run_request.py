@@ -1,4 +1,4 @@
-"""A run of an asset processor as its command line and configuration want it, and what is asked of an engine that has the cache already."""
+"""The request for a run, as command line and configuration state it, and its form for an engine that owns the cache already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an asset processor starts: O3DE's command line and settings become a configuration of ours, a console and a log; then somebody works."""
+"""Starts an asset processor: O3DE's command line and settings become our configuration, a console and a log."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 FAILED = 1
 JOB_LOGS = "JobLogs"
-"""Where logs of jobs are, below the folder of logs (spec/surface.md §6)."""
+"""The folder of job logs, below the folder of logs, as O3DE's tools look for it."""
 _ATTACH_S = 20.0
 """So long somebody has to attach a debugger."""
 _BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
-"""Where the registry says what is where (spec/surface.md §5.3)."""
+"""The section of the settings registry that names the project, the cache and the port."""
 _PLACES = ("engine", "project-cache", "project-user", "project-log", "project-build", "o3de-manifest")
 """What stands before `-path` in switches that are short for a key of the registry."""
 
 
 def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) -> int:
-    """Start, work, and return the exit code (spec/surface.md §3.4).
+    """Start, work, and return the exit code.
 
     Args:
         base: the name of the log: `log_file.BATCH` or `LIVE`.

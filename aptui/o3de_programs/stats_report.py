@@ -1,7 +1,7 @@
-"""The report on times that O3DE's asset processor prints when it ends (spec/surface.md §3.6); who measures is not known here.
+"""The report on times that O3DE's asset processor prints when it ends; who measures is not known here.
 
-Names of statistics are those of the reference: `CreateJobs,<path>,<builder>`, `ProcessJob,<scan folder>,<path>,<job key>,<platform>,<{guid}>`,
-`HashFile,<path>`. Unlike there, sums by job key and platform are what they say.
+Names of statistics are those of the reference: `CreateJobs,<path>,<builder>`, `ProcessJob,<scan folder>,<path>,<job
+key>,<platform>,<{guid}>`, `HashFile,<path>`. Unlike there, sums by job key and platform are what they say.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
     """Return the report's lines, none when neither form is wanted.
 
     Args:
-        stats: {name: time}; `LoadingGems`, `AssetScanning`, `WarmingFileCache`, `InitialFileAssessment` and `ComputeStatsTime` count as 0
-            when they are not there.
+        stats: {name: time}; `LoadingGems`, `AssetScanning`, `WarmingFileCache`, `InitialFileAssessment` and `ComputeStatsTime`
+            count as 0 when they are not there.
     """
     if not (form.is_human or form.is_machine):
         return []

@@ -1,6 +1,6 @@
-"""The command line of O3DE's asset processor: which switches there are, how they may be spelled, what was given; what they do is not known here.
+"""The command line of O3DE's asset processor: which switches there are, how they may be spelled, what was given.
 
-Spellings (spec/surface.md §3.1): `--name=value`, `--name value`, `-name`, `/name=value`, any case, values perhaps wrapped in literal quotes
+Spellings: `--name=value`, `--name value`, `-name`, `/name=value`, any case, values perhaps wrapped in literal quotes
 because LyTestTools writes them without a shell. A slash begins a switch only before a name of the table: `/home/x` is a path.
 """
 
@@ -103,7 +103,7 @@ SWITCHES = (
     Switch("updateReferences", SwitchArity.NOTHING, "change what refers to a moved source"),
     Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "leave metadata files where they are"),
 )
-"""Every switch of spec/surface.md §3.2 and §3.3, and what older documentation names."""
+"""Every switch of O3DE's AssetProcessor and AssetProcessorBatch, those for relocation too, and what older documentation names."""
 
 _ALIASES = {
     "h": "help",

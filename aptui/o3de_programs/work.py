@@ -93,7 +93,7 @@ def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
 
 
 def key_in(project: Project, path: str) -> PathKey | None:
-    """Return the key of a source that is named by its absolute path, or relative to its scan folder; None when no scan folder has it."""
+    """Return the key of a source given by its absolute path or relative to its scan folder; None when no scan folder has it."""
     if not os.path.isabs(path):
         return key_of(to_text(os.fsencode(os.path.normpath(path))))
     path = os.path.normpath(path)
@@ -109,7 +109,8 @@ def key_in(project: Project, path: str) -> PathKey | None:
 def failed_assets(start: RunRequest) -> set[str]:
     """Return the absolute paths of all sources that have a failed job now, whichever run that was.
 
-    An asset is out of the set as soon as none of its jobs is failed: unlike in the reference, the order in which they ended has no part in it.
+    An asset is out of the set as soon as none of its jobs is failed: unlike in the reference, the order in which they ended has no
+    part in it.
     """
     level = start.given.number("warningLevel") or 0
     if level not in (0, _ERRORS_FATAL, _WARNINGS_FATAL):
