@@ -1,4 +1,4 @@
-"""A client of a gateway: `Client` for threads, `AsyncClient` for event loops; it asks, hears and reads files through the public protocol alone.
+"""A client of a gateway over the public protocol alone: `Client` for threads, `AsyncClient` for event loops.
 
 with Client.connect("http://127.0.0.1:45650", token=…, platforms=("linux",), wants_catalog=True) as client:
     state = client.ask(WaitReady(term="textures/grass.png"))

@@ -1,1 +1,4 @@
-"""The outer wire: HTTP and WebSocket for editors, running games and devices; a process of its own, which is a client of the engine."""
+"""The public gateway: HTTP and WebSocket for editors, running games and devices.
+
+It is a process of its own and a client of the engine.
+"""

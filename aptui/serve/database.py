@@ -1,4 +1,4 @@
-"""Questions of clients to the asset database, answered in threads: nothing that one of them asks keeps another, or the engine, waiting."""
+"""Queries of clients to the asset database, answered in threads, so that no client waits for another's query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The gateway's line to the engine: verbs there, answers and news back, and another try when the engine is gone. One thread reads."""
+"""The gateway's connection to the engine: requests, answers and events, and reconnecting when the engine is gone.
+
+One thread reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as a process: its application, its socket, its life; it comes with an engine or waits for one, and outlives none that keeps it."""
+"""The gateway as a process: its application, its socket, its life; it starts with an engine or waits for one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
 _REVOKED_LOOK_S = 1.0
 _COLLECTED = (700, 5, 5)
-"""Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent last."""
+"""Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent
+last."""
 _NICE = 10
 """Above the engine's workers (`pool_crew.Settings`): what has to be made comes before what is told of it."""
 
@@ -219,7 +220,7 @@ async def _keep_watch(room: GatewayRoom, doors: ConnectionLimits) -> None:
 
 
 def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
-    """Refuse to be reachable from other machines without TLS and a token (SEC-7).
+    """Refuse to be reachable from other machines without TLS and a token.
 
     Raises:
         UserError: what is missing.
@@ -290,7 +291,7 @@ def listen(serve: GatewaySettings) -> socket.socket:
 
 
 def run(config: Config, *, say: Callable[[str], object], ends_with_input: bool = False) -> None:
-    """Be a gateway until a signal comes, or, with `ends_with_input`, until standard input ends: whoever holds its other end is gone.
+    """Serve until a signal comes or, with `ends_with_input`, until standard input ends because whoever held its other end is gone.
 
     Raises:
         KnownError: it cannot listen.

@@ -1,6 +1,7 @@
 """The HTTP side of the gateway as an OpenAPI 3.1 document: what each address is for, and what the doc strings of its handlers say.
 
-`config/aptui-serve.openapi.json` is this, for other languages; `GET /` names the addresses. A test compares the list with the routes.
+`config/aptui-serve.openapi.json` is this, for other languages; `GET /` names the addresses. A test compares the list with the
+routes.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def addresses() -> tuple[Address, ...]:
                 more=f"What is said on it: `{asyncapi.FILE}`, also at `/v1/protocol`."),
         Address("/v1/protocol", "/v1/protocol", tell_protocol, kind="application/json", answers=(("200", "The document."),)),
         Address("/v1/openapi", "/v1/openapi", tell_document, kind="application/json", answers=(("200", "The document."),)),
-        Address("/dav{rest}", "/dav/{path}", dav.answer, ("get", "options"), answers=(("200", "The file, or the names in a folder."),),
+        Address("/dav{rest}", "/dav/{path}", dav.answer, ("get", "options"),
+        answers=(("200", "The file, or the names in a folder."),),
                 more="WebDAV, class 1, read only: `PROPFIND` as well. The password of Basic authentication is a token."),
         Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, ("get", "post", "put", "delete"),
                 answers=(("default", "What the service answers."),), more="`tcp://` services: a WebSocket of binary frames."),

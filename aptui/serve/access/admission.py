@@ -1,4 +1,4 @@
-"""Who may come in by where they call from: the allowed and rejected lists, names of machines, and who was turned away. Tokens are `guard`'s."""
+"""Admits clients by address: allowed and rejected lists, host names, and the log of rejected clients; tokens are `guard`'s."""
 
 from __future__ import annotations
 

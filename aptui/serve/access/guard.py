@@ -1,6 +1,7 @@
-"""Who may come in and what they may do: Host, Origin, tokens, scopes, rates, the audit log (SEC-7, 8, 10, 11). Nothing is answered here.
+"""Who may connect and what they may do: Host, Origin, tokens, scopes, rates, the audit log.
 
-A handler's first line is `identity = require(request, Scope.READ)`. Host and Origin are looked at before any handler, by `middleware`.
+A handler's first line is `identity = require(request, Scope.READ)`. Host and Origin are looked at before any handler, by
+`middleware`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from aptui.config.serve import GatewaySettings
 
 ESCALATIONS_PER_S = 100
-"""What one client may ask to be hurried (SEC-10)."""
+"""Escalations that one client may ask for in a second; more are refused."""
 AUDIT_LIMIT_BYTES = 4 << 20
 _DETAIL_BYTES = 1 << 10
 """Of what a client said, so much is noted."""
@@ -47,7 +48,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """Who asks: the name of the token, what it may do, and where it calls from; a device that we dialled has no token (`digest` "")."""
+    """A client's identity: the name of its token, its scopes and address; a device that we dialled has no token (`digest` "")."""
 
     name: str
     scopes: frozenset[Scope]
@@ -68,10 +69,10 @@ _IDENTITY = web.RequestKey("identity", ClientIdentity)
 
 
 class Audit:
-    """The log of what clients had done that changes anything: JSON Lines, each written whole (SEC-11).
+    """The log of what clients had done that changes anything: JSON Lines, each written whole.
 
-    What was done is noted each time; of what was refused, ten a minute and identity, and then how many more. Where it grows too long, it
-    becomes `<name>.1`, in place of the one before.
+    What was done is noted each time; of what was refused, ten a minute and identity, and then how many more. Where it grows too
+    long, it becomes `<name>.1`, in place of the one before.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -157,7 +158,7 @@ class Guard:
         return next((why for admits in self.admissions if (why := admits(address))), "")
 
     def check(self, request: web.Request) -> None:
-        """Refuse what comes from a place where it cannot come from: another name for us, another page, a form (SEC-8).
+        """Refuse what comes from a place where it cannot come from: another name for us, another page, a form.
 
         Raises:
             web.HTTPException: 403, 415 or 421.

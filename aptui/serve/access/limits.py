@@ -1,4 +1,4 @@
-"""Sockets before anybody has said who they are: how many, and for how long (SEC-10). Who may do what is `guard`'s."""
+"""Sockets before anybody has said who they are: how many, and for how long. Who may do what is `guard`'s."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ClientConnection(RequestHandler):
         return self._doors.admit(self, identity)
 
     def log_exception(self, *args: Any, **more: Any) -> None:
-        """Say what went wrong here; what a client sends, or its going, is no news: whoever sends noise would fill the disk with it."""
+        """Report our own errors only: whoever sends noise or hangs up must not be able to fill the disk with it."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
             error.__traceback__ = None  # whose frame holds what was sent, and the error

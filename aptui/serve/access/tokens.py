@@ -1,4 +1,7 @@
-"""Tokens of clients: a file of the user's that holds their digests, names and scopes. A token itself is shown once, when it is made."""
+"""Tokens of clients: a file of the user's that holds their digests, names and scopes.
+
+A token itself is shown once, when it is made.
+"""
 
 from __future__ import annotations
 

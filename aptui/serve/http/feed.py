@@ -31,7 +31,7 @@ FOLLOWERS_PER_TOKEN, FOLLOWERS_LIMIT = 16, 64
 
 
 class FeedPulse:
-    """Wakes followers when anything was written; nobody looks while there are none. All of them read by one thread with one reader."""
+    """Wakes followers when anything was written; one thread with one reader reads for all, and none while nobody follows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

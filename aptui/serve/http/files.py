@@ -1,6 +1,7 @@
 """Files over HTTP, read only: products by name and by asset id, folders, trees, the reference's aliases `@products@` and `@log@`.
 
-    GET /v1/products/{platform}/{path}   a product; `?wait=1&timeout=S` has it processed first; with `/` at the end or `?list=1` its folder
+    GET /v1/products/{platform}/{path}   a product; `?wait=1&timeout=S` has it processed first; with `/` at the end or
+                                         `?list=1` its folder
     GET /v1/assets/{asset id}            the same by asset id; `?platform=ID` where it is made for more than one
     GET /v1/tree/{platform}/{path}       all that lies below a folder
     GET /v1/files/@products@/{path}      a product of `?platform=ID`, else of the first platform
@@ -238,7 +239,10 @@ def _facts(item: ProductFile) -> dict[str, object]:
 
 
 async def tree(request: web.Request) -> web.StreamResponse:
-    """Answer with all that lies below a folder, as it is found: `{folder, files: [{path, …}, …]}`, or `?list=plain` a path a line."""
+    """Answer with all that lies below a folder, as it is found.
+
+    `{folder, files: [{path, …}, …]}`, or `?list=plain` a path a line.
+    """
     require(request, Scope.READ)
     room, path = room_of(request), asked_path(request, TREE).lower()
     page = await _tree_page(room, path, "")

@@ -1,8 +1,9 @@
-"""Products taken out of the cache: the file that is opened is the one that its row tells of, while engines put others in their place.
+"""Opens products of the cache so that the file is the one its row describes, while engines replace others.
 
-A commit writes down on the disk what it is about to rename, renames, and records the new rows in the transaction that takes the note back
-(`engine.cache`). So if a product's row is there with no such note, the file is opened, and nothing was written meanwhile, the file is the
-row's. Else it is tried again. What stays noted is an engine that died there: then the file's bytes are read, and must be the row's.
+A commit writes down on the disk what it is about to rename, renames, and records the new rows in the transaction that takes the
+note back (`engine.cache`). So if a product's row is there with no such note, the file is opened, and nothing was written meanwhile,
+the file is the row's. Else it is tried again. What stays noted is an engine that died there: then the file's bytes are read, and
+must be the row's.
 
 Small files that are asked for again stay open until anything is written: what was the row's file then is so still.
 

@@ -1,4 +1,4 @@
-"""An open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way; whose file it is, others know."""
+"""Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from aiohttp import web
 from aptui.serve.http.conditions import Range, Unsatisfiable, ranges_of, status_of
 
 _AT_ONCE_BYTES = 256 * 1024
-"""Up to this much is read and sent with the headers, where the kernel has it in memory; more goes from file to socket by `sendfile`."""
+"""Up to this much is read and sent with the headers, where the kernel has it in memory; more goes from file to socket by
+`sendfile`."""
 _CHUNK_BYTES = 256 * 1024
 _TYPES = MimeTypes(filenames=())  # not what this machine's lists say: everywhere the same
 for _type, _extension in (
@@ -45,7 +46,8 @@ for _type, _extension in (
 _FIXED = {
     "Accept-Ranges": "bytes",
     "Cache-Control": "private, no-cache",  # keep it, but ask whether it is the same still
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",  # a product that is a page shall do nothing here
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "sandbox",  # a product that is a page shall do nothing here
 }
 
 
@@ -155,7 +157,8 @@ async def _send_parts(
     """Send several ranges as multipart/byteranges (RFC 9110 §14.6)."""
     boundary = secrets.token_hex(12)
     heads = [
-        f"\r\n--{boundary}\r\nContent-Type: {headers['Content-Type']}\r\nContent-Range: {_content_range(part, size)}\r\n\r\n".encode()
+        f"\r\n--{boundary}\r\nContent-Type: {headers['Content-Type']}\r\nContent-Range: {_content_range(part, size)}\r\n\r\n"
+        f"".encode()
         for part in ranges
     ]
     end = f"\r\n--{boundary}--\r\n".encode()

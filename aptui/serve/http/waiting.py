@@ -1,4 +1,4 @@
-"""`wait=1`: what a client asks for jumps the queue, and is given when it is processed; what was on the disk before it asked counts."""
+"""`wait=1`: a requested product jumps the queue and is sent when it is processed; earlier changes on the disk count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aptui.store.queries.reader import Reader
 TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0
 URGENCY = 200
-"""What the reference gives a compile request that somebody waits for (spec/engine.md §5)."""
+"""The escalation that O3DE's Asset Processor gives a synchronous asset request."""
 _LOOK_S = 0.03
 _FENCE_LIMIT_S = 10.0
 

@@ -1,7 +1,7 @@
 """A device that the gateway dials, again and again while it is wanted; once connected, the device is the client of that WebSocket.
 
-A device at a loopback address, as USB forwarding gives it one, is dialled without TLS, every other with it: it becomes a client that may read
-all products, and whoever has taken its address must not. Who it is, its certificate says (`trust`).
+A device at a loopback address, as USB forwarding gives it one, is dialled without TLS, every other with it: it becomes a client
+that may read all products, and whoever has taken its address must not. Who it is, its certificate says (`trust`).
 """
 
 from __future__ import annotations

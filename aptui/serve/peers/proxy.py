@@ -1,7 +1,8 @@
-"""Services that connected devices reach through the gateway: requests to a configured URL; raw bytes to `tcp://host:port` are `relay`'s.
+"""Services that connected devices reach through the gateway by HTTP; raw bytes to `tcp://host:port` are `relay`'s.
 
-`/v1/proxy/{name}/{rest}` is open to who has a WebSocket with the same token from the same address just now. The service hears neither our
-token nor our cookies, cannot set any, and cannot send the gateway elsewhere. What it answers has no rights in a browser: it shares our origin.
+`/v1/proxy/{name}/{rest}` is open to who has a WebSocket with the same token from the same address just now. The service hears
+neither our token nor our cookies, cannot set any, and cannot send the gateway elsewhere. What it answers has no rights in a
+browser: it shares our origin.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 PREFIX = "/v1/proxy/"
 _HOP_BY_HOP = frozenset({
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding",
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding",
     "upgrade",
 })  # fmt: skip
 """Headers that are between two machines only (RFC 9110 §7.6.1)."""

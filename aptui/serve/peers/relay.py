@@ -1,4 +1,4 @@
-"""Raw TCP through a WebSocket: each binary frame is a piece of the stream, in either direction, as a device's shader compiler needs it."""
+"""Raw TCP through a WebSocket: each binary frame is a piece of the stream, in either direction (for remote shader compilers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol as an AsyncAPI 3 document, made from its records; `config/aptui-serve.asyncapi.json` is this, for other languages."""
+"""Makes `config/aptui-serve.asyncapi.json`, the protocol as an AsyncAPI 3 document, from its records."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def _notices() -> _Json:
 def _bytes() -> _Json:
     return {
         "title": "bytes",
-        "summary": "A piece of a file: the id of the request in four bytes, most significant first, then bytes; none after the last.",
+        "summary": "A piece of a file: the id of the request in four bytes, most significant first, then bytes; none after the "
+        "last.",
         "contentType": "application/octet-stream",
         "payload": {"type": "string", "format": "binary"},
     }

@@ -6,10 +6,10 @@ One WebSocket at `/v1/connect`, text frames in UTF-8:
     gateway  {"id": 1, "answer": {…}}   or   {"id": 1, "refusal": {"what": "…", "hint": "…", "code": 3}}
     gateway  {"epoch": 7, "seq": 123, "notices": [{"notice": "asset_changed", …}, …]}
 
-The first request is `hello`; each has an `id` of its own and gets one answer or one refusal, in any order. A refusal's `code` is 3 for a
-mistake of the client's, 2 for trouble of ours, 4 for "busy, try again", 1 for "you may not". What a client sends is read strictly: an unknown
-field is a mistake. What the gateway sends may grow. After the answer to `read_product` come binary frames: the `id` as four bytes, most
-significant first, then bytes of the file; one of four bytes alone is the last.
+The first request is `hello`; each has an `id` of its own and gets one answer or one refusal, in any order. A refusal's `code` is 3
+for a mistake of the client's, 2 for trouble of ours, 4 for "busy, try again", 1 for "you may not". What a client sends is read
+strictly: an unknown field is a mistake. What the gateway sends may grow. After the answer to `read_product` come binary frames: the
+`id` as four bytes, most significant first, then bytes of the file; one of four bytes alone is the last.
 
 A client may offer `permessage-deflate`: notifications are then a tenth as long. Each message is compressed on its own.
 
@@ -37,9 +37,9 @@ T = TypeVar("T")
 VERSION = 1
 """Raised when a record changes its form in a way that older clients do not survive."""
 FRAME_LIMIT_BYTES = 1 << 20
-"""Longest frame of a client (SEC-10)."""
+"""Longest frame of a client."""
 QUEUE_LIMIT = 1_000
-"""Notifications that wait for one client; more, and it is told to begin again (SEC-10)."""
+"""Notifications that may wait for one client; with more, they are dropped and it gets `resync`."""
 PATH = "/v1/connect"
 
 

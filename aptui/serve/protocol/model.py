@@ -7,7 +7,10 @@ from enum import StrEnum
 
 
 class Match(StrEnum):
-    """How a search term is meant: `default` also finds names without extension, and the term cut at its last `_`; `exact` only endings."""
+    """How a search term is meant: `exact` finds endings only.
+
+    `default` also finds names without extension, and the term cut at its last `_`.
+    """
 
     DEFAULT = "default"
     EXACT = "exact"
@@ -34,7 +37,10 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A product, as runtimes know it: `dependencies` are (asset id, flags), `legacy` its former asset ids, `digest` SHA-256 in hex."""
+    """A product, as runtimes know it.
+
+    `dependencies` are (asset id, flags), `legacy` its former asset ids, `digest` SHA-256 in hex.
+    """
 
     id: str
     platform: str
@@ -84,7 +90,10 @@ class ScanFolderInfo:
 
 @dataclass(frozen=True, slots=True)
 class DependencyInfo:
-    """A product that another needs: `flags` bits 0 to 3 are 0 load before, 1 right after, 2 on demand; `path` "" = there is no such product."""
+    """A product that another needs; `path` is "" when there is no such product.
+
+    `flags` bits 0 to 3 are 0 load before, 1 right after, 2 on demand.
+    """
 
     id: str
     path: str

@@ -1,4 +1,4 @@
-"""What clients may ask on the outer wire, and what they are answered: one record each. Who may, and the form in JSON, are `protocol`'s."""
+"""Requests of clients to the gateway and their answers, one record each; scopes and JSON are `codec`'s."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who answers: `connection` is this connection's number, `scopes` what the client may do, `epoch` 0 = no engine runs just now."""
+    """Who answers.
+
+    `connection` is this connection's number, `scopes` what the client may do, `epoch` 0 = no engine runs just now.
+    """
 
     protocol: int
     version: str
@@ -61,8 +64,9 @@ class AssetStatus:
         asset: an asset id or the UUID of a source; then `term` is not looked at.
         term: part of the path of a source or product.
         match: how `term` is meant.
-        fence: what changed on the disk before this was asked is taken into account: it is looked at, read and analysed first, also while all
-            workers are in long jobs. Where that takes more than 5 s, the answer tells what is known, and `is_fenced` is false.
+        fence: what changed on the disk before this was asked is taken into account: it is looked at, read and analysed first, also
+            while all workers are in long jobs. Where that takes more than 5 s, the answer tells what is known, and `is_fenced` is
+            false.
     """
 
     platform: str = ""
@@ -74,7 +78,7 @@ class AssetStatus:
 
 @dataclass(frozen=True, slots=True)
 class WaitReady:
-    """As `asset_status`, but answered when it is processed, `compiled` or `failed`, or after `timeout_s`, with how far it is then."""
+    """As `asset_status`, but answered when it is processed, `compiled` or `failed`, or with its state after `timeout_s`."""
 
     platform: str = ""
     asset: str = ""
@@ -86,7 +90,10 @@ class WaitReady:
 
 @dataclass(frozen=True, slots=True)
 class AssetState:
-    """How far it is; `jobs` are those that are owed, or that failed; `is_fenced` is false where what changed on the disk may not be in it."""
+    """The state; `jobs` are those that are pending, or that failed.
+
+    `is_fenced` is false where what changed on the disk may not be in it.
+    """
 
     status: Status
     jobs: tuple[JobInfo, ...] = ()
@@ -172,7 +179,10 @@ class JobList:
 
 @dataclass(frozen=True, slots=True)
 class JobLog:
-    """What a job logged: of the run `run_key`, or of the last run of `job_id`; with `wants_path` also where it lies (scope control)."""
+    """What a job logged: of the run `run_key`, or of the last run of `job_id`.
+
+    With `wants_path` also where it lies (scope control).
+    """
 
     run_key: int = 0
     job_id: int = 0

@@ -1,7 +1,8 @@
-"""A pseudo-terminal between the screen and textual-serve: the screen draws as ever, textual-serve sees the packets that it speaks of its own.
+"""A pseudo-terminal between the screen and textual-serve, which gets the packets of its own protocol.
 
-`python -m aptui.serve.web.terminal COMMAND…`. Packets are a letter (D data, M something about it, as JSON), their length in four bytes, most
-significant first, and their payload. Nothing here waits for the browser or for the screen alone: whoever does not read must not keep "quit" from us.
+`python -m aptui.serve.web.terminal COMMAND…`. Packets are a letter (D data, M something about it, as JSON), their length in four
+bytes, most significant first, and their payload. Nothing here waits for the browser or for the screen alone: whoever does not read
+must not keep "quit" from us.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The screen in a browser: textual-serve's terminal behind a token, on the loopback (SEC-22). Whoever has the token has full control of the engine.
+"""The screen in a browser: textual-serve's terminal on the loopback, behind a token that gives full control of the engine.
 
-textual-serve itself asks nobody anything: no token, no Origin. So it gets no socket of its own; its WebSocket handler is called here, after the
-guard, and only for a ticket. A ticket is good for one screen and for half a minute, and is given for the token alone: the terminal's script can
-send no header with its WebSocket, and what stands in an address must not be worth keeping.
+textual-serve itself asks nobody anything: no token, no Origin. So it gets no socket of its own; its WebSocket handler is called
+here, after the guard, and only for a ticket. A ticket is good for one screen and for half a minute, and is given for the token
+alone: the terminal's script can send no header with its WebSocket, and what stands in an address must not be worth keeping.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
 
 
 def scope_of(name: str, request: Any) -> Scope:
-    """Return the scope that a request takes; where a log lies is told to those who control (SEC-11)."""
+    """Return the scope that a request takes; where a log lies is told to those who control."""
     if isinstance(request, requests.JobLog) and request.wants_path:
         return Scope.CONTROL
     if isinstance(request, requests.JobsInfo) and request.escalates:

@@ -1,4 +1,4 @@
-"""Answers about assets: how far they are, what they are made of and need, their jobs, their bytes. Whatever is asked, lists have an end."""
+"""Answers about assets: their state, what they are made of and need, their jobs, their bytes; every list is bounded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aptui.serve.ws.sessions import WireSession
 
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
-"""As in the reference (spec/engine.md §5)."""
+"""The escalations that O3DE's Asset Processor gives status, job information and synchronous asset requests."""
 _MOST = 1_000
 _SOURCES_MOST = 200
 _OWED = ("pending", "processing")
@@ -158,7 +158,7 @@ async def _hurry(session: WireSession, found: _FoundAsset, wish: _AssetLookup, u
     """Have what is owed done soon, if the client may ask for that; also what is named and not known yet.
 
     Raises:
-        Mistake: it hurries too many things (SEC-10).
+        Mistake: the client escalates more than `guard.ESCALATIONS_PER_S` things.
     """
     room = session.room
     if not (room.engine.is_here and session.identity.may(Scope.ESCALATE)):
@@ -345,7 +345,10 @@ async def resolve_path(session: WireSession, request: requests.ResolvePath, _is_
 
 
 def _resolve_on_disk(room: GatewayContext, path: str) -> requests.ResolvedPath:
-    """Find the scan folder in which a path lies, or would: the first one that has such a file wins, `..` may lead from one to another."""
+    """Find the scan folder in which a path lies, or would.
+
+    The first one that has such a file wins; `..` may lead from one to another.
+    """
     folders = sorted(room.config.project.scan_folders, key=lambda folder: folder.order)
     text = os.path.normpath(normalize(path))
     candidates = [text] if text.startswith("/") else [os.path.normpath(f"{folder.path}/{text}") for folder in folders]

@@ -1,4 +1,4 @@
-"""Answers about the engine and the project: what is owed, logs, scan folders, what would move; and what has the engine do something."""
+"""Answers about engine and project (pending jobs, logs, scan folders, relocation), and commands to the engine."""
 
 from __future__ import annotations
 

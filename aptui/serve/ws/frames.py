@@ -1,11 +1,11 @@
-"""Messages to clients as WebSocket frames: built once, whoever gets them, and written to the socket as they are (RFC 6455, RFC 7692).
+"""Messages to clients as WebSocket frames, built once for all receivers and written as they are (RFC 6455, RFC 7692).
 
-A thousand clients who want the same get the same bytes: JSON, frame and compression are made once, and what is left for each of them is one
-system call. Compressed is a message on its own, for clients who offered `permessage-deflate`: no context is kept between messages, so that
-connections share them and hold no memory for it.
+A thousand clients who want the same get the same bytes: JSON, frame and compression are made once, and what is left for each of
+them is one system call. Compressed is a message on its own, for clients who offered `permessage-deflate`: no context is kept
+between messages, so that connections share them and hold no memory for it.
 
-aiohttp makes the connection, reads, and does what frames of control are for. Its writer keeps a compressor for each connection, whose context
-would not know of frames that went past it: so all that is said after the upgrade is written here.
+aiohttp makes the connection, reads, and does what frames of control are for. Its writer keeps a compressor for each connection,
+whose context would not know of frames that went past it: so all that is said after the upgrade is written here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Wire:
 
     Args:
         socket: its WebSocket.
-        transport, writer: below it, where it called us; of one that we dialled, frames are masked, each for itself, which aiohttp does.
+        transport, writer: below it, where it called us; of one that we dialled, frames are masked, each for itself, which aiohttp
+            does.
     """
 
     __slots__ = ("_is_deflated", "_socket", "_transport", "_writer", "sent_bytes")

@@ -1,4 +1,4 @@
-"""What the engine says, as notifications of the protocol: completed from the database, gathered while there is much of it, told to all sessions."""
+"""The engine's events as notifications of the protocol: completed from the database, batched, sent to all sessions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _ROWS_TRIES, _ROWS_PAUSE_S = 50, 0.01
 _READINESS_S = 0.25
 _REMEMBERED = 10_000
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
-"""After telling, as long as that took times this is waited, and as sending took times that: much is told to many in few frames, to few at once."""
+"""After telling, as long as that took times this is waited, and as sending took times that: much is told to many in few frames, to
+few at once."""
 _SLICE = codec.QUEUE_LIMIT // 2
 """Notifications of one frame at most: one that waits for a client must not make it fall behind."""
 _TAKING_S = 0.05

@@ -1,8 +1,8 @@
-"""The WebSockets that are open: one client each, its hello, what waits to be sent to it, its requests. What is answered is `answers`' business.
+"""The open WebSockets, one client each: handshake, outgoing queue and requests; `answers` answers them.
 
-Notifications are encoded once for all clients that want the same and go out at once; for a client that has not read what was said before
-they wait in a queue, and who has more than a thousand waiting has them thrown away and begins again with `resync`. So a client that reads
-slowly, or never, costs a bounded amount and slows nobody.
+Notifications are encoded once for all clients that want the same and go out at once; for a client that has not read what was said
+before they wait in a queue, and who has more than a thousand waiting has them thrown away and begins again with `resync`. So a
+client that reads slowly, or never, costs a bounded amount and slows nobody.
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ class WireSession:
             self._is_writing = False
 
     async def _write_catalog(self) -> None:
-        """Send every asset, page by page: a client that reads slowly must not keep a transaction open. What is older is not sent after it."""
+        """Send every asset, page by page: a client that reads slowly must not keep a transaction open.
+
+        Older notifications are not sent after it.
+        """
         from aptui.serve.ws.catalog import pages
 
         platforms = self.wanted[0] or frozenset(platform.id for platform in self.room.config.project.platforms)
