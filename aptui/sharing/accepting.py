@@ -1,8 +1,9 @@
-"""Sockets from the moment they are accepted: counted in all and per address, TLS agreed within seconds, and the rest waits in the kernel.
+"""Accepts sockets: counted in all and per address, TLS within seconds; the rest waits in the kernel.
 
-asyncio tells a protocol of a connection after its TLS handshake; until then nobody would have counted it, and a thousand silent sockets would
-use up the descriptors. Here a socket is looked at before its handshake. Where there is no room, those that have had their chance go first, and
-if there are none, the next one is left in the kernel's queue: a crowd that means well is taken in one after the other.
+asyncio tells a protocol of a connection after its TLS handshake; until then nobody would have counted it, and a thousand silent
+sockets would use up the descriptors. Here a socket is looked at before its handshake. Where there is no room, those that have had
+their chance go first, and if there are none, the next one is left in the kernel's queue: a crowd that means well is taken in one
+after the other.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Acceptor:
         listening: the socket.
         factory: makes the protocol of a connection, called when TLS is agreed.
         context: TLS, None = none.
-        make_room: called before each connection; returns whether there is room for one more, and is given how many seconds a socket must have
-            had to be sent away for it.
+        make_room: called before each connection; returns whether there is room for one more, and is given how many seconds a socket
+            must have had to be sent away for it.
         refuses: whether nobody at an address may come in; its protocol tells them why, after TLS, but few of them at a time.
         limit: pending sockets.
     """

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 class SharingSum:
     """Counts of one builder, or of all.
 
-    `unusable` are results that were found and were no good: damaged, not authentic, incomplete, or too slow. `built_ms` is what the runs
-    took whose results were restored, one after the other; `fetch_ms` what it took to look and to fetch, where moments in which several
-    were at it count once.
+    `unusable` are results that were found and were no good: damaged, not authentic, incomplete, or too slow. `built_ms` is what the
+    runs took whose results were restored, one after the other; `fetch_ms` what it took to look and to fetch, where moments in which
+    several were at it count once.
     """
 
     local_hits: int = 0

@@ -1,4 +1,4 @@
-"""When to leave a store alone: after some failures in a row it is not asked for a while, then once, and again when that goes well."""
+"""A circuit breaker for a store: after some failures in a row it rests a while, is tried once, and closes again on success."""
 
 from __future__ import annotations
 

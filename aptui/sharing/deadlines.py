@@ -1,7 +1,7 @@
 """Calls that may hang, and callers that do not: a few threads do the asking, and whoever asked waits no longer than it wants to.
 
-A thread that hangs (a network share that is gone holds a system call for ever) is given up: its answer is thrown away when it comes. The
-threads do not keep the process alive.
+A thread that hangs (a network share that is gone holds a system call for ever) is given up: its answer is thrown away when it
+comes. The threads do not keep the process alive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Shared results on an HTTP server, in the layout of other build caches: `<address>/ac/<key>` and `<address>/cas/<digest>`, GET, HEAD, PUT.
+"""Shared results on an HTTP server in the layout of other build caches: GET, HEAD and PUT of `ac/<key>` and `cas/<digest>`.
 
-A server is not believed: what it sends is read no further than it may be long, never unpacked, and no operation takes longer than its
-limit, however slowly bytes trickle in. Redirects are not followed.
+A server is not believed: what it sends is read no further than it may be long, never unpacked, and no operation takes longer than
+its limit, however slowly bytes trickle in. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class HttpStore:
             return data
 
     def _rest(self, answer: http.client.HTTPResponse) -> bytes:
-        """Read the rest of a large record, one for all lookups at a time: a server that never ends must not fill our memory forty times."""
+        """Read the rest of a large record, one for all lookups at a time: an endless answer must not fill memory forty times."""
         if not _one_large.acquire(timeout=self._limit_s):
             raise StoreError("other large records take too long", where=self.address)
         try:

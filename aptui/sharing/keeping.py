@@ -27,7 +27,7 @@ _MOST_WAITING = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MadeResult:
-    """A result of this machine: `files` are absolute paths of its products by digest; `is_current` whether its inputs are as they were."""
+    """A result of this machine: `files` are absolute paths of its products by digest; `is_current` tells unchanged inputs."""
 
     facts: JobFacts
     record: Record
@@ -173,7 +173,7 @@ class ResultUploader:
             return made.files[digest]
 
     def _compare(self, made: MadeResult, theirs: Record | None) -> None:
-        """Report a builder whose runs differ (SEC-14): what others have stays, and no more of its results go out."""
+        """Report a builder whose runs differ: what others have stays, and no more of its results go out."""
         text = difference(made.record, theirs) if theirs is not None else ""
         if text:
             self._differing.add(made.builder)

@@ -1,7 +1,7 @@
 """The name under which a job's result is shared: SHA-256 over everything the job is made of, the same on every machine.
 
-What a builder finds while it processes is not known before. So a *base key* covers what is known beforehand; at it lies either the record
-itself (the builder found nothing) or a list of variants, each with the digests of what was found and the key of its record.
+What a builder finds while it processes is not known before. So a *base key* covers what is known beforehand; at it lies either the
+record itself (the builder found nothing) or a list of variants, each with the digests of what was found and the key of its record.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass
 FORMAT = 3
 """Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
 
-Since 2 a record says which products are executable. Since 3 a manifest names the fields of commands and references, and a record says what its run reported to have used, and was kept only because that was
-what the job had been planned with: older ones may be of other code than their keys say.
+Since 2 a record says which products are executable. Since 3 a manifest names the fields of commands and references, and a record
+says what its run reported to have used, and was kept only because that was what the job had been planned with: older ones may be of
+other code than their keys say.
 """
 DISCOVERED = "discovered"
 """The kind of a manifest's entry that is left out of the base key (`core.graph.Graph.with_discovered`)."""

@@ -1,9 +1,9 @@
 """The store of this machine: what any checkout has made or fetched, placed into a cache as a link instead of made again.
 
-It has the layout of `folder_store`, so `server` can offer it to others. Blobs are read-only, and where the file system cannot share bytes
-(reflink) a placed product is a copy; a second name of the blob only where the project asks for that (`links: hard`). A blob is used only
-while its size, its times and its inode's change time are those of the last check; if they differ, its bytes are checked, and a changed blob
-is thrown away.
+It has the layout of `folder_store`, so `server` can offer it to others. Blobs are read-only, and where the file system cannot share
+bytes (reflink) a placed product is a copy; a second name of the blob only where the project asks for that (`links: hard`). A blob
+is used only while its size, its times and its inode's change time are those of the last check; if they differ, its bytes are
+checked, and a changed blob is thrown away.
 
 Records carry a seal of this machine (`here`), made with a secret that lies in the store: what others put there over the network is
 believed only if the team's seals vouch for it.
@@ -39,8 +39,8 @@ class LocalStore:
         trust: whose results; what it trusts decides which records others put there are believed.
         links: whether a product may be a second name of a blob: whoever writes into one such product changes the others with it.
         origins: addresses of stores whose results this machine believes, besides its own ("").
-        origin: whose results are written: "" those made here, else those fetched from that store. Where no key says who wrote a record,
-            one project's store must not speak to another project through this one.
+        origin: whose results are written: "" those made here, else those fetched from that store. Where no key says who wrote a
+            record, one project's store must not speak to another project through this one.
         say: is told of blobs that somebody changed.
 
     Raises:
@@ -173,7 +173,8 @@ class LocalStore:
         with contextlib.suppress(OSError):
             os.unlink(path)
         self._say(
-            f"blob {digest[:12]} in '{self.address}' was changed by somebody, perhaps through a product that is a link to it; it is gone"
+            f"blob {digest[:12]} in '{self.address}' was changed by somebody, perhaps through a product that is a link to "
+            f"it; it is gone"
         )
         raise Mismatch(f"blob {digest} was changed", where=self.address)
 

@@ -1,7 +1,7 @@
 """What keeps the store of this machine small and sound: removing what was used longest ago, checking all bytes, counting.
 
-When a result was used its record's access time says. That of a blob says less: a product may be a second name of it, and whoever reads the
-product uses the blob. So a blob is as old as the youngest record that names it, and both go together.
+When a result was used its record's access time says. That of a blob says less: a product may be a second name of it, and whoever
+reads the product uses the blob. So a blob is as old as the youngest record that names it, and both go together.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def seal_of(sharing: SharedCacheSettings) -> Seal:
 
 
 def realms_of(sharing: SharedCacheSettings, teller: TroubleReporter) -> tuple[Namespace, ...]:
-    """Return the namespaces that are read, this machine's own first; only that one is written (SEC-13).
+    """Return the namespaces that are read, this machine's own first; only that one is written.
 
     Raises:
         UserError: the configuration names a key that cannot be read, or an address that is none.

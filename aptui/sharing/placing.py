@@ -15,8 +15,8 @@ _FICLONE = 0x40049409
 """ioctl_ficlone(2): both files share their bytes until one of them is written to."""
 _MEMO = "user.aptui"
 _SLACK_NS = 50_000_000
-"""Writing the note, and what follows it at once (permissions, a rename), moves the inode's change time. Later changes are somebody else's,
-and a modification time that was put back hides none of them: nobody can put the change time back."""
+"""Writing the note, and what follows it at once (permissions, a rename), moves the inode's change time. Later changes are somebody
+else's, and a modification time that was put back hides none of them: nobody can put the change time back."""
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
 )
@@ -67,8 +67,8 @@ def copy(source: str, target: str) -> None:
 def remember(path: str) -> None:
     """Note on a file, where its file system takes notes, that its bytes have been checked; every name of the file has the note.
 
-    The note is good for as long as size and modification time stay, the inode does not change after it (`_SLACK_NS`), and the machine is
-    not started anew: what a power cut left on the disk is looked at again.
+    The note is good for as long as size and modification time stay, the inode does not change after it (`_SLACK_NS`), and the
+    machine is not started anew: what a power cut left on the disk is looked at again.
     """
     with contextlib.suppress(OSError):
         state = os.stat(path)

@@ -1,6 +1,6 @@
-"""What a hit restores: a job's products, log and counts, as one record; and the list of variants where a builder found dependencies.
+"""The record of a result (a job's products, log and counts), and the list of variants where a builder found dependencies.
 
-A record comes from elsewhere and is not believed (SEC-15): a product's name must be one that a builder of this machine may give too, and
+A record comes from elsewhere and is not believed: a product's name must be one that a builder of this machine may give too, and
 nothing in it names a place outside the folder that products are put in.
 """
 
@@ -68,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """What lies at the base key of a job whose builder finds dependencies: ((what was found, key of that record), ...), newest first."""
+    """The variants at the base key of a job whose builder finds dependencies: ((found, record's key), ...), newest first."""
 
     base: str
     variants: tuple[tuple[Discovered, str], ...] = ()
@@ -118,7 +118,7 @@ def decoded(kind: str, body: bytes, base: str) -> Record | Variants:
 
 
 def difference(ours: Record, theirs: Record) -> str:
-    """Say how the products of two runs of one job differ, "" when they do not: such a builder is not deterministic (SEC-14)."""
+    """Say how the products of two runs of one job differ, "" when they do not: such a builder is not deterministic."""
     mine, other = ({(item.sub_id, item.name): item for item in record.products} for record in (ours, theirs))
     if mine.keys() != other.keys():
         names = sorted(name for _, name in mine.keys() ^ other.keys())

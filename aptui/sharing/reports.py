@@ -1,4 +1,4 @@
-"""Errors that people from outside can cause, told to standard error as often as helps and no oftener: nobody fills a disk with them."""
+"""Reports errors that outsiders can cause on standard error, at a bounded rate: nobody fills a disk with them."""
 
 from __future__ import annotations
 

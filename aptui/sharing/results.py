@@ -68,7 +68,7 @@ def read(store: Records, opens: Open, base: str, present: Present) -> SharedResu
 
 
 def publish(store: Records, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
-    """Put a result where `read` finds it; return the record that was there before it, which stays (first writer wins, SEC-14).
+    """Put a result where `read` finds it; return the record that was there before it, which stays (first writer wins).
 
     Its blobs must be there already: whoever reads a record may fetch them at once. What is damaged is replaced.
 

@@ -1,4 +1,4 @@
-"""Which results may be shared at all (SEC-14): those of runs that saw one state of their inputs, ended well, and would end so again."""
+"""Which results may be shared: of runs that saw one state of their inputs, ended well, and would end so again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _NO_ROOM = re.compile(
 
 
 def obstacle(result: RunResult, source_digest: bytes) -> str:
-    """Say why the result of a run is not shared, "" when it may be; `source_digest` is that of the source as the job was planned."""
+    """Say why the result of a run is not shared, "" when it may be.
+
+    `source_digest` is that of the source as the job was planned.
+    """
     if result.outcome != Outcome.SUCCEEDED:
         return "the run did not succeed"
     if result.source_digest and result.source_digest != source_digest:

@@ -1,10 +1,10 @@
-"""Who may be believed: records are sealed with a checksum, the team's key and a writer's signature, and opened by whoever trusts them.
+"""Seals of records: a checksum, the team's key and a writer's signature; readers open only what they trust.
 
 A sealed record is one line of text and the record's bytes:
 
     aptui-shared/1 <kind> sha256=<hex> [mac=<hex>] [by=<public key> sig=<hex>] [here=<hex>]
 
-Every seal covers kind and namespace, so that a record that strangers may write to one namespace opens in no other (SEC-13). It is checked
+Every seal covers kind and namespace, so that a record that strangers may write to one namespace opens in no other. It is checked
 before a byte of the record is parsed. `here` is the seal of one machine's own store (`local`).
 """
 
@@ -21,9 +21,9 @@ from aptui.shared.errors import UserError
 from aptui.sharing.store import Mismatch
 
 TRUSTED = "trusted"
-"""The namespace that everybody reads; what others write, only they read (SEC-13)."""
+"""The namespace that everybody reads; what others write, only they read."""
 MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""A longer record is neither written nor read (SEC-15)."""
+"""A longer record is neither written nor read."""
 _MAGIC = b"aptui-shared/1"
 _MAX_LINE_BYTES = 1024
 _FIELD = re.compile("(?:[0-9a-f]{64}){1,2}")
@@ -37,7 +37,7 @@ class Seal:
 
     Args:
         namespace: where results go, and are looked for.
-        team_key: secret of the team; when set, a record without its MAC is not read (SEC-12).
+        team_key: secret of the team; when set, a record without its MAC is not read.
         signing_key: private ed25519 key (32 bytes) of a writer.
         writers: public ed25519 keys (32 bytes); when set, a record that none of them signed is not read.
     """

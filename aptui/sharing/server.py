@@ -1,8 +1,10 @@
-"""`aptui cache serve`: this machine's store over HTTP in the layout of other build caches, `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`.
+"""`aptui cache serve`: this machine's store over HTTP in the layout of other build caches.
 
-What is served is named by 64 hex digits and nothing else, so no path of a client reaches the disk. Blobs are checked while they come in and
-published whole or not at all; records are opaque here: who reads them asks for a seal. Who may write, and where, is said by tokens: one
-token writes to one namespace (SEC-13). Nobody holds it up by being slow, or by being many (`sockets`).
+Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`.
+
+What is served is named by 64 hex digits and nothing else, so no path of a client reaches the disk. Blobs are checked while they
+come in and published whole or not at all; records are opaque here: who reads them asks for a seal. Who may write, and where, is
+said by tokens: one token writes to one namespace. Nobody holds it up by being slow, or by being many (`sockets`).
 """
 
 from __future__ import annotations
@@ -192,7 +194,7 @@ class _Offer:
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
 
     def _is_expected(self, request: web.Request) -> bool:
-        """On the loopback a page in a browser could ask under a name of its own (DNS rebinding, SEC-8)."""
+        """On the loopback a page in a browser could ask under a name of its own (DNS rebinding)."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
             return False
         name = (request.url.host or "").strip("[]")

@@ -1,7 +1,7 @@
 """Sharing as one thing: the store of this machine first, then the team's; found, fetched and verified, kept and uploaded.
 
-Nothing in here is in anybody's way: a store that is away, slow or wrong is a miss, is told once, and is left alone for a while. All methods
-may be called by any thread, and none waits longer for a store than the configuration allows.
+Nothing in here is in anybody's way: a store that is away, slow or wrong is a miss, is told once, and is left alone for a while. All
+methods may be called by any thread, and none waits longer for a store than the configuration allows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from aptui.sharing.store import Mismatch, Store, StoreError
 
 T = TypeVar("T")
 _SHUNNED_S = 600.0
-"""What was not as it should be is not asked for again so soon (SEC-12)."""
+"""What was not as it should be is not asked for again so soon."""
 _ASKERS = 8
 THIS_MACHINE = "this machine"
 
@@ -202,7 +202,7 @@ class Service:
 
         Args:
             files: {digest in hex: absolute path} of its products; they are verified as they are read.
-            is_current: whether no input was touched since before the run; asked right before anything is published (SEC-14).
+            is_current: whether no input was touched since before the run; asked right before anything is published.
         """
         self._keeper.put(MadeResult(facts, record, dict(files), is_current, is_shared))
 
@@ -247,7 +247,10 @@ class Service:
     def _believed(
         self, realm: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
     ) -> SharedResult | None:
-        """Return a result whose run reported to have used what the job is made of; others are forgotten, or not asked for again soon."""
+        """Return a result whose run reported to have used what the job is made of.
+
+        Others are forgotten, or not asked for again soon.
+        """
         flaw = flaw_of_report(result.record, facts) if result is not None else ""
         if result is None or not flaw:
             return result
@@ -304,7 +307,7 @@ class Service:
             return False
 
     def _bring(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
-        """Download blobs beside `folder`, then move them in: a download that was given up cannot meddle with what is there by then."""
+        """Download blobs beside `folder`, then move them in: an abandoned download cannot meddle with what is there by then."""
         remote, base = found.realm.remote, found.record.base
         if remote is None or self._is_shunned(base):
             return False

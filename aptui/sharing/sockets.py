@@ -1,7 +1,8 @@
 """Connections to `aptui cache serve`: how many there may be, and how long each may take to say what it wants.
 
-Whoever opens a thousand connections and says a byte a minute (a slow loris) shall hold up nobody: where there are too many, the oldest that
-is not being answered goes, and what is begun is ended in time or not at all. What is asked for is no business of this module.
+Whoever opens a thousand connections and says a byte a minute (a slow loris) shall hold up nobody: where there are too many, the
+oldest that is not being answered goes, and what is begun is ended in time or not at all. What is asked for is no business of this
+module.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Socket(RequestHandler):
         self.began_s = None
 
     def drop(self) -> None:
-        """End it at once, whatever waits to be sent; nor is that left to the kernel, which would try for many minutes (socket(7))."""
+        """End the connection at once, whatever waits to be sent; the kernel would try for many minutes (socket(7))."""
         if self.transport is None:
             return
         with contextlib.suppress(OSError):

@@ -1,4 +1,7 @@
-"""What a place for shared results must offer, and how it fails. Records lie at keys, blobs at their digest; both names are SHA-256 in hex."""
+"""What a place for shared results must offer, and how it fails.
+
+Records lie at keys, blobs at their digest; both names are SHA-256 in hex.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ class StoreError(HostError):
 
 
 class Mismatch(StoreError):
-    """A store gave something else than its name says: other bytes, another length, an unknown or unauthentic record (SEC-12)."""
+    """A store gave something else than its name says: other bytes, another length, an unknown or unauthentic record."""
 
 
 class StoreRefused(StoreError):
@@ -54,7 +57,7 @@ class Store(Protocol):
         """Publish the file `source` under its digest, unless it is there already and `replaces` does not hold.
 
         Raises:
-            Mismatch: the file's bytes do not have this digest any more; nothing was published (SEC-14).
+            Mismatch: the file's bytes do not have this digest any more; nothing was published.
         """
         ...
 

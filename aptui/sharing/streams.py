@@ -1,4 +1,4 @@
-"""Bytes on their way from and to a store: nothing is published, and nothing is left at a target, that is not what its digest says."""
+"""Bytes on their way from and to a store: only what has the right digest is published or left at a target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int) -> None:
     """Write `chunks` to the new file `target`.
 
-    Never more than `size` bytes are written, whatever comes (SEC-15).
+    Never more than `size` bytes are written, whatever comes.
 
     Raises:
         Mismatch: length or SHA-256 is another one. Whatever is raised, there is no file `target` then.
@@ -44,7 +44,7 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
 
 
 def read_verified(path: str, digest: str) -> Iterator[bytes]:
-    """Yield the bytes of a file, the last ones only when the digest of all is right: an upload cannot end with others (SEC-14).
+    """Yield the bytes of a file, the last ones only when the digest of all is right: an upload cannot end with others.
 
     Raises:
         Mismatch: the file is not what it was.
