@@ -1,4 +1,4 @@
-"""`affected`: what the changes since a commit would make run again; git says which files, the database says the rest, nothing is built."""
+"""`affected`: what the changes since a commit would make run again, by git's list of files and the database."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def affected_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = """\
-new, deleted, renamed and untracked files count where their bytes differ; what git ignores does not, nor does a mode. Nothing is analysed, so
-some of it cannot be known: whether products come out equal, where what depends on them alone rests (those jobs are counted, and have
-`certain: false` in JSON); what new sources and new versions of changed ones depend on, and make; what a changed configuration or a new builder
-does. What the database says was true when it was last processed."""
+new, deleted, renamed and untracked files count where their bytes differ; what git ignores does not, nor does a mode. Nothing is
+analysed, so some of it cannot be known: whether products come out equal, where what depends on them alone rests (those jobs are
+counted, and have `certain: false` in JSON); what new sources and new versions of changed ones depend on, and make; what a changed
+configuration or a new builder does. What the database says was true when it was last processed."""
 
 
 def affected(arguments: Namespace) -> int:
@@ -178,7 +178,7 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
 
 @dataclass(slots=True)
 class _Changes:
-    """What the changed files are to the project: {path in lower case: why}, new sources with who wants them, settings, configuration."""
+    """The changed files as {path in lower case: why}, new sources with the builders that match them, settings, configuration."""
 
     keys: dict[str, str] = field(default_factory=dict)
     new: dict[str, list[str]] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""Jobs run outside an engine: their orders, from what the database has, and workers for them. Cache and database are not touched."""
+"""Jobs run outside an engine: their orders, from what the database has, and workers for them.
+
+Cache and database are not touched.
+"""
 
 from __future__ import annotations
 

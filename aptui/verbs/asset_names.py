@@ -1,4 +1,4 @@
-"""Assets as people name them on the command line (sources, products, asset ids, globs), and the database they mean: a project's or any."""
+"""Assets as people name them on the command line (sources, products, asset ids, globs), and the database that they mean."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class AssetNames:
         self._graph = graph
 
     def nodes(self, word: str) -> list[Node]:
-        """Return what a word names: a source with its products, a product, an asset id, a file that sources depend on, or a glob's matches.
+        """Return what a word names: a source and its products, a product, an asset id, a dependency's file, a glob's matches.
 
         Raises:
             UserError: nothing has that name.

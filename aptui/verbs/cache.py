@@ -1,4 +1,4 @@
-"""`cache`: what results of jobs are kept outside the cache, how they are looked after, and whether others can be reached; `gc` is short for one.
+"""`cache`: results of jobs that are kept outside the cache, their maintenance, and whether shared caches can be reached.
 
 What is shared, and with whom, is said in the configuration; nothing here runs a builder.
 """

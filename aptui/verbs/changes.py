@@ -18,9 +18,10 @@ from aptui.verbs.opening import DATABASE
 LOOK_S = 0.05
 """How often a follower looks whether anything was written: one question to the memory that SQLite's processes share."""
 _EPILOG = """\
-A record is {seq, kind, id, name, digest, size, type}, of a source without size and type; what is gone is {seq, kind, id, name, removed}.
-Without --since everything that is there is listed first, and {seq, kind: "listed"} follows. {seq, kind: "resync"} means that SEQ is not kept
-any more: take a listing, then go on from that seq. 0 is the time before the first change."""
+A record is {seq, kind, id, name, digest, size, type}, of a source without size and type; what is gone is
+{seq, kind, id, name, removed}. Without --since everything that is there is listed first, and {seq, kind: "listed"} follows.
+{seq, kind: "resync"} means that SEQ is not kept any more: take a listing, then go on
+from that seq. 0 is the time before the first change."""
 
 
 def changes_arguments(parser: ArgumentParser) -> None:

@@ -34,7 +34,8 @@ _LEAST_WATCHES = 65_536
 _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
 """Bytes; below the first the engine starts nothing (engine/cache/cache.py)."""
 _LIBRARIES = (
-    "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr", "textual", "polars", "pygments",
+    "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
+    "textual", "polars", "pygments",
 )  # fmt: skip
 _OPTIONAL = (("trimesh", "trimesh"), ("fonttools", "fontTools"), ("brotli", "brotli"), ("lupa", "lupa"))
 _PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
@@ -340,7 +341,8 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _shared_cache, _links, _cluster, _database, _leftovers,
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _shared_cache, _links, _cluster,
+    _database, _leftovers,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What the configuration says about one path, each thing with the file and line that says so; how it is told is in `explain`.
 
-The configuration is compiled without places, so its layers are parsed anew here, and so are the `.aptui.yaml` files above the path: what is
-told is what the next run goes by, whether or not an engine has looked yet.
+The configuration is compiled without places, so its layers are parsed anew here, and so are the `.aptui.yaml` files above the path:
+what is told is what the next run goes by, whether or not an engine has looked yet.
 """
 
 from __future__ import annotations

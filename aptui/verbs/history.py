@@ -1,4 +1,4 @@
-"""`log --history` and `log --compare`: the runs of an asset's jobs, what each was made of and made, and what two of them differ in."""
+"""`log --history` and `log --compare`: the runs of an asset's jobs, their inputs and products, and how two of them differ."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ def compare(arguments: Namespace) -> int:
     printing.say(_title(row), "bold")
     for run in (old, new):
         printing.say(
-            f"run {run.number}: {printing.when(run.row.completed_ms)}, {run.outcome}, {printing.duration(run.row.duration_ms / 1000)}, "
+            f"run {run.number}: {printing.when(run.row.completed_ms)}, {run.outcome}, "
+            f"{printing.duration(run.row.duration_ms / 1000)}, "
             f"builder version {printing.line(run.row.version) or 'unknown'}: {printing.line(run.row.reason)}"
         )
     _tell_part("inputs", answer["inputs"])

@@ -1,4 +1,4 @@
-"""`scan-missing`: products (and other files) searched for assets that they name and do not declare; a running engine is asked to do it.
+"""`scan-missing`: searches products (and other files) for assets that they name without declaring them.
 
 Only products have rows in the database. Other files are searched here, whether an engine runs or not, and told of at once.
 """

@@ -1,4 +1,7 @@
-"""`move` and `delete`: sources with their metadata; a preview unless `--confirm` is said. An engine that runs does it itself, as one batch."""
+"""`move` and `delete`: sources with their metadata; a preview unless `--confirm` is said.
+
+A running engine does it itself, as one batch.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +135,7 @@ def _tell(report: RelocationReport) -> None:
 
 
 def _seen_from_here(source: str, destination: str, config: Config) -> tuple[str, str]:
-    """Return source and destination as the engine takes them: relative to a scan folder, or absolute where they were seen from here.
+    """Return source and destination relative to a scan folder, or absolute if they were given relative to the current folder.
 
     Raises:
         UserError: it may mean two files.

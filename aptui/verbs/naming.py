@@ -111,7 +111,10 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
 
 
 def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | None:
-    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names; None when there is no such source. The longest path that exists wins."""
+    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names; None when there is no such source.
+
+    The longest path that exists wins.
+    """
     for path, platform, key in _readings(word):
         source = find_source(path, config, database)
         if source is not None:

@@ -58,8 +58,8 @@ def opened(arguments: Namespace, config: Config | None = None) -> Iterator[Opene
 def builder_names(config: Config) -> dict[bytes, str]:
     """Return {uuid: name} of all builders, those in the project's `builders/` folder and those of scripts among them.
 
-    Their code is only looked at where there is any: that can mean to start a process. While some of it is broken, the names are those
-    that were found the last time.
+    Their code is only looked at where there is any: that can mean to start a process. While some of it is broken, the names are
+    those that were found the last time.
     """
     names = {builder.uuid: builder.name for builder in config.project.builders}
     if config.has_builders_to_find:

@@ -1,4 +1,4 @@
-"""Bundles: a zip of products with a manifest, the same bytes for the same products; which products is the business of `shipping`."""
+"""Bundles: a zip of products with a manifest, the same bytes for the same products; `shipping` chooses the products."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _CHUNK = 1 << 20
 def pack(wanted: AssetList, cache_dir: Path, target: Path, *, is_compressed: bool = True) -> int:
     """Write the products and the manifest to `target`, each compared with its recorded digest on the way; return the zip's size.
 
-    Names are sorted, times, modes and compression fixed. The manifest stands last: where digests were not recorded, it has those packed. It
-    says what is in the bundle, not why: the same products are the same bytes, whoever asked for them.
+    Names are sorted, times, modes and compression fixed. The manifest stands last: where digests were not recorded, it has those
+    packed. It says what is in the bundle, not why: the same products are the same bytes, whoever asked for them.
 
     Raises:
         HostError: a product cannot be read, or is not what was recorded.

@@ -112,7 +112,7 @@ def _figures(row: JobRow) -> tuple[str, str, str, str]:
 
 
 def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
-    """Return a job as programs get it (issue 2 §7, and what grew around it)."""
+    """Return a job as programs get it."""
     return {
         "source": row.source,
         "scan_folder": row.scan_folder,

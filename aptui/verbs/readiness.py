@@ -1,7 +1,7 @@
-"""Which results are there for a project, or for a commit of it, without running a builder: an engine over a cache that is thrown away.
+"""Which results are available for a project, or for a commit of it, without running a builder.
 
-Everything is planned as in a real run; a job whose result nobody has fails there. What can be known so ends at such a job: what is made of
-its products is not planned as it would be. Tools and scan folders outside the repository are looked at as they are now.
+Everything is planned as in a real run; a job whose result nobody has fails there. What can be known so ends at such a job: what is
+made of its products is not planned as it would be. Tools and scan folders outside the repository are looked at as they are now.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def look_up(config: Config) -> CommitReadiness:
 
 
 def _note_trouble(notice: object, troubles: dict[str, None]) -> None:
-    """Remember what is said of the shared cache: a store that cannot be reached has nothing, and that is not the same as nothing there."""
+    """Remember messages about the shared cache: an unreachable store must not look like an empty one."""
     if isinstance(notice, Said) and _TROUBLE in notice.text:
         troubles[notice.text] = None
 

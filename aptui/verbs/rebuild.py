@@ -38,8 +38,8 @@ DIFFERENT = 1
 class RebuildDifference:
     """What a job made otherwise than before.
 
-    `against` is "second run" or "recorded" (both runs agree, the database has something else). `kind`: "names" (other products), "size",
-    "bytes" or "failed". `offset` is that of the first byte that differs, -1 = not known; `said` is a sentence.
+    `against` is "second run" or "recorded" (both runs agree, the database has something else). `kind`: "names" (other products),
+    "size", "bytes" or "failed". `offset` is that of the first byte that differs, -1 = not known; `said` is a sentence.
     """
 
     builder: str

@@ -1,4 +1,4 @@
-"""`reprocess` and `rerun`: running jobs that nothing made necessary; the one through the engine, the other alone in the foreground."""
+"""`reprocess` and `rerun`: run jobs that nothing made necessary, through the engine or alone in the foreground."""
 
 from __future__ import annotations
 
@@ -153,7 +153,8 @@ def _tell(result: RunResult, folder: str) -> int:
     is_done = result.outcome == Outcome.SUCCEEDED
     for product in result.products:
         printing.say(
-            f"product  {printing.line(product.name or os.path.basename(product.staged))}, sub id {product.sub_id}, {printing.size(product.size)}"
+            f"product  {printing.line(product.name or os.path.basename(product.staged))}, sub id {product.sub_id}, "
+            f"{printing.size(product.size)}"
         )
     ending = "succeeded" if is_done else f"failed: {printing.line(result.error)}"
     printing.say(f"{ending}; {printing.duration(result.duration_ms / 1000)}", "green" if is_done else "red")

@@ -1,4 +1,4 @@
-"""`assetlist`, `bundle`, `compare`: which products ship with some assets, packed into one file, and what differs between two lists."""
+"""`assetlist`, `bundle`, `compare`: products that ship with some assets, packed into one file, compared between two lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""For `bundle` and `scan-missing`: whether what lies in a cache is made of the sources as they are now; nothing is processed, and no digest is made."""
+"""For `bundle` and `scan-missing`: whether a cache is made of the sources as they are now.
+
+Nothing is processed, and no digest is made.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def is_settled(opening: PreparedSession) -> bool:
 
 
 def _changed(opening: PreparedSession) -> Iterator[str]:
-    """Yield folders whose files are others, or have other bytes: times say nothing of what was written just before it was looked at."""
+    """Yield folders whose files are others, or have other bytes; times say nothing of what was written just before the check."""
     assert opening.glance is not None
     assert opening.walk is not None
     with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:

@@ -72,7 +72,8 @@ def _tell_page(config: Config, address: str) -> None:
     printing.say(f"the demo's page is at  {address}")
     printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}', and look; Ctrl-C ends it")
     sys.stdout.flush()
-    # A text browser would take the terminal. Other users can read the arguments of a browser: this token reads products and no more.
+    # A text browser would take the terminal. Other users can read the arguments of a browser: this token reads products
+    # and no more.
     if printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout) and any(map(os.environ.get, _DESKTOPS)):
         webbrowser.open(address)
 

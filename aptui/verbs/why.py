@@ -158,7 +158,10 @@ def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"      {printing.count(job['warnings'], 'warning')}, {printing.count(job['errors'], 'error')} in its log", "yellow"
     if job["completed"]:
         yield (
-            f"      last run: {_local(job['completed'])}, {printing.duration(job['duration_s'])}, builder {printing.line(job['builder'])}",
+            (
+                f"      last run: {_local(job['completed'])}, {printing.duration(job['duration_s'])}, builder "
+                f"{printing.line(job['builder'])}"
+            ),
             "",
         )
     if job["log"]:

@@ -80,7 +80,10 @@ async def _work(arguments: Namespace) -> int:
 
 
 async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None:
-    """Work until told to stop, or until the scheduler is gone: Dask's own workers end with it, or leave it when they hear nothing more."""
+    """Work until told to stop, or until the scheduler is gone.
+
+    Dask's own workers end with it, or leave it when they hear nothing more.
+    """
     if ended.is_set():
         return
     nanny = _nanny(arguments, folder)
