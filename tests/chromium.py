@@ -1,4 +1,7 @@
-"""A headless Chromium, spoken to in the DevTools protocol over two pipes: no port, no network, one reader; every wait has a deadline."""
+"""A headless Chromium, spoken to in the DevTools protocol over two pipes: no port, no network, one reader.
+
+Every wait has a deadline.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Makes what lies in this folder importable by the tests of every room: as it is called here, and as `tests.…`.
 
-The root of the checkout stays off the path: `pytest` alone has to test the package that is installed, not the folder beside this one.
+The root of the checkout stays off the path: `pytest` alone has to test the package that is installed, not the folder beside this
+one.
 """
 
 import os

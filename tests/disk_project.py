@@ -1,4 +1,4 @@
-"""A project in a folder, its engine, and the global oracle over what rests (design/reliability.md §1.3): for stories and drills."""
+"""A project in a folder, its engine, and the global oracle over what is settled: for stories and drills."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A whole engine without IO: the pipeline, and around it a fake loop, scanner, pool, writer, cache and clock.
 
-Every deed may be the last one before a crash (`fuse`), and with `rng` the order in which the outside world answers is any that could be.
+Every deed may be the last one before a crash (`fuse`), and with `rng` the order in which the outside world answers is any that
+could be.
 
 A source of the `script` builder says, line by line, what its builder shall do:
 
@@ -9,11 +10,12 @@ A source of the `script` builder says, line by line, what its builder shall do:
     after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
     read x                found while processing; `reprocess x` asks for the jobs of another source
     extra n               one more product, sub id n; `make name` one of that name
-    stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` puts a digest of all in it
+    stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` puts a digest
+                          of all in it
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
 
-A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. The parameters of `script` enter its products; `job` is a job
-more.
+A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. The parameters of `script` enter its products; `job`
+is a job more.
 """
 
 from __future__ import annotations
@@ -780,7 +782,8 @@ class World:
             products.append(StagedProduct(staged, name, sub_id, b"", flags, sha(data), 7, len(data)))
         log = (LogRecord(LogLevel.WARNING, order.builder, "it says WARN", self._now_ms),) if "WARN" in lines else ()
         return RunResult(
-            order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log), duration_ms=self.duration_ms,
+            order.run_key, Outcome.SUCCEEDED, "", tuple(products), digest, found, log, warnings=len(log),
+            duration_ms=self.duration_ms,
             reprocess=tuple(script.reprocesses), used=used,
         )  # fmt: skip
 

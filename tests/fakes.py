@@ -153,7 +153,10 @@ class Tables:
 
 @dataclass
 class Index:
-    """Where rows are found: {source key or UUID: source id}, {source id: its jobs, builders, edges}, {job id: its products, runs}."""
+    """Where rows are found.
+
+    {source key or UUID: source id}, {source id: its jobs, builders, edges}, {job id: its products, runs}.
+    """
 
     sources: dict[object, int] = field(default_factory=dict)
     uuids: dict[object, int] = field(default_factory=dict)
@@ -167,7 +170,10 @@ class Index:
 
 
 class FakeArchive:
-    """Implementer of `core.archive.Archive`: shows what was applied with `save`, nothing else. Rows that no database would take raise."""
+    """Implementer of `core.archive.Archive`: shows what was applied with `save`, nothing else.
+
+    Rows that no database would take raise.
+    """
 
     def __init__(self) -> None:
         self.tables = Tables()

@@ -1,7 +1,7 @@
 """Lanes and second tries of the tests: who is fast, that nobody is it in name only, and how many were tried again.
 
-A test that is not marked `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it does. A test may be
-tried once more (`retry`) if it says why; a run that needed more than `MOST_RETRIES` of them has failed.
+A test that is not marked `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
+does. A test may be tried once more (`retry`) if it says why; a run that needed more than `MOST_RETRIES` of them has failed.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ _watch = _Watch()
 def pytest_configure(config: pytest.Config) -> None:
     """Hear what the interpreter does (a hook cannot be taken back), and keep the folders of xdist's workers short.
 
-    The name of a socket has 107 bytes at most, and engines whose folder is longer share one in /tmp: with `popen-gw0` in every path the engines
-    of one worker's tests would be those of the other's.
+    The name of a socket has 107 bytes at most, and engines whose folder is longer share one in /tmp: with `popen-gw0` in every path
+    the engines of one worker's tests would be those of the other's.
     """
     sys.addaudithook(_watch.hear)
     worker = getattr(config, "workerinput", {}).get("workerid", "")

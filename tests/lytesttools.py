@@ -1,4 +1,4 @@
-"""A small O3DE project, and a stand-in for O3DE's own test tools: how they start and await both programs (spec/surface.md §7), and what they
+"""A small O3DE project, and a stand-in for O3DE's own test tools: how they start and await both programs, and what they
 read (§3.8)."""
 
 from __future__ import annotations

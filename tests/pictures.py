@@ -1,7 +1,4 @@
-"""`python -m tests.pictures`: makes the README's pictures, SVGs in `pictures/`, from the scene of the snapshots and the real screens.
-
-They name no font to be fetched and nothing of this machine, and are the same bytes whenever the screens look the same.
-"""
+"""`python -m tests.pictures` makes the README's pictures, SVGs in `pictures/`, from the snapshots' scene and the real screens."""
 
 from __future__ import annotations
 

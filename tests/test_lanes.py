@@ -45,7 +45,10 @@ def run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
     ],
 )
 def test_what_claims_to_be_fast_and_is_not_fails(suite: pytest.Pytester, line: str, what: str) -> None:
-    code = f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n    {line}\n"
+    code = (
+        f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n"
+        f"    {line}\n"
+    )
     suite.makepyfile(code)
 
     result = run(suite, "-W", "ignore")

@@ -1,4 +1,7 @@
-"""Python's `re` goes back and tries again: a pattern that a stranger writes can keep it for hours. Only places on a list build one from data."""
+"""Python's `re` goes back and tries again: a pattern that a stranger writes can keep it for hours.
+
+Only places on a list build one from data.
+"""
 
 from __future__ import annotations
 

@@ -114,7 +114,8 @@ def test_no_statement_binds_by_number() -> None:
 @pytest.mark.real
 def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
     code = (
-        "import sys, aptui.cli.main, aptui.batch.run, aptui.engine.loop.engine, aptui.engine.pool.pool, aptui.store.db.writer, aptui.sdk\n"
+        "import sys, aptui.cli.main, aptui.batch.run, aptui.engine.loop.engine, aptui.engine.pool.pool, "
+        "aptui.store.db.writer, aptui.sdk\n"
         "print([name for name in ('textual', 'pygments', 'aiohttp', 'peewee', 'ruamel') if name in sys.modules])"
     )
 

@@ -23,7 +23,10 @@ def test_a_picture_says_what_it_should_and_fetches_nothing(name):
 
 
 def test_a_font_of_the_network_is_taken_out():
-    drawn = '@font-face { font-family: "Fira Code"; src: url("https://x/y.woff2"); }\n.terminal-42-matrix { font-family: Fira Code, monospace; }'
+    drawn = (
+        '@font-face { font-family: "Fira Code"; src: url("https://x/y.woff2"); }\n'
+        ".terminal-42-matrix { font-family: Fira Code, monospace; }"
+    )
 
     assert _plain(drawn).startswith(".aptui-matrix { font-family: ui-monospace, ")
 

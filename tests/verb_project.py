@@ -38,7 +38,8 @@ class Words:
     def create_jobs(self, request):
         if "broken" in request.source:
             return CreateJobsResponse(Result.FAILED, [], [])
-        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("words", item.id) for item in request.platforms], [SourceDependency("a.txt")])
+        jobs = [JobDescriptor("words", item.id) for item in request.platforms]
+        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("a.txt")])
 
     def process_job(self, request):
         request.log.info("\\x1b[31mhello\\x1b[0m", colour="red")

@@ -172,7 +172,8 @@ def tools(bench: Bench) -> None:
     project = bench.project(
         "tools",
         f"platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {chosen}}}]\nbuilders:\n"
-        '  - {name: all, patterns: ["*"], version: 1, command: "cp {source} {products_dir}/{name}", products: ["*"]}\ncache: Cache\n'
+        '  - {name: all, patterns: ["*"], version: 1, command: "cp {source} {products_dir}/{name}", products: ["*"]}\n'
+        "cache: Cache\n"
         "local_store: {enabled: false}\n",  # nobody else keeps results, and those of the last run must not be found
     )
     cost, did = bench.build(project)

@@ -1,6 +1,7 @@
-"""python -m tests.bench.generate --jobs N --dir DIR: a real asset database with N jobs of a believable mix, the same every time, without files.
+"""python -m tests.bench.generate --jobs N --dir DIR.
 
-DIR gets an `aptui.yaml` and the database in its cache. There are no sources on the disk: look at it without an engine, which would drop all.
+A real asset database with N jobs of a believable mix, the same every time, without files. DIR gets an `aptui.yaml` and the database
+in its cache. There are no sources on the disk: look at it without an engine, which would drop all.
 """
 
 from __future__ import annotations
@@ -175,7 +176,8 @@ def _job(
     fail_ms, fail_log = (completed_ms, log) if state == "failed" else (0, "")
     inputs = f'[["source","{path}","{source + 1:08x}"],["builder","{BUILDERS[builder]}","4"]]'
     yield _JOB, (
-        job_id, source + 1, key, job_id * 31, platform, guid, status, job_id, fail_ms, fail_log, fail_ms, fail_log, completed_ms, log,
+        job_id, source + 1, key, job_id * 31, platform, guid, status, job_id, fail_ms, fail_log, fail_ms, fail_log, completed_ms,
+        log,
         errors, warnings,
     )  # fmt: skip
     yield _OWN_JOB, (job_id, state, job_id * 31, error, reason, inputs, "", duration_ms, completed_ms, cause, 0, "")

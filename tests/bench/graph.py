@@ -1,8 +1,10 @@
-"""python -m tests.bench.graph --sources N --dependencies D --dir DIR: a database whose products need each other, the same every time;
+"""python -m tests.bench.graph --sources N --dependencies D --dir DIR.
+
+A database whose products need each other, the same every time;
 and the row that asks its graph, against a plain walk in Python over the same rows.
 
-The first product is a hub that every fifth one needs; the others need products before them, nearer ones likelier, so that there are no
-rings and closures are deep. Only one platform has dependencies.
+The first product is a hub that every fifth one needs; the others need products before them, nearer ones likelier, so that there are
+no rings and closures are deep. Only one platform has dependencies.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ def make(folder: Path, sources: int, dependencies: int, seed: int = 5) -> Path:
             (PLATFORM,),
         ).fetchall()
         database.executemany(
-            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, UnresolvedPath) "
+            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags, "
+            "UnresolvedPath) "
             "VALUES (?, ?, ?, ?, 0, '')",
             ((products[at][0], *products[other][1:], PLATFORM) for at, other in _edges(len(products), dependencies, seed)),
         )

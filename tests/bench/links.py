@@ -1,8 +1,9 @@
 """Product dependencies by path: what it costs to meet them as products come, at one, two and four times as many of both.
 
-Half of the links name a product exactly, half with `*` in a folder of their own. Every product comes in a transaction with 255 others, as
-commits do, and meets what was unmet before. The peers do the same in the same run: the rows alone, inserted without asking anything, and
-each transaction's products joined with all that is unmet by LIKE (once: it takes long). The best of the runs counts.
+Half of the links name a product exactly, half with `*` in a folder of their own. Every product comes in a transaction with 255
+others, as commits do, and meets what was unmet before. The peers do the same in the same run: the rows alone, inserted without
+asking anything, and each transaction's products joined with all that is unmet by LIKE (once: it takes long). The best of the runs
+counts.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _plain_insert(folder: Path, count: int) -> float:
 
 
 def _naive_join(count: int) -> float:
-    """Return the seconds of joining each transaction's products with all that is unmet, as O3DE does at idle (spec/engine.md §8)."""
+    """Return the seconds of joining each transaction's products with all that is unmet, as O3DE does at idle."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE TABLE unmet(path TEXT)")
         paths = [_owner(number).links[0].path.replace("*", "%") for number in range(count)]

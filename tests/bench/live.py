@@ -1,4 +1,4 @@
-"""Rows of the engine that stays up (design/targets.md §2): saves, storms, stops, idle cost, questions of clients.
+"""Rows of the engine that stays up: saves, storms, stops, idle cost, questions of clients.
 
 The peers watch with bare inotify, or with chokidar where `npm` has put it, and copy with the syncs that the engine pays for.
 """
@@ -364,7 +364,10 @@ def live_folders(bench: Bench) -> None:
         engine.client.close()
         engine.process.terminate()
         engine.process.wait(60)
-    text = f"answers after {up_s:.2f} s (slowest answer then {worst_s * 1000:.0f} ms), watched after {watched_s:.2f} s, idle after {ended - began:.2f} s"
+    text = (
+        f"answers after {up_s:.2f} s (slowest answer then {worst_s * 1000:.0f} ms), watched after {watched_s:.2f} s, idle "
+        f"after {ended - began:.2f} s"
+    )
     say("live-folders", f"{text}; bare inotify with its walk {bare_s:.2f} s (target ≤ 0.5 s more than a start)")
 
 
@@ -383,7 +386,8 @@ def live_idle(bench: Bench) -> None:
         spent_s = engine.processor_s() - before
         say(
             "live-idle",
-            f"{100 * spent_s / _IDLE_S:.2f} % of a core over {_IDLE_S:.0f} s, {engine.rss_mib():.0f} MiB (target ≤ 1.5 %; 100,000: ≤ 0.5 %, 120 MiB)",
+            f"{100 * spent_s / _IDLE_S:.2f} % of a core over {_IDLE_S:.0f} s, {engine.rss_mib():.0f} MiB (target ≤ 1.5 %; "
+            f"100,000: ≤ 0.5 %, 120 MiB)",
         )
 
 

@@ -1,7 +1,7 @@
 """Rows of the outer wire: a save heard by a client, what a thousand subscribers cost the engine, files beside nginx.
 
-`python -m tests.bench.serve N` is N subscribers that have the kernel throw away what comes, for in life they are other machines; `APTUI_URL`
-and `APTUI_TOKEN` say whose. One of them, the witness, keeps it and says what it heard.
+`python -m tests.bench.serve N` is N subscribers that have the kernel throw away what comes, for in life they are other machines;
+`APTUI_URL` and `APTUI_TOKEN` say whose. One of them, the witness, keeps it and says what it heard.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def subscribers(bench: Bench) -> None:
     say(
         "subscribers",
         f"{bench.count:,} jobs, none {_walls(none)}, {_CLIENTS:,} clients {_walls(many)}: {wall:.2f} × (target ≤ 1.10), "
-        f"the engine's own processor time {own:.2f} ×, the gateway's {gateway_s:.1f} s, the clients' {clients_s:.1f} s; {heard}; {_load()}",
+        f"the engine's own processor time {own:.2f} ×, the gateway's {gateway_s:.1f} s, the clients' {clients_s:.1f} s; "
+        f"{heard}; {_load()}",
     )
 
 

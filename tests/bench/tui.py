@@ -1,8 +1,9 @@
-"""python -m tests.bench.tui [ROW …] [--jobs N …] [--dir DIR] [--project P]: the app's own figures through a pseudo-terminal, 160×45.
+"""python -m tests.bench.tui [ROW …] [--jobs N …] [--dir DIR] [--project P].
 
-Rows of design/tui.md §8: start, attach, keys, filter, sort, storm, rest, log. Databases are made once in DIR by `generate`; `attach` needs a
-real engine over a real project, P, or one with 10,000 sources that is made in DIR. Times are milliseconds from a key, or the start of the
-process, to the bytes that make it visible; the screen is put together from these bytes afterwards.
+The app's own figures through a pseudo-terminal, 160×45. Rows: start, attach, keys, filter, sort, storm, rest, log. Databases are
+made once in DIR by `generate`; `attach` needs a real engine over a real project, P, or one with 10,000 sources that is made in DIR.
+Times are milliseconds from a key, or the start of the process, to the bytes that make it visible; the screen is put together from
+these bytes afterwards.
 """
 
 from __future__ import annotations

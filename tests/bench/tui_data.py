@@ -27,7 +27,8 @@ from tests.bench import generate
 
 PATTERNS = {
     "P0 rare literal": "rock_0000070", "P1 .png": ".png", "P2 ending": r"\.png$", "P3 place": "Actors/.+", "P4 status": "failed",
-    "P5 alternatives": r"Forest/.*_00.*\.(fbx|png)", "P6 classes": "[A-Z][a-z]+_[0-9]{4}5", "P7 no hit": "zzzz", "P8 every row": "a",
+    "P5 alternatives": r"Forest/.*_00.*\.(fbx|png)", "P6 classes": "[A-Z][a-z]+_[0-9]{4}5", "P7 no hit": "zzzz",
+    "P8 every row": "a",
     "P9 many terms": "status:failed|warnings wolf !lamp platform:server slower:100ms", "runaway": r"(\w+\d?)+!$",
 }  # fmt: skip
 _FRAME_S = 0.1
@@ -102,7 +103,8 @@ def say_memory(store: JobsStore, jobs: int) -> None:
         text += sum(chunk.estimated_size() for chunk in item._full) + sum(len(word) + 60 for word in item._tail)
     total = columns + text + store._view.nbytes * 2 + store._shown.nbytes
     print(
-        f"  {'memory of rows and text':<28} {total / 1e6:9.1f} MB  {total / jobs * 1e5 / 1e6:.1f} MB a 100,000 jobs; process {resident_mb():.0f} MB"
+        f"  {'memory of rows and text':<28} {total / 1e6:9.1f} MB  {total / jobs * 1e5 / 1e6:.1f} MB a 100,000 jobs; process "
+        f"{resident_mb():.0f} MB"
     )
 
 

@@ -1,4 +1,7 @@
-"""What the rows of `tui` are measured with: a terminal that notes when bytes came, a screen replayed from them, an engine that only tells news."""
+"""What the rows of `tui` are measured with.
+
+A terminal that notes when bytes came, a screen replayed from them, an engine that only tells news.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +170,10 @@ def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str
 
 
 def serve(cache: Path, rate: int) -> None:
-    """Tell `rate` pieces of news a second from the first SIGUSR1 on, until SIGTERM; then print how many there were and who still listens."""
+    """Tell `rate` pieces of news a second from the first SIGUSR1 on, until SIGTERM.
+
+    Then print how many there were and who still listens.
+    """
     database = cache / "assetdb.sqlite"
     with closing(open_reader(database)) as reader:
         desk = _Desk(reader.moment())

@@ -1,7 +1,4 @@
-"""python -m tests.bench.tui_widgets [clipboard]: what a key costs at 1,000,000 rows, in the app and through a pseudo-terminal; trees, log files.
-
-`clipboard` runs the copy drill instead: 4 configurations of tmux × 3 sizes, what arrived in the terminal around it.
-"""
+"""python -m tests.bench.tui_widgets [clipboard]: what a key costs at 1,000,000 rows; trees; log files."""
 
 import asyncio
 import gc

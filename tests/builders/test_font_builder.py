@@ -154,15 +154,18 @@ BROKEN = [
     ("text", b"hello", "a.ttf: is no font: it begins with none of the signatures of ttf, otf, woff and woff2"),
     ("header", TTF[:8], "a.ttf: ends within its header, after 8 bytes"),
     ("directory", TTF[:20], "a.ttf: ends within its directory, at table 1 of 10"),
-    ("cut", TTF[: GLYF_AT + 4], f"a.ttf: table 'glyf' should end at byte {GLYF_AT + GLYF_LENGTH:,}, and the file has {GLYF_AT + 4:,}"),
-    ("woff", b"wOFF" + bytes(8) + b"\0\x01" + bytes(30) + b"glyf" + struct.pack(">4I", 64, 99, 99, 0), "a.ttf: table 'glyf' should end at byte 163, and the file has 64"),
+    ("cut", TTF[: GLYF_AT + 4],
+    f"a.ttf: table 'glyf' should end at byte {GLYF_AT + GLYF_LENGTH:,}, and the file has {GLYF_AT + 4:,}"),
+    ("woff", b"wOFF" + bytes(8) + b"\0\x01" + bytes(30) + b"glyf" + struct.pack(">4I", 64, 99, 99, 0),
+    "a.ttf: table 'glyf' should end at byte 163, and the file has 64"),
     ("woff2", b"wOF2" + bytes(8), "a.ttf: damaged font: "),
     ("no cmap", without("cmap"), "a.ttf: has no table 'cmap'"),
     ("no name and post", without("name", "post"), "a.ttf: has no table 'name' (and 1 more)"),
     ("no outlines", without("glyf", "loca"), "a.ttf: has no outlines and no bitmaps: no table"),
     ("bad cmap", spoiled("cmap", b"\0\0\0\x05"), "a.ttf: table 'cmap' is damaged: "),
     ("bad head", spoiled("head", b"\0" * 10), "a.ttf: table 'head' is damaged: "),
-    ("bad glyf", TTF.replace(TTF[GLYF_AT : GLYF_AT + GLYF_LENGTH], b"\0\x05" + b"\xff" * (GLYF_LENGTH - 2)), "a.ttf: table 'glyf' is damaged: "),
+    ("bad glyf", TTF.replace(TTF[GLYF_AT : GLYF_AT + GLYF_LENGTH], b"\0\x05" + b"\xff" * (GLYF_LENGTH - 2)),
+    "a.ttf: table 'glyf' is damaged: "),
 ]  # fmt: skip
 
 

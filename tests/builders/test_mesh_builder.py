@@ -16,7 +16,10 @@ BUILDER = MeshBuilder
 SQUARE = "v 0 0 0\nv 2 0 0\nv 2 1 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\n"
 TEXTURED = f"mtllib mat/a.mtl\n{SQUARE}usemtl wood\nf 1/1 2/2 3/3 4/4\n"
 ROOF = "v 0 0 0\nv 1 0 0\nv 0 0 1\nv 0 1 0\nf 1 3 2\nf 1 2 4\n"
-PLY = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
+PLY = (
+    "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\nelement face 1\n"
+    "property list uchar int vertex_indices\nend_header\n"
+)
 CORNERS = "0 0 0\n1 0 0\n0 1 0\n"
 OFF = f"OFF\n3 1 0\n{CORNERS}3 0 1 2\n"
 

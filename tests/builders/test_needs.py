@@ -98,7 +98,8 @@ def test_no_builder_imports_what_is_heavy_before_it_is_needed():
         "import sys, importlib\n"
         "for name in 'gltf mesh shader lua font yaml xml'.split():\n"
         "    importlib.import_module(f'aptui.builders.{name}_builder')\n"
-        "print([name for name in ('trimesh', 'fontTools', 'lupa', 'numpy', 'ruamel', 'jsonschema', 'PIL', 'brotli') if name in sys.modules])"
+        "print([name for name in ('trimesh', 'fontTools', 'lupa', 'numpy', 'ruamel', 'jsonschema', 'PIL', 'brotli') if name "
+        "in sys.modules])"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

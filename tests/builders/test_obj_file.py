@@ -2,7 +2,10 @@ import pytest
 
 from aptui.builders.obj_file import BrokenObjError, libraries, material_names, outlined, textures, with_textures
 
-CUBE = "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\nf -1 -2 -3 # back\n"
+CUBE = (
+    "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\n"
+    "f -1 -2 -3 # back\n"
+)
 
 
 def test_an_outline_counts_and_names():

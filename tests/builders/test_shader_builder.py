@@ -121,8 +121,10 @@ OUTPUTS = [
     (
         "glslangValidator",
         (
-            "say fx/a.frag\nsay ERROR: fx/a.frag:3: 'x' : undeclared identifier\nsay ERROR: fx/inc.glsl:7: '' : compilation terminated\n"
-            "say ERROR: fx/inc.glsl:8: 'y' : syntax error\nsay ERROR: 2 compilation errors.  No code generated.\nsay ERROR: Linking fragment stage: none\n"
+            "say fx/a.frag\nsay ERROR: fx/a.frag:3: 'x' : undeclared identifier\n"
+            "say ERROR: fx/inc.glsl:7: '' : compilation terminated\n"
+            "say ERROR: fx/inc.glsl:8: 'y' : syntax error\nsay ERROR: 2 compilation errors.  No code generated.\n"
+            "say ERROR: Linking fragment stage: none\n"
         ),
         "fx/a.frag:3: 'x' : undeclared identifier (and 1 more)",
         ["fx/inc.glsl:8: 'y' : syntax error"],
@@ -170,7 +172,8 @@ def test_without_a_compiler_the_job_says_how_to_get_one(bench):
     source = bench.write("a.frag", "")
 
     assert bench.error(source) == (
-        "a.frag: needs one of the programs glslangValidator, glslang, glslc: install the package glslang-tools, or set the parameter 'compiler'"
+        "a.frag: needs one of the programs glslangValidator, glslang, glslc: install the package glslang-tools, or set the "
+        "parameter 'compiler'"
     )
     assert "needs the program '/opt/glslc': install" in bench.error(source, compiler="/opt/glslc")
 

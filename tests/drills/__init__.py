@@ -1,4 +1,4 @@
-"""Drills: faults at any moment, then a restart, then the oracle of design/reliability.md §1.3. `python -m tests.drills NAME`."""
+"""Drills: faults at any moment, then a restart, then the global oracle. `python -m tests.drills NAME`."""
 
 import sys
 from pathlib import Path

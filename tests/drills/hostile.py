@@ -1,4 +1,4 @@
-"""B1, B2 and B3: builders that crash, hang, flood, leave processes behind, lie about their products, or die as soon as they are imported."""
+"""B1, B2 and B3: builders that crash, hang, flood, leave processes behind, lie about products, or die when they are imported."""
 
 from __future__ import annotations
 
@@ -195,7 +195,10 @@ def _send_again(
 
 
 def _is_late(pool: Harness, order: ProcessOrder, hostile: Hostile, began: dict[int, float]) -> bool:
-    """Whether a run was not over within its limit and a second; the start of a worker (0.1 s here, 1 s on a busy machine) comes on top."""
+    """Whether a run was not over within its limit and a second.
+
+    The start of a worker (0.1 s here, 1 s on a busy machine) comes on top.
+    """
     if order.run_key not in began:
         return False
     until_s = pool.times.get(order.run_key, time.monotonic())

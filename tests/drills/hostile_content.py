@@ -1,7 +1,7 @@
 """`hostile-assets` and `names`: what strangers made and what they called it, against every builder and a real shell.
 
-Canaries lie outside the project: a secret that nobody may read, programs that nobody may run, a folder that nobody may write to. The kernel
-says who opened them (inotify), and every byte that the engine leaves behind is searched for the secret.
+Canaries lie outside the project: a secret that nobody may read, programs that nobody may run, a folder that nobody may write to.
+The kernel says who opened them (inotify), and every byte that the engine leaves behind is searched for the secret.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ builders:
   - {name: fonts, uses: font}
   - name: tool
     patterns: ["*.cmd"]
-    command: "cat <<EOF > {products_dir}/out.txt\\n$(basename {source}) {rel}\\nEOF\\ncat {source} >> {products_dir}/out.txt # it's {name}\\nprintf '%s' \\"$(case a in a) echo {source};; esac)\\" >/dev/null"
+    command: "cat <<EOF > {products_dir}/out.txt\\n$(basename {source}) {rel}\\nEOF\\n\\
+      cat {source} >> {products_dir}/out.txt # it's {name}\\nprintf '%s' \\"$(case a in a) echo {source};; esac)\\" >/dev/null"
     references: ['"needs": "([^"]+)"']
   - {name: adjusted, patterns: ["*.adj"], command: "{params.tool} {source} | cat > {products_dir}/{stem}.out", params: {tool: cat}}
 """
@@ -190,8 +191,10 @@ def _payloads(outside: Path, rng: random.Random, count: int) -> list[str]:
 
 
 _PIECES = (
-    "$({0})", "`{0}`", ";{0};", "\n{0}\n", "|{0}|", "&&{0}&", "'", '"', "\\", "$", "{{", "}}", " ", "*", "(", ")", "#", "~", "!", "\t",
-    "\nEOF\n{0}\n", "a[$({0})]", "${{x:=$({0})}}", "';{0};'", '";{0};"', "x", ".", "%", "=", "<", ">", ";;{0};;", "caf\u00e9", "\r{0}\r",
+    "$({0})", "`{0}`", ";{0};", "\n{0}\n", "|{0}|", "&&{0}&", "'", '"', "\\", "$", "{{", "}}", " ", "*", "(", ")", "#", "~", "!",
+    "\t",
+    "\nEOF\n{0}\n", "a[$({0})]", "${{x:=$({0})}}", "';{0};'", '";{0};"', "x", ".", "%", "=", "<", ">", ";;{0};;", "caf\u00e9",
+    "\r{0}\r",
 )  # fmt: skip
 
 
@@ -378,7 +381,8 @@ def _template(rng: random.Random, depth: int = 0) -> str:
 def _argument(rng: random.Random, depth: int) -> str:
     name = rng.choice(("{source}", "{stem}", "{rel}", "{params.x}"))
     plain: tuple[Callable[[], str], ...] = (
-        lambda: name, lambda: f'"{name}"', lambda: f"'{name}'", lambda: f"a{name}b", lambda: f'"x{name}\'y"', lambda: f"out\\{name}",
+        lambda: name, lambda: f'"{name}"', lambda: f"'{name}'", lambda: f"a{name}b", lambda: f'"x{name}\'y"',
+        lambda: f"out\\{name}",
         lambda: f'"out\\{name}"', lambda: f'"\\\\{name}"',
     )  # fmt: skip
     if depth >= 3 or rng.random() < 0.6:

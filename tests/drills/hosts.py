@@ -1,4 +1,4 @@
-"""E1, E3, D1 to D4, X1, W7 and Ctrl-C: a full or read-only disk, a locked, damaged or deleted database, two engines, tampered products."""
+"""E1, E3, D1 to D4, X1, W7 and Ctrl-C: full or read-only disks, damaged or locked databases, two engines, tampered products."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ def locked_database(folder: Path, seconds: float) -> Report:
 @contextlib.contextmanager
 def _lock_held_by_another_program(path: Path) -> Iterator[None]:
     # Not a connection of this process: a forked engine would inherit it, and with it SQLite's idea of who holds what.
-    code = "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); d.execute('BEGIN EXCLUSIVE'); print(flush=True); input()"
+    code = (
+        "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); d.execute('BEGIN EXCLUSIVE'); "
+        "print(flush=True); input()"
+    )
     with subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdin is not None
         assert other.stdout is not None
@@ -123,7 +126,8 @@ def _processor_s(pid: int) -> float:
 def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> Report:
     """D2: flipped bits, lost ends, zeroed and swapped pages, a lost log, another project's database: made anew, or harmless.
 
-    A bit that is flipped within a row is seen by nobody but `verify`; so the cache is compared, and rows only after a database made anew.
+    A bit that is flipped within a row is seen by nobody but `verify`; so the cache is compared, and rows only after a database made
+    anew.
     """
     say(f"seed {seed}")
     report = Report("D2")
@@ -199,7 +203,10 @@ def _damage(path: Path, kind: str, dice: random.Random) -> None:
 
 
 def two_engines(folder: Path) -> Report:
-    """D3: the second engine is refused naming the first one's process; after the first was killed, the next one owns the cache at once."""
+    """D3: the second engine is refused naming the first one's process.
+
+    After the first was killed, the next one owns the cache at once.
+    """
     report = Report("D3")
     world = World(folder / "project", sources=6, commands=1)
     first = Child(world, action=lambda: None)
@@ -278,7 +285,10 @@ def deleted_and_killed(folder: Path, step: int) -> Report:
 
 
 def tampered(folder: Path) -> Report:
-    """X1: products deleted or replaced by hand are found at the next start; damage in place by digest (`verify`), and `reprocess` heals it."""
+    """X1: products deleted or replaced by hand are found at the next start.
+
+    Damage in place by digest (`verify`), and `reprocess` heals it.
+    """
     report = Report("X1")
     world = World(folder / "project", sources=10, commands=1)
     world.engine_run()

@@ -1,4 +1,7 @@
-"""K1, K2, K3 and E1: the engine dies, or the disk fails it, at any moment; then it starts again and must settle as a clean build would."""
+"""K1, K2, K3 and E1: the engine dies, or the disk fails it, at any moment.
+
+Then it starts again and must settle as a clean build would.
+"""
 
 from __future__ import annotations
 

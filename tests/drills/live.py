@@ -366,7 +366,7 @@ _SAVES: dict[str, Callable[[LiveWorld, Path, bytes], None]] = {
 
 
 def roots(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W5: a scan folder that goes and comes back, another in its place, loops of links, mounts on folders below (these need root)."""
+    """W5: a scan folder goes and comes back, another comes in its place; loops of links; mounts on folders below (as root)."""
     report = Report("W5 live")
     world = LiveWorld(folder / "project")
     world.write("assets/real/a.txt", "a")
@@ -497,7 +497,10 @@ _INVISIBLE: dict[str, tuple[Callable[[LiveWorld, Path, bytes], None], str]] = {
 
 
 def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """K2: the engine that stays up is killed at random moments while sources change; the next one settles as a clean build would."""
+    """K2: the engine that stays up is killed at random moments while sources change.
+
+    The next one settles as a clean build would.
+    """
     say(f"seed {seed}")
     report = Report("K2 live")
     world = LiveWorld(folder / "project", SETTINGS, sources=40, commands=6, seed=seed)

@@ -1,4 +1,6 @@
-"""W7 and scenes of the reference over the whole engine: sources that are written while they are read, products that go by hand (45), what the
+"""W7 and scenes of the reference over the whole engine.
+
+Sources that are written while they are read, products that go by hand (45), what the
 watcher must never mix up (67), what a name means (68), and whole checkouts as one batch.
 """
 
@@ -20,7 +22,10 @@ from .serving import LiveWorld, Serving, rows, serving
 
 
 def written(folder: Path, count: int, seed: int, *, size: int = 400_000, mutant: str = "", say: Say = print) -> Report:
-    """W7: sources are written slowly, cut and written again, replaced, and mapped while they are read: only whole versions become products."""
+    """W7: sources are written slowly, cut and written again, replaced, and mapped while they are read.
+
+    Only whole versions become products.
+    """
     say(f"seed {seed}")
     report = Report("W7 live")
     world = LiveWorld(folder / "project", _WITH_TOOL)
@@ -56,7 +61,9 @@ _WITH_TOOL = """
 scan_folders: [{name: game, path: assets}]
 builders:
   - {name: data, copy: ["*.txt"]}
-  - {name: upper, patterns: ["*.up"], command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out; cp {source} {products_dir}/{stem}.raw"}
+  - name: upper
+    patterns: ["*.up"]
+    command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out; cp {source} {products_dir}/{stem}.raw"
 workers: 2
 """
 
@@ -246,7 +253,10 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
 
 
 def much(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """Scenario 67: `count` files and folders are made, changed, renamed, deleted; what is ignored is; nothing doubled, nothing lost."""
+    """Scenario 67: `count` files and folders are made, changed, renamed, deleted; what is ignored is.
+
+    Nothing doubled, nothing lost.
+    """
     say(f"seed {seed}")
     report = Report("scenario 67")
     world = LiveWorld(folder / "project", "ignore: ['*.bak.txt', 'raw/']\n" + _WITH_TOOL)
@@ -299,7 +309,10 @@ def _ignored(world: LiveWorld, engine: Serving, report: Report) -> None:
 
 
 def named(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """Scenario 68: a file that came, came in bulk, changed, went, or went with its folder is known as such; wrong case is the same name."""
+    """Scenario 68: a file that came, came in bulk, changed, went, or went with its folder is known as such.
+
+    Wrong case is the same name.
+    """
     report = Report("scenario 68")
     world = LiveWorld(folder / "project")
     world.write("assets/Deep/Er/A.txt", "a")

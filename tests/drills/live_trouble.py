@@ -1,4 +1,7 @@
-"""E1, E3 and D4 under an engine that stays up: what it stands on is taken away; it says so, and goes on by itself when it is back."""
+"""E1, E3 and D4 under an engine that stays up: what it stands on is taken away.
+
+It says so, and goes on by itself when it is back.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ _TAKEN: tuple[Callable[[LiveWorld, Serving], None], ...] = (_cache, _database, _
 
 
 def full_disk(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """E1: the disk of the cache runs full: it is told, nothing is half, nobody spins; with room again it goes on by itself; needs root."""
+    """E1: the disk of the cache runs full: it is told, nothing is half, nobody spins; with room again it goes on. Needs root."""
     report = Report("E1 live")
     with small_disk(folder / "disk", _FULL_KIB) as disk:
         world = LiveWorld(folder / "project", f"{TEXTS}cache: {disk}/Cache\n")

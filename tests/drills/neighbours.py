@@ -1,6 +1,6 @@
-"""Another user of this machine against everything that belongs to an engine: sockets, ports, files and locks. Needs root, to be somebody else.
+"""Another user of this machine against everything that belongs to an engine: sockets, ports, files and locks.
 
-`MUTANTS` take one rule away each: a drill that does not notice is no drill.
+Needs root, to be somebody else. `MUTANTS` take one rule away each: a drill that does not notice is no drill.
 """
 
 from __future__ import annotations

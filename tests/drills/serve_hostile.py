@@ -1,6 +1,7 @@
-"""A real gateway over a real engine, and clients who mean no good: memory stays bounded, and a well-behaved client is answered all the while.
+"""A real gateway over a real engine, and clients who mean no good.
 
-`python -m tests.drills.serve_hostile MUTANT --project DIR` is the same gateway without one of its rules.
+Memory stays bounded, and a well-behaved client is answered all the while. `python -m tests.drills.serve_hostile MUTANT --project
+DIR` is the same gateway without one of its rules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A real `aptui serve` over a world that changes meanwhile: heard over its socket, judged by what lies on the disk, or broken on purpose.
+"""A real `aptui serve` over a world that changes meanwhile.
 
-`python -m tests.drills.serving MUTANT VERB …` is the same engine without one of its rules.
+Heard over its socket, judged by what lies on the disk, or broken on purpose. `python -m tests.drills.serving MUTANT VERB …` is the
+same engine without one of its rules.
 """
 
 from __future__ import annotations
@@ -281,7 +282,10 @@ class Serving:
         return bool(came(lambda: is_true() or self.process.poll() is not None, patience_s) and is_true())
 
     def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
-        """Wait until the cache is what a clean build would make, and idle; note what is wrong. Return how long that took, in seconds."""
+        """Wait until the cache is what a clean build would make, and idle; note what is wrong.
+
+        Return how long that took, in seconds.
+        """
         began = time.monotonic()
         expected = self.world.expected()
         if self.until(lambda: self._is_right(expected) and self.is_idle, patience_s):

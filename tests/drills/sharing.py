@@ -1,6 +1,7 @@
 """L1: a machine dies, at every step that it takes on a disk, while it keeps, uploads and fetches results.
 
-Whatever moment that is: whoever looks afterwards finds each result as it was made, or none, and the next run puts right what is missing.
+Whatever moment that is: whoever looks afterwards finds each result as it was made, or none, and the next run puts right what is
+missing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ FINE = 0
 
 
 def killed_at_every_point(folder: Path, *, first: int = 1, step: int = 1, mutant: str = "") -> Report:
-    """Kill at the `first` point and each `step`-th after it; with `mutant` the program is broken on purpose, and once to see it is enough."""
+    """Kill at the `first` point and each `step`-th after it.
+
+    With `mutant` the program is broken on purpose, and once to see it is enough.
+    """
     with mock.patch.object(os, "fsync"):  # what is written survives a kill, and this disk is others' too
         return _killed(folder, Report("L1-killed"), first, step, mutant)
 

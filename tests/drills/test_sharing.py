@@ -1,4 +1,7 @@
-"""A bounded choice of the drills of shared results, for every run of the tests; `python -m tests.drills l1-killed` has no bounds."""
+"""A bounded choice of the drills of shared results, for every run of the tests.
+
+`python -m tests.drills l1-killed` has no bounds.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A project with all kinds of dependencies, edited at random under an engine that is killed now and then; at rest only the truth is there.
+"""A project with all kinds of dependencies, edited at random under an engine that is killed now and then.
 
-At the end of each round `aptui batch` runs nothing, products equal those of a clean build without a store, and where the verbs can tell
-(`verify --rebuild`) no record is contradicted by a rebuild. Edits: saves, double saves, removed and written anew, deletions, renames,
-products deleted by hand, and checkouts that change builders, tools and sources at once and change them back (`changes_code`).
+At rest only the truth is there. At the end of each round `aptui batch` runs nothing, products equal those of a clean build without
+a store, and where the verbs can tell (`verify --rebuild`) no record is contradicted by a rebuild. Edits: saves, double saves,
+removed and written anew, deletions, renames, products deleted by hand, and checkouts that change builders, tools and sources at
+once and change them back (`changes_code`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _MUTANTS = {
     ),
     "deaf-to-products": "from aptui.engine.live import changes as watching\nwatching.Watching._products_gone = lambda *_: None\n",
 }
-"""What the engine's process runs first to break the rule on purpose: files of even sizes count as gone; deleted products go unheard."""
+"""What the engine's process runs first to break the rule on purpose: files of even sizes count as gone; deleted products go
+unheard."""
 
 
 class Truth:

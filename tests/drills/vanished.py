@@ -1,7 +1,7 @@
-"""Folders that cannot be read, go away, or are suddenly empty, under an engine that runs and under one that starts: nothing is deleted.
+"""Folders that cannot be read, go away, or are suddenly empty, under an engine that runs and under one that starts.
 
-A disk that refuses is put at the one place where folders of sources are opened (`walk.scandir`), for root may read everything; an empty file
-system is really mounted where root allows it, else another empty folder stands for it.
+Nothing is deleted. A disk that refuses is put at the one place where folders of sources are opened (`walk.scandir`), for root may
+read everything; an empty file system is really mounted where root allows it, else another empty folder stands for it.
 """
 
 from __future__ import annotations

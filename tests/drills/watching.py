@@ -1,7 +1,7 @@
 """W1 to W5 and K4, of the watcher alone: whatever happens to its roots, a hint covers every file that changed.
 
-Each drill takes a mutant, a watcher that lacks one rule, and must then find something. Those that change limits of the system need root and
-put the limits back. `python -m tests.drills.watching` is the child that K4 stops.
+Each drill takes a mutant, a watcher that lacks one rule, and must then find something. Those that change limits of the system need
+root and put the limits back. `python -m tests.drills.watching` is the child that K4 stops.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def _kind(mutant: str) -> type[Watcher]:
 
 
 class Looked(Room):
-    """An engine that looks when it is told: what it did not find at any look is not covered, however often its folder was told before."""
+    """An engine that looks when it is told.
+
+    What it did not find at any look is not covered, however often its folder was told before.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A1: whatever is said to an engine's socket, and however little is listened to, it lives, stays small and serves everybody else."""
+"""A1: whatever is sent to an engine's socket, and however little is read, it lives, stays small and serves everybody else."""
 
 from __future__ import annotations
 

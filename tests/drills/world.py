@@ -12,7 +12,9 @@ SETTINGS = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 10}]
 builders:
   - {name: data, copy: ["*.txt"]}
-  - {name: upper, patterns: ["*.up"], command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out; cp {source} {products_dir}/{stem}.raw"}
+  - name: upper
+    patterns: ["*.up"]
+    command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out; cp {source} {products_dir}/{stem}.raw"
 """
 
 
@@ -115,7 +117,10 @@ class World(Project):
         ]
 
     def wrong_rows(self) -> list[str]:
-        """Return products whose row is not the file's and which no intent speaks of: nobody would ever find them (O3, after a kill)."""
+        """Return products whose row is not the file's and which no intent speaks of.
+
+        Nobody would ever find them (O3, after a kill).
+        """
         if not (self.cache / "assetdb.sqlite").exists():
             return []
         with database(self.cache) as connection:

@@ -484,7 +484,8 @@ def test_of_news_that_replace_each_other_only_the_newest_waits(room: Room) -> No
     heard = [hearer.hear() for _ in range(6)]
 
     assert [(message["notice"], message["seq"]) for message in heard] == [
-        ("JobChanged", 10), ("JobChanged", 20), ("Progress", 100), ("HealthChanged", 100), ("ConnectionsChanged", 100), ("Said", 101),
+        ("JobChanged", 10), ("JobChanged", 20), ("Progress", 100), ("HealthChanged", 100), ("ConnectionsChanged", 100),
+        ("Said", 101),
     ]  # fmt: skip
     assert 0 < waiting < 3000
 

@@ -19,14 +19,18 @@ scan_folders: [{name: assets, path: assets}]
 builders: []
 """
 BUS_ID = "{0C1D8E5A-59A4-4B5E-9C3B-2F5A7C5B1E01}"
-HEAD = "import azlmbr.asset\nimport azlmbr.asset.builder\nimport azlmbr.bus\nimport azlmbr.math\nfrom azlmbr.asset import builder as api\n"
+HEAD = (
+    "import azlmbr.asset\nimport azlmbr.asset.builder\nimport azlmbr.bus\nimport azlmbr.math\n"
+    "from azlmbr.asset import builder as api\n"
+)
 REGISTER = """
 def register(name, bus_id, on_create, on_process, pattern="*.mock", **more):
     wanted = api.AssetBuilderPattern()
     wanted.pattern = pattern
     wanted.type = more.pop("kind", api.AssetBuilderPattern_Wildcard)
     description = api.AssetBuilderDesc()
-    description.name, description.patterns, description.busId, description.version = name, [wanted], azlmbr.math.Uuid_CreateString(bus_id, 0), 1
+    description.name, description.patterns, description.version = name, [wanted], 1
+    description.busId = azlmbr.math.Uuid_CreateString(bus_id, 0)
     for key, value in more.items():
         setattr(description, key, value)
     outcome = api.PythonAssetBuilderRequestBus(azlmbr.bus.Broadcast, "RegisterAssetBuilder", description)
@@ -59,7 +63,8 @@ def process(args):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
         file.write("made")
-    product = api.JobProduct(name, azlmbr.math.Uuid_CreateString("{7B1F0E52-6C3D-4A8E-9D27-51C0A2E4B6F8}", 0), binascii.crc32(name.encode()))
+    asset_type = azlmbr.math.Uuid_CreateString("{7B1F0E52-6C3D-4A8E-9D27-51C0A2E4B6F8}", 0)
+    product = api.JobProduct(name, asset_type, binascii.crc32(name.encode()))
     product.dependenciesHandled = True
     response = api.ProcessJobResponse()
     response.outputProducts = [product]
@@ -73,7 +78,10 @@ MOCK = f'{HEAD}{REGISTER}{CREATE}{PROCESS}\nhandler = register("Crate Builder", 
 def processing(body: str) -> str:
     """Return a script whose processing is `body`, with `request`, `response` (a success) and `api` at hand."""
     code = textwrap.indent(textwrap.dedent(body), "    ")
-    process = f"def process(args):\n    request, response = args[0], api.ProcessJobResponse()\n    response.resultCode = 0\n{code}\n    return response\n"
+    process = (
+        f"def process(args):\n    request, response = args[0], api.ProcessJobResponse()\n    response.resultCode = 0\n{code}\n"
+        f"    return response\n"
+    )
     return f'{HEAD}import os, sys\n{REGISTER}{CREATE}{process}\nhandler = register("Crate Builder", "{BUS_ID}", create, process)\n'
 
 

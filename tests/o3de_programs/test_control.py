@@ -1,4 +1,4 @@
-"""The control channel (spec/surface.md §3.7), over real sockets of this machine."""
+"""The control channel, over real sockets of this machine."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""The form of every line that tools look for (spec/surface.md §3.5, §3.8), letter by letter."""
+"""The form of every line that tools look for, letter by letter."""
 
 import re
 
@@ -22,7 +22,10 @@ from aptui.o3de_programs import lines
         (lines.CHECKING_MISSING, "Initial Scan complete, checking for missing files..."),
         (
             lines.optimization(1, 22, 3, 4),
-            "Builder optimization: 1 / 22 files required full analysis, 3 sources found but not processed by anyone. 4 override collisions.",
+            (
+                "Builder optimization: 1 / 22 files required full analysis, 3 sources found but not processed by anyone. 4 "
+                "override collisions."
+            ),
         ),
         (lines.processing("a/B.txt", "linux"), "Processing a/B.txt (linux)..."),
         (lines.processed("/p/a/B.txt", "linux"), 'Processed "/p/a/B.txt" ("linux")... '),

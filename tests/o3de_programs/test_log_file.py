@@ -1,4 +1,4 @@
-"""AP_Batch.log and AP_GUI.log (spec/surface.md §6)."""
+"""AP_Batch.log and AP_GUI.log."""
 
 from pathlib import Path
 

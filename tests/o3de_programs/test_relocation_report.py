@@ -1,4 +1,4 @@
-"""The RELOCATION REPORT of the reference (spec/surface.md §3.3), line by line."""
+"""The RELOCATION REPORT of the reference, line by line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The report on times (spec/surface.md §3.6)."""
+"""The report on times."""
 
 import pytest
 

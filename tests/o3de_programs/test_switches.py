@@ -1,4 +1,4 @@
-"""Every switch of the reference in every spelling (spec/surface.md §3.1–3.3)."""
+"""Every switch of the reference in every spelling."""
 
 import re
 

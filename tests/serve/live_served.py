@@ -95,7 +95,10 @@ class Garden:
         return client.ask(WaitReady(term=term), PATIENCE_S)
 
     def rest(self) -> None:
-        """Open the gate, put back what was there and let everything end: the next test, or another try, finds it as this one did."""
+        """Open the gate, put back what was there and let everything end.
+
+        The next test, or another try, finds it as this one did.
+        """
         self.gate.unlink(missing_ok=True)
         while self.before:
             path, data = self.before.popitem()

@@ -1,6 +1,7 @@
-"""A store in memory that does as it should, or as one of its faults says: it is down, slow, full, cuts, lies, or takes in half of what comes.
+"""A store in memory that does as it should, or as one of its faults says.
 
-What it keeps is told apart from what it answers: `kept` is what others would find there once it is well again.
+It is down, slow, full, cuts, lies, or takes in half of what comes. What it keeps is told apart from what it answers: `kept` is what
+others would find there once it is well again.
 """
 
 import threading

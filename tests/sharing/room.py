@@ -345,7 +345,8 @@ def apache(folder):
             for name in ("mpm_event", "authz_core", "dav", "dav_fs")
             if _has_module(name)
         )
-        + f"ServerName localhost\nListen 127.0.0.1:{port}\nPidFile {folder}/pid\nErrorLog {folder}/error\nDocumentRoot {root}\n{user}"
+        + f"ServerName localhost\nListen 127.0.0.1:{port}\nPidFile {folder}/pid\nErrorLog {folder}/error\nDocumentRoot {root}\n"
+        f"{user}"
         f"StartServers 1\nDavLockDB {folder}/lock/db\n<Directory {root}>\nDav On\nRequire all granted\n</Directory>\n"
     )
     with _program(["apache2", "-f", f"{folder}/apache.conf", "-DFOREGROUND"], port, f"{folder}/out"):

@@ -39,7 +39,7 @@ def test_a_share_that_is_not_mounted_is_away_and_not_empty(tmp_path):
     "damage", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b"Y" + data[1:], lambda _data: b""]
 )
 def test_a_blob_that_is_not_what_its_name_says_is_refused_and_leaves_nothing(share, tmp_path, damage):
-    """SEC-12: length and digest of every blob, always, whatever the store."""
+    """Length and digest of every blob, always, whatever the store."""
     data = b"x" * 5000
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     share.put_blob(digest, path)
@@ -55,7 +55,7 @@ def test_a_blob_that_is_not_what_its_name_says_is_refused_and_leaves_nothing(sha
 
 
 def test_a_blob_is_never_written_through_a_link_that_lies_in_the_way(share, tmp_path):
-    """SEC-15: no symbolic links."""
+    """No symbolic links."""
     [(digest, path)] = files_of(tmp_path / "made", b"data").items()
     share.put_blob(digest, path)
     (tmp_path / "precious").write_bytes(b"precious")
@@ -77,7 +77,7 @@ def test_a_blob_is_never_written_through_a_link_that_lies_in_the_way(share, tmp_
     ],
 )
 def test_what_the_system_says_becomes_what_a_store_says(share, tmp_path, monkeypatch, code, kind):
-    """SEC-14: a full store keeps nothing of what did not fit."""
+    """A full store keeps nothing of what did not fit."""
 
     def fail(_descriptor):
         raise OSError(code, os.strerror(code))

@@ -47,7 +47,7 @@ SLOW = ["silent", "trickling_head", "trickling_body"]
 
 @pytest.mark.parametrize("kind", LIES + SLOW)
 def test_whatever_a_server_sends_for_a_blob_it_is_right_or_an_error_in_time(server, store, tmp_path, kind):
-    """SEC-12: every blob is checked while it streams; SEC-15: no further than it may be long, and nothing is unpacked."""
+    """Every blob is checked while it streams; no further than it may be long, and nothing is unpacked."""
     server.faults.append(Fault(kind, "/cas/"))
     began = time.monotonic()
 
@@ -63,7 +63,7 @@ def test_whatever_a_server_sends_for_a_blob_it_is_right_or_an_error_in_time(serv
 
 @pytest.mark.parametrize("kind", [*(kind for kind in LIES if kind != "another"), *SLOW])
 def test_whatever_a_server_sends_for_a_record_it_is_right_or_an_error_in_time(server, store, kind):
-    """SEC-12, SEC-15."""
+    """A blob is checked while it streams, and no more of it is read than was declared."""
     server.faults.append(Fault(kind, "/ac/"))
 
     with pytest.raises(StoreError):
@@ -111,7 +111,7 @@ def test_an_upload_that_fails_says_why(server, store, tmp_path, fault, error):
 
 
 def test_a_fragment_that_a_server_kept_of_an_upload_is_no_blob_and_can_be_replaced(server, store, tmp_path):
-    """SEC-12, and F12 of the findings: ordinary stores serve half-uploaded objects."""
+    """Every blob is checked: ordinary stores serve half-uploaded objects."""
     data = os.urandom(200_000)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     server.faults.append(Fault("half_taken", "/cas/", "PUT"))
@@ -181,7 +181,7 @@ def test_secrets_of_an_address_are_sent_and_told_to_nobody(server):
 
 
 def test_a_namespace_is_a_place_of_its_own_on_a_server(server):
-    """SEC-13: a server can grant or refuse it by its path."""
+    """A server can grant or refuse it by its path."""
     store = HttpStore(server.address, "branch-7")
 
     assert store.get_record(KEY) is None
@@ -196,7 +196,7 @@ def test_an_address_that_is_none_is_the_users_error(address):
 
 
 def test_who_packs_what_was_to_come_plain_is_not_believed(server, store):
-    """SEC-15: decompression is bounded by not taking place."""
+    """Decompression is bounded by not taking place."""
     server.faults.append(Fault("packed", "/ac/"))
 
     with pytest.raises(Mismatch, match="packs"):

@@ -100,7 +100,7 @@ def test_a_product_is_as_executable_as_it_was_made_however_its_bytes_come(tmp_pa
 
 @pytest.mark.parametrize("damage", [b"PRODUCT" * 1000, b"product" * 999, b""])
 def test_a_blob_that_somebody_wrote_into_through_a_product_is_thrown_away_and_told(local, tmp_path, said, damage):
-    """SEC-12: a blob is what its name says whenever it is used, also on this machine."""
+    """A blob is what its name says whenever it is used, also on this machine."""
     path = adopted(local, tmp_path)
     os.chmod(path, 0o644)
     with open(path, "wb") as file:
@@ -166,7 +166,7 @@ def test_a_blob_is_read_again_only_when_it_may_have_changed(local, tmp_path, mon
 
 
 def test_a_file_that_is_not_what_it_is_said_to_be_is_not_taken_in(local, tmp_path):
-    """SEC-14."""
+    """Only a file that has the digest it claims is taken in."""
     (tmp_path / "made").write_bytes(b"something else")
 
     with pytest.raises(Mismatch):
@@ -182,7 +182,7 @@ def test_records_of_this_machine_come_back(local):
 
 
 def test_a_record_that_somebody_else_put_there_is_not_believed_and_gives_way(local, tmp_path):
-    """SEC-12: the store may be open to others (`server`); only a seal of this machine, or of the team, is believed."""
+    """The store may be open to others (`server`); only a seal of this machine, or of the team, is believed."""
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
     path.parent.mkdir(parents=True)
     for forged in (RECORD, with_field(RECORD, "here", "00" * 32), b"rubbish"):
@@ -206,7 +206,7 @@ def test_a_record_that_the_team_vouches_for_is_believed_whoever_put_it_there(tmp
 
 
 def test_what_one_projects_server_sent_is_not_believed_by_a_project_that_does_not_ask_it(tmp_path):
-    """SEC-13: a cloned project with a server of its own cannot poison what other projects on this machine restore."""
+    """A cloned project with a server of its own cannot poison what other projects on this machine restore."""
     root = str(tmp_path / "store")
     LocalStore(root, Seal(), origins=["http://evil"], origin="http://evil").put_record(KEY, RECORD)
 
@@ -217,7 +217,7 @@ def test_what_one_projects_server_sent_is_not_believed_by_a_project_that_does_no
 
 @pytest.mark.parametrize("other", [Seal("branch-7"), Seal(team_key=TEAM)])
 def test_projects_that_trust_others_do_not_share_records(tmp_path, other):
-    """SEC-13."""
+    """Projects of different trust have different namespaces."""
     root = str(tmp_path / "store")
     LocalStore(root, other).put_record(KEY, RECORD)
 

@@ -53,7 +53,7 @@ def test_a_record_comes_back_as_it_was():
     ],
 )
 def test_a_product_lies_where_a_product_may_lie(name):
-    """SEC-15: paths are relative, in composed form, and lead nowhere else."""
+    """Paths are relative, in composed form, and lead nowhere else."""
     with pytest.raises(Mismatch):
         opened(forged(lambda content: content["products"][0].update(name=name)), SEAL, BASE)
 
@@ -79,7 +79,7 @@ def test_a_product_lies_where_a_product_may_lie(name):
     ],
 )
 def test_a_product_says_nothing_that_no_builder_may_say(change):
-    """SEC-15: manifests are untrusted input; `staged` would name a file of this machine."""
+    """Manifests are untrusted input; `staged` would name a file of this machine."""
     with pytest.raises(Mismatch):
         opened(forged(lambda content: content["products"][0].update(change)), SEAL, BASE)
 
@@ -98,13 +98,13 @@ def test_a_product_says_nothing_that_no_builder_may_say(change):
     ],
 )
 def test_a_record_says_nothing_that_no_run_may_say(change):
-    """SEC-15."""
+    """A record is untrusted input: its paths, its length and its number of entries have limits."""
     with pytest.raises(Mismatch):
         opened(forged(lambda content: content.update(change)), SEAL, BASE)
 
 
 def test_a_record_has_no_more_products_than_a_limit():
-    """SEC-15: at most 10,000 entries."""
+    """At most 10,000 entries."""
     one = product(b"x")
     many = record(facts(), products=tuple(replace(one, name=str(number), sub_id=number) for number in range(MAX_PRODUCTS + 1)))
 
@@ -114,13 +114,13 @@ def test_a_record_has_no_more_products_than_a_limit():
 
 
 def test_a_record_nested_without_end_is_refused():
-    """SEC-15."""
+    """A record is untrusted input: its paths, its length and its number of entries have limits."""
     with pytest.raises(Mismatch):
         opened(SEAL.sealed("record", b"[" * 1_000_000), SEAL, BASE)
 
 
 def test_the_record_of_another_job_is_refused():
-    """SEC-12: a store that answers with something else is noticed even without keys."""
+    """A store that answers with something else is noticed even without keys."""
     with pytest.raises(Mismatch, match="another job"):
         opened(sealed(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
@@ -146,7 +146,7 @@ def test_variants_keep_to_their_limit_and_the_newest_comes_first():
 
 
 def test_two_runs_of_one_job_are_compared_by_their_products():
-    """SEC-14: a difference is reported, and is a check of determinism for nothing."""
+    """A difference is reported, and is a check of determinism for nothing."""
     ours = record(facts(), b"one", b"two")
 
     assert difference(ours, record(facts(), b"one", b"two", log=(), duration_ms=9, writer="x")) == ""

@@ -66,7 +66,7 @@ def test_a_builder_that_found_nothing_once_does_not_hide_what_it_finds_later():
 
 
 def test_who_comes_second_is_told_what_the_first_wrote():
-    """SEC-14: first writer wins."""
+    """First writer wins."""
     store = Records()
     for changes in ({}, {"discovered": A}):
         first, second = record(facts(), b"first", **changes), record(facts(), b"second", **changes)
@@ -89,7 +89,7 @@ def test_what_is_left_of_a_record_gives_way_to_a_whole_one(changes):
 
 @pytest.mark.parametrize("changes", [{}, {"discovered": A}])
 def test_whose_record_is_not_trusted_is_neither_read_nor_overwritten(changes):
-    """SEC-12, SEC-14: a writer with a wrong key must not be able to wipe out what the team has."""
+    """A writer with a wrong key must not be able to wipe out what the team has."""
     store, theirs = Records(), record(facts(), b"theirs")
     publish(store, theirs)
     before = dict(store)
@@ -103,7 +103,7 @@ def test_whose_record_is_not_trusted_is_neither_read_nor_overwritten(changes):
 
 
 def test_a_variant_that_turns_out_to_be_another_is_refused():
-    """SEC-12: a store that swaps records of one job."""
+    """A store that swaps records of one job."""
     store, key = Records(), variant_key(BASE, A)
     store[BASE] = sealed(Variants(BASE, ((A, key),)), SEAL)
     store[key] = sealed(record(facts(), b"other", discovered=B), SEAL)

@@ -21,13 +21,13 @@ def test_a_sealed_record_opens_for_who_has_the_key():
 
 @pytest.mark.parametrize("writer", [Seal(), Seal(team_key=b"another secret of some length")])
 def test_a_record_without_the_teams_seal_is_not_read(writer):
-    """SEC-12: values are authenticated before anything in them is used."""
+    """Values are authenticated before anything in them is used."""
     with pytest.raises(Mismatch, match="team's key"):
         Seal(team_key=TEAM).opened(writer.sealed("record", BODY))
 
 
 def test_a_record_that_was_tampered_with_is_not_read():
-    """SEC-12: whoever changes a record can repair its checksum, but not its seal."""
+    """Whoever changes a record can repair its checksum, but not its seal."""
     seal = Seal(team_key=TEAM)
     forged = Seal().sealed("record", b'{"x":2}')
     _, fields, _ = parted(seal.sealed("record", BODY))
@@ -44,7 +44,7 @@ def test_a_list_of_variants_cannot_pass_for_a_record():
 
 
 def test_a_record_of_one_namespace_does_not_open_in_another():
-    """SEC-13: what an untrusted branch wrote cannot be copied among the results that everybody reads."""
+    """What an untrusted branch wrote cannot be copied among the results that everybody reads."""
     written = Seal("branch-7", TEAM, CI, (PUBLIC,)).sealed("record", BODY)
 
     for trust in (Seal(team_key=TEAM), Seal(writers=(PUBLIC,))):
@@ -53,7 +53,7 @@ def test_a_record_of_one_namespace_does_not_open_in_another():
 
 
 def test_where_writers_are_named_the_teams_key_does_not_suffice():
-    """SEC-13: reading needs the team's key, writing another one; a developer who has the first cannot do the second."""
+    """Reading needs the team's key, writing another one; a developer who has the first cannot do the second."""
     trust = Seal(team_key=TEAM, writers=(PUBLIC,))
 
     assert trust.opened(Seal(team_key=TEAM, signing_key=CI).sealed("record", BODY)) == ("record", BODY)
@@ -88,13 +88,13 @@ def test_a_signature_of_another_record_does_not_count():
     ],
 )
 def test_what_is_damaged_or_no_record_is_not_read(data):
-    """SEC-12: a bit that flipped in a store is noticed even where nobody has keys (Bazel #10070)."""
+    """A bit that flipped in a store is noticed even where nobody has keys (Bazel #10070)."""
     with pytest.raises(Mismatch):
         Seal().opened(data)
 
 
 def test_a_record_that_is_too_long_is_not_read():
-    """SEC-15: untrusted input has its limits before it is looked at."""
+    """Untrusted input has its limits before it is looked at."""
     with pytest.raises(Mismatch, match="longer"):
         Seal().opened(Seal().sealed("record", b" " * MAX_RECORD_BYTES))
 

@@ -70,7 +70,7 @@ def test_what_this_machine_made_others_get(tmp_path):
 
 
 def test_nobody_writes_who_was_not_let(tmp_path):
-    """SEC-13: a store that is offered is read-only unless somebody says otherwise."""
+    """A store that is offered is read-only unless somebody says otherwise."""
     with serving(tmp_path / "store") as address:
         store = HttpStore(address)
         with pytest.raises(StoreRefused):
@@ -82,7 +82,7 @@ def test_nobody_writes_who_was_not_let(tmp_path):
 
 
 def test_a_token_writes_to_its_own_namespace_and_to_no_other(tmp_path):
-    """SEC-13: the token of an untrusted branch cannot write what everybody reads."""
+    """The token of an untrusted branch cannot write what everybody reads."""
     tokens = {"ci-token": "trusted", "branch-token": "branch-7"}
     with serving(tmp_path / "store", write_tokens=tokens) as address:
         for token, namespace in tokens.items():
@@ -110,7 +110,7 @@ def test_a_token_is_taken_as_bearer_and_as_password(tmp_path):
 
 
 def test_a_blob_is_what_its_name_says_or_is_not_taken(open_server, tmp_path):
-    """SEC-12: a server that checks what it is given protects clients that do not."""
+    """A server that checks what it is given protects clients that do not."""
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA[:-1])[0] == 400
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA + b"x")[0] == 400
     assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
@@ -134,7 +134,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(open_server, tmp_path):
 
 
 def test_the_first_writer_wins_who_asks_for_that(open_server):
-    """SEC-14."""
+    """The first writer wins."""
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"first", If_None_Match="*")[0] == 201
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"second", If_None_Match="*")[0] == 412
     assert ask(open_server, "GET", f"/ac/{KEY}") == (200, b"first")
@@ -156,7 +156,7 @@ def test_the_first_writer_wins_who_asks_for_that(open_server):
     ],
 )
 def test_no_path_of_a_client_reaches_the_disk(open_server, path):
-    """SEC-15, SEC-9."""
+    """A path leads nowhere but to records and blobs of the store."""
     for method in ("GET", "PUT"):
         assert ask(open_server, method, path, b"x")[0] == 404
 
@@ -169,7 +169,7 @@ def test_what_nobody_offers_is_refused(open_server):
 
 
 def test_a_page_in_a_browser_gets_nothing(open_server):
-    """SEC-8: another name for this machine (DNS rebinding), or another site."""
+    """Another name for this machine (DNS rebinding), or another site."""
     assert ask(open_server, "GET", f"/cas/{DIGEST}", Host="evil.example")[0] == 421
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Origin="http://evil.example")[0] == 421
     assert ask(open_server, "GET", f"/cas/{DIGEST}", Sec_Fetch_Site="cross-site")[0] == 421
@@ -186,7 +186,7 @@ def test_a_page_in_a_browser_gets_nothing(open_server):
     ],
 )
 def test_what_others_reach_needs_tokens_and_tls(tmp_path, options):
-    """SEC-7, SEC-13."""
+    """Beyond the loopback only TLS and a token let anybody in; writing takes a token of its own."""
     with pytest.raises(UserError):
         application(CacheServer(str(tmp_path), "0.0.0.0", **options))
     assert application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True))

@@ -174,7 +174,7 @@ def test_who_does_not_take_part_asks_and_tells_this_machine_alone(machines, shar
 
 
 def test_a_client_never_writes(machines, share):
-    """SEC-13: writing is another permission than reading; developers do not have it unless they are given it."""
+    """Writing is another permission than reading; developers do not have it unless they are given it."""
     client = machines("client", share, "client")
     client.put(*CONTENTS)
 
@@ -183,7 +183,7 @@ def test_a_client_never_writes(machines, share):
 
 
 def test_what_an_untrusted_branch_wrote_is_restored_by_that_branch_alone(machines, share):
-    """SEC-13: CREEP (CVE-2025-36852); also not through the store of one machine that works on both."""
+    """CREEP (CVE-2025-36852); also not through the store of one machine that works on both."""
     machines("branch", share, namespace="branch-7").put(b"evil")
 
     assert machines("trusted", share, "client").find() is None
@@ -193,7 +193,7 @@ def test_what_an_untrusted_branch_wrote_is_restored_by_that_branch_alone(machine
 
 
 def test_an_untrusted_branch_reads_what_is_trusted_and_writes_nothing_there(machines, share):
-    """SEC-13."""
+    """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
     machines("trusted", share).put(b"good")
     before = sorted(path for path in share.rglob("*") if path.is_file())
     branch = machines("branch", share, namespace="branch-7")
@@ -205,7 +205,7 @@ def test_an_untrusted_branch_reads_what_is_trusted_and_writes_nothing_there(mach
 
 @pytest.mark.parametrize("writer", [{}, {"team_key_file": b"the secret of another team"}])
 def test_without_the_teams_key_nobody_is_believed(machines, share, tmp_path, writer):
-    """SEC-12."""
+    """What a store gives is checked before it is used: the seal first, then length and digest of every blob."""
     keys = {name: key_file(tmp_path, text, "theirs") for name, text in writer.items()}
     machines("stranger", share, **keys).put(b"evil")
     member = machines("member", share, "client", team_key_file=key_file(tmp_path))
@@ -222,7 +222,7 @@ def test_with_the_teams_key_members_believe_each_other(machines, share, tmp_path
 
 
 def test_where_only_ci_may_write_a_members_own_results_serve_itself(machines, share, tmp_path):
-    """SEC-13."""
+    """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
     signing = key_file(tmp_path, b"07" * 32, "signing")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -250,7 +250,7 @@ def test_a_configuration_that_makes_no_sense_is_the_users_error(tmp_path, change
 
 
 def test_what_changed_during_the_run_is_not_kept(machines, share):
-    """SEC-14, Bazel #3360: the result of inputs that nobody had is nobody's result."""
+    """Bazel #3360: the result of inputs that nobody had is nobody's result."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_current=lambda: False)
 
@@ -268,7 +268,7 @@ def test_a_record_whose_run_used_other_files_than_its_key_says_is_forgotten(mach
 
 
 def test_what_changes_while_it_is_uploaded_is_not_published(machines, share):
-    """SEC-14."""
+    """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
     answers = iter([True, False])
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_current=lambda: next(answers))
@@ -279,7 +279,7 @@ def test_what_changes_while_it_is_uploaded_is_not_published(machines, share):
 
 @pytest.mark.parametrize("text", ["write failed: No space left on device", "ENOSPC", "the disk is full", "fwrite: write error"])
 def test_what_a_full_disk_may_have_cut_short_is_not_kept(machines, share, text):
-    """SEC-14, Bazel #4276: exit 0 and a malformed product."""
+    """Bazel #4276: exit 0 and a malformed product."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, log=(LogRecord(LogLevel.WARNING, "Image", text, 0),))
 
@@ -290,7 +290,7 @@ def test_what_a_full_disk_may_have_cut_short_is_not_kept(machines, share, text):
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE, Outcome.CANCELLED])
 def test_only_success_is_shared(outcome):
-    """SEC-14: never on a failure, or when the source changed under the run."""
+    """Never on a failure, or when the source changed under the run."""
     result = RunResult(1, Outcome.SUCCEEDED, source_digest=b"\1" * 32)
 
     assert obstacle(result, b"\1" * 32) == ""
@@ -299,7 +299,7 @@ def test_only_success_is_shared(outcome):
 
 
 def test_the_first_writer_wins_and_a_difference_is_reported(machines, share):
-    """SEC-14: a builder that makes other bytes each time is told of, and no more of its results go out."""
+    """A builder that makes other bytes each time is told of, and no more of its results go out."""
     machines("first", share).put(b"first")
     second = machines("second", share)
     second.put(b"second")
@@ -312,7 +312,7 @@ def test_the_first_writer_wins_and_a_difference_is_reported(machines, share):
 
 
 def test_a_builder_that_may_differ_is_shared_all_the_same(machines, share):
-    """SEC-14: unless flagged."""
+    """Unless flagged."""
     machines("first", share).put(b"first")
     second = machines("second", share, may_differ=["image"])
     second.put(b"second")
@@ -322,7 +322,7 @@ def test_a_builder_that_may_differ_is_shared_all_the_same(machines, share):
 
 
 def test_a_product_that_was_made_anew_before_it_was_kept_is_not_kept(machines, share):
-    """SEC-14."""
+    """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
     maker = machines("maker", share)
     files = files_of(maker.folder / "made", *CONTENTS)
     for path in files.values():
@@ -358,7 +358,7 @@ LIES = [
 @pytest.mark.parametrize("where", ["/cas/", "/ac/"])
 @pytest.mark.parametrize("kind", [*LIES, "silent", "trickling_head", "trickling_body"])
 def test_a_store_that_lies_or_dawdles_is_a_miss_in_time_told_once(machines, server, kind, where):
-    """L1: never a wrong product, never a delay beyond the deadline; SEC-12: what was wrong is not asked for again for ten minutes."""
+    """L1: never a wrong product, never a delay beyond the deadline; what was wrong is not asked for again for ten minutes."""
     maker = machines("maker", server.address)
     maker.put(*CONTENTS)
     maker.put(b"another", of=facts("b.png"))
@@ -386,14 +386,14 @@ def test_a_store_that_comes_to_its_senses_is_used_again(machines, server, kind):
     if kind != "cut":
         asked = len(server.asked)
         assert other.find() is None
-        assert len(server.asked) == asked, "SEC-12: not the same address for ten minutes"
+        assert len(server.asked) == asked, "the same address is not asked again for ten minutes"
         other.clock.shift = 601.0
 
     assert bytes_of(other.find()) == CONTENTS
 
 
 def test_a_poisoned_blob_is_replaced_by_who_may_write(machines, share, tmp_path):
-    """SEC-12: what is wrong in a store is noticed, made here, and made good."""
+    """What is wrong in a store is noticed, made here, and made good."""
     ours = machines("maker", share).put(*CONTENTS)
     for digest in ours.blobs:
         (share / "cas" / digest[:2] / digest).write_bytes(b"poison")
@@ -488,7 +488,7 @@ def test_a_machine_whose_own_store_cannot_be_used_says_so_and_goes_on(machines, 
 
 
 def test_a_product_that_somebody_wrote_into_is_noticed_and_made_again(machines, tmp_path, monkeypatch):
-    """SEC-12: read-only links keep accidents away; whoever writes all the same harms nobody else."""
+    """Read-only links keep accidents away; whoever writes all the same harms nobody else."""
     monkeypatch.setattr("aptui.sharing.placing.reflink", lambda *_: False)
     maker = machines("maker", links=True)
     maker.put(*CONTENTS)

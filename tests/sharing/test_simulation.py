@@ -1,7 +1,7 @@
 """Three machines, a few jobs and a store that does what it likes: a result is always the one that was put, whole, or none is found.
 
-Each machine keeps what it makes and what it fetches; the third keeps nothing. Every result of a job is another one, as if no builder were
-deterministic, so that a mixture of two would show, and so would a second writer who wins over the first.
+Each machine keeps what it makes and what it fetches; the third keeps nothing. Every result of a job is another one, as if no
+builder were deterministic, so that a mixture of two would show, and so would a second writer who wins over the first.
 """
 
 import contextlib

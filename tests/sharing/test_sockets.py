@@ -1,4 +1,4 @@
-"""Clients that are slow, or many: our own server lets none of them hold up another (SEC-10)."""
+"""Clients that are slow, or many: our own server lets none of them hold up another."""
 
 import contextlib
 import http.client

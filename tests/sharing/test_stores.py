@@ -27,7 +27,7 @@ def essence(data):
 
 
 def test_what_was_put_comes_back_and_the_first_writer_wins(store):
-    """SEC-14."""
+    """The first writer wins."""
     assert store.get_record(KEY) is None
     assert store.put_record(KEY, ONE)
     assert not store.put_record(KEY, OTHER)
@@ -58,7 +58,7 @@ def test_blobs_come_back_byte_by_byte(store, tmp_path, size):
 
 
 def test_a_file_that_changed_since_it_was_made_is_not_published(store, tmp_path):
-    """SEC-14: an upload whose bytes are not those that were digested ends before its end."""
+    """An upload whose bytes are not those that were digested ends before its end."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * (2 << 20)).items()
     with open(path, "r+b") as file:
         file.write(b"y")
@@ -69,7 +69,7 @@ def test_a_file_that_changed_since_it_was_made_is_not_published(store, tmp_path)
 
 
 def test_a_blob_of_another_length_than_the_record_says_is_refused(store, tmp_path):
-    """SEC-12, SEC-15: no more is written than was declared, and a shorter one is no blob either."""
+    """No more is written than was declared, and a shorter one is no blob either."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * 100_000).items()
     store.put_blob(digest, path)
 
@@ -81,7 +81,7 @@ def test_a_blob_of_another_length_than_the_record_says_is_refused(store, tmp_pat
 
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "/x", ""])
 def test_no_name_leads_out_of_a_store(store, tmp_path, name):
-    """SEC-15."""
+    """A name is checked before it becomes a path."""
     for call in (
         lambda: store.get_record(name),
         lambda: store.put_record(name, ONE),
@@ -113,7 +113,7 @@ def written_at_once(store):
 
 
 def test_of_many_writers_at_once_one_wins(exact_store):
-    """SEC-14: first writer wins, also when all of them found nothing there."""
+    """First writer wins, also when all of them found nothing there."""
     _, won = written_at_once(exact_store)
 
     assert won == [essence(exact_store.get_record(KEY))]
@@ -128,7 +128,7 @@ def test_of_many_writers_at_once_nothing_mixed_remains(store):
 
 
 def test_namespaces_of_a_store_do_not_see_each_other(tmp_path):
-    """SEC-13: what a branch that nobody trusts has put is not found by who reads the trusted namespace."""
+    """What a branch that nobody trusts has put is not found by who reads the trusted namespace."""
     from aptui.sharing.folder_store import FolderStore
 
     (tmp_path / "share").mkdir()

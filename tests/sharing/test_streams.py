@@ -8,7 +8,7 @@ from tests.sharing.room import digest_of
 
 
 def test_no_more_is_taken_than_a_blob_may_be_long(tmp_path):
-    """SEC-15: at most the declared size is written, and read, whatever comes."""
+    """At most the declared size is written, and read, whatever comes."""
     taken = []
 
     def endless():
@@ -33,7 +33,7 @@ def test_what_is_there_already_stays_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("size", [0, 5, (1 << 20) + 1, 3 << 20])
 def test_the_last_bytes_of_a_changed_file_are_held_back(tmp_path, size):
-    """SEC-14."""
+    """An upload ends only when the digest of all its bytes is right."""
     data = os.urandom(size)
     (tmp_path / "made").write_bytes(data)
     assert b"".join(read_verified(str(tmp_path / "made"), digest_of(data).hex())) == data

@@ -1,8 +1,8 @@
 """A builder whose sources say what they depend on, for stories; copied into their `builders/` folder.
 
-Lines: `use PATH`, `glob PATTERN`, `uuid UUID` (declared dependencies), `read PATH` (found while processing), `fingerprint|order|order_once|order_only PATH`
-(job dependencies), `need PATH` (declared, and the job fails without it), `fail`, `refuse` (the analysis fails), `# comment`, `text …`.
-The product holds the text lines and the bytes of everything used, in order.
+Lines: `use PATH`, `glob PATTERN`, `uuid UUID` (declared dependencies), `read PATH` (found while processing),
+`fingerprint|order|order_once|order_only PATH` (job dependencies), `need PATH` (declared, and the job fails without it), `fail`,
+`refuse` (the analysis fails), `# comment`, `text …`. The product holds the text lines and the bytes of everything used, in order.
 """
 
 import glob

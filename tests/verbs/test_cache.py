@@ -188,7 +188,10 @@ def test_what_is_served_can_be_fetched(run: Run, project: Path, tmp_path: Path) 
 
 def test_the_quickest_run_does_not_even_import_sharing(run: Run, project: Path) -> None:
     run("batch")
-    words = "import sys; from aptui.cli import main as cli; cli.main(['batch']); sys.exit(any(name.startswith('aptui.sharing') for name in sys.modules))"
+    words = (
+        "import sys; from aptui.cli import main as cli; cli.main(['batch']); sys.exit(any(name.startswith('aptui.sharing') "
+        "for name in sys.modules))"
+    )
 
     assert (
         subprocess.run(

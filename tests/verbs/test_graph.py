@@ -32,7 +32,8 @@ builders:
 workers: 2
 """
 BUILDER = '''
-from aptui.sdk import CreateJobsResponse, DependencyKind, JobDependency, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency, SourceDependencyKind
+from aptui.sdk import CreateJobsResponse, DependencyKind, JobDependency, JobDescriptor, JobProduct, ProcessJobResponse, Result
+from aptui.sdk import SourceDependency, SourceDependencyKind
 
 
 class Notes:
@@ -42,7 +43,8 @@ class Notes:
 
     def create_jobs(self, request):
         lines = [line for line in request.read_source().decode().split() if line]
-        edges = [SourceDependency(line, SourceDependencyKind.WILDCARD if "*" in line else SourceDependencyKind.ABSOLUTE) for line in lines]
+        kinds = (SourceDependencyKind.ABSOLUTE, SourceDependencyKind.WILDCARD)
+        edges = [SourceDependency(line, kinds["*" in line]) for line in lines]
         return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("note", item.id) for item in request.platforms], edges)
 
     def process_job(self, request):
@@ -61,7 +63,8 @@ class Afters:
         target, kind = (request.read_source().decode().split() + ["FINGERPRINT"])[:2]
         jobs = []
         for item in request.platforms:
-            jobs.append(JobDescriptor("after", item.id, job_dependencies=[JobDependency(target, "note", item.id, DependencyKind[kind])]))
+            needed = JobDependency(target, "note", item.id, DependencyKind[kind])
+            jobs.append(JobDescriptor("after", item.id, job_dependencies=[needed]))
         return CreateJobsResponse(Result.SUCCESS, jobs, [])
 
     process_job = Notes.process_job

@@ -28,7 +28,8 @@ class Dice:
     patterns = ("*.dice",)
 
     def create_jobs(self, request):
-        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("dice", item.id) for item in request.platforms if item.id == "linux"])
+        jobs = [JobDescriptor("dice", item.id) for item in request.platforms if item.id == "linux"]
+        return CreateJobsResponse(Result.SUCCESS, jobs)
 
     def process_job(self, request):
         what = request.read_source().decode().strip()

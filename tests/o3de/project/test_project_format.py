@@ -197,7 +197,8 @@ from aptui.o3de.project import project_format as dialect
 config.host_platform = lambda: "linux"
 dialect.register()
 config.load(Path({str(rich.project)!r}))
-print([name for name in ("ruamel.yaml", "jsonschema", "pathspec", "aptui.o3de.project.settings", "aptui.config.compiler") if name in sys.modules])
+names = ("ruamel.yaml", "jsonschema", "pathspec", "aptui.o3de.project.settings", "aptui.config.compiler")
+print([name for name in names if name in sys.modules])
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(aptui.__file__).parents[1])}  # the same package as here, wherever we stand
     told = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -546,7 +546,8 @@ def test_what_is_set_and_removed_counts_in_the_order_of_the_command_line(engine:
 def test_jobs_and_builders_are_overridden_by_name(engine: SmallEngine) -> None:
     engine.write(
         "Game/BuilderConfig.ini",
-        "[Job txt]\nfingerprint=f2\npriority=9\n[Job json]\nparams=skip\n[Builder upper]\nversion=4\npatterns=*.up,.*x=regex\nflags=2\n[odd]\n",
+        "[Job txt]\nfingerprint=f2\npriority=9\n[Job json]\nparams=skip\n[Builder upper]\nversion=4\n"
+        "patterns=*.up,.*x=regex\nflags=2\n[odd]\n",
     )
     engine.write("Game/aptui.yaml", "builders: [{name: upper, command: 'cp {source} {products_dir}', patterns: ['*.u']}]\n")
 

@@ -58,7 +58,8 @@ def process_request(told, tmp_path, **more):
     fields = {
         "builder_name": "Mock", "scan_folder": "/game", "source": "Tex/A.mock", "source_uuid": UUID(int=5),
         "platform": sdk.PlatformInfo("linux", ("tools",)), "job_key": "key", "params": {}, "job_params": {},
-        "additional_fingerprint": "info", "products_dir": str(tmp_path / "products"), "temp_dir": str(tmp_path / "temp"), "log": told.log(),
+        "additional_fingerprint": "info", "products_dir": str(tmp_path / "products"), "temp_dir": str(tmp_path / "temp"),
+        "log": told.log(),
     }  # fmt: skip
     return sdk.ProcessJobRequest(**{**fields, **more})
 
@@ -140,7 +141,8 @@ def test_source_dependencies_are_by_path_wildcard_or_uuid(script, told):
     answer = script(OnCreateJobsRequest=lambda _args: jobs(dependencies=declared)).create_jobs(create_request(told))
 
     assert answer.source_dependencies == [
-        sdk.SourceDependency("a.txt"), sdk.SourceDependency("*.txt", sdk.SourceDependencyKind.WILDCARD), sdk.SourceDependency("", uuid=ID),
+        sdk.SourceDependency("a.txt"), sdk.SourceDependency("*.txt", sdk.SourceDependencyKind.WILDCARD),
+        sdk.SourceDependency("", uuid=ID),
     ]  # fmt: skip
 
 
@@ -207,7 +209,8 @@ def test_products_are_all_that_the_script_says(script, told, tmp_path):
     assert answer.products == [
         sdk.JobProduct(
             f"{tmp_path}/temp/sub/a.x", 0xFFFF_FFFF, ID, 1, [sdk.ProductDependency(ID, 4, 2)],
-            [sdk.PathDependency("A.txt"), sdk.PathDependency("!b.txt", sdk.PathDependencyKind.PRODUCT_FILE)], dependencies_handled=True,
+            [sdk.PathDependency("A.txt"), sdk.PathDependency("!b.txt", sdk.PathDependencyKind.PRODUCT_FILE)],
+            dependencies_handled=True,
         ),
         sdk.JobProduct("/elsewhere/b.y", flags=sdk.ProductFlag.INTERMEDIATE, dependencies_handled=True),
     ]  # fmt: skip

@@ -252,7 +252,8 @@ def test_a_script_that_fails_spoils_no_other_and_is_told(tmp_path):
     said = [text.removeprefix(f"'{tmp_path}/") for text in ran.said]
     assert (
         said[0]
-        == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', the scene API that only O3DE's own programs have"
+        == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', the scene API that only O3DE's "
+        "own programs have"
     )
     assert said[1].startswith("Gems/Slip/Editor/Scripts/bootstrap.py', line 1: SyntaxError: ")
     assert said[2:] == ["Editor/Scripts/bootstrap.py': a second builder is called 'Crate Builder'; left out"]

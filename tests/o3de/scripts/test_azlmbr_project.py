@@ -36,7 +36,10 @@ def game(engine):
     engine.write(
         "Gems/Tools/Editor/Scripts/bootstrap.py", f"import builtins\nbuiltins.order.append('gem')\n{script('One', BUS_ID, '*.one')}"
     )
-    own = "import builtins, azlmbr.paths\nassert builtins.order == ['engine', 'gem']\nassert azlmbr.paths.projectroot.endswith('/Game')\n"
+    own = (
+        "import builtins, azlmbr.paths\nassert builtins.order == ['engine', 'gem']\n"
+        "assert azlmbr.paths.projectroot.endswith('/Game')\n"
+    )
     engine.write("Game/Editor/Scripts/bootstrap.py", own + script("Two", OTHER_ID, "*/Game/Two/*.two"))
     engine.write("Game/One/A.one", "a")
     engine.write("Game/Two/b.two", "b")

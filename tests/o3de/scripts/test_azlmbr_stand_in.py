@@ -17,13 +17,16 @@ PROPERTIES = {
     "CreateJobsRequest": "builderId watchFolder sourceFile sourceFileUUID enabledPlatforms",
     "SourceFileDependency": "sourceFileDependencyPath sourceFileDependencyUUID sourceDependencyType",
     "JobDependency": "sourceFile jobKey platformIdentifier productSubIds type",
-    "JobDescriptor": "jobParameters additionalFingerprintInfo jobKey priority checkExclusiveLock checkServer jobDependencyList failOnError",
+    "JobDescriptor": "jobParameters additionalFingerprintInfo jobKey priority checkExclusiveLock checkServer jobDependencyList "
+    "failOnError",
     "CreateJobsResponse": "result sourceFileDependencyList createJobOutputs",
-    "ProcessJobRequest": "sourceFile watchFolder fullPath builderGuid jobDescription tempDirPath platformInfo sourceFileDependencyList"
+    "ProcessJobRequest": "sourceFile watchFolder fullPath builderGuid jobDescription tempDirPath platformInfo "
+    "sourceFileDependencyList"
     " sourceFileUUID jobId",
     "ProductDependency": "dependencyId flags",
     "ProductPathDependency": "dependencyPath dependencyType",
-    "JobProduct": "productFileName productAssetType productSubID productDependencies pathDependencies dependenciesHandled outputFlags"
+    "JobProduct": "productFileName productAssetType productSubID productDependencies pathDependencies dependenciesHandled "
+    "outputFlags"
     " outputPathOverride",
     "ProcessJobResponse": "outputProducts resultCode requiresSubIdGeneration sourcesToReprocess keepTempFolder",
 }

@@ -1,4 +1,4 @@
-"""SEC-6 to SEC-11 at the door: who may come in, under which name, with which token, how often; each fails without its rule."""
+"""The rules at the door: who may come in, under which name, with which token, how often; each fails without its rule."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def bearer(there: Served) -> str:
     return f"Bearer {there.token}"
 
 
-# --------------------------------------------------------------------------------------------------------- SEC-8: the web
+# ---------------------------------------------------------------------------------------------------------------- the web
 
 
 def test_sec_8_only_under_its_own_names(there: Served) -> None:
-    """SEC-8: exact `Host` allow-list, against DNS rebinding."""
+    """Exact `Host` allow-list, against DNS rebinding."""
     port = there.port
 
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
@@ -90,7 +90,7 @@ def test_sec_8_only_under_its_own_names(there: Served) -> None:
 
 
 def test_sec_8_other_pages_may_not_come_in(there: Served) -> None:
-    """SEC-8: `Origin` allow-list, `Sec-Fetch-Site`, on plain requests and on WebSockets."""
+    """`Origin` allow-list, `Sec-Fetch-Site`, on plain requests and on WebSockets."""
     own = f"http://127.0.0.1:{there.port}"
 
     assert there.get(DOOR, Origin=own).status == 200
@@ -104,7 +104,7 @@ def test_sec_8_other_pages_may_not_come_in(there: Served) -> None:
 
 
 def test_sec_8_a_token_even_to_look_and_to_connect(there: Served) -> None:
-    """SEC-8: token on GET and on the WebSocket upgrade."""
+    """Token on GET and on the WebSocket upgrade."""
     wrong = "Bearer " + there.token[:-1] + ("A" if there.token[-1] != "A" else "B")
 
     for words in ("", wrong, "Bearer", "Bearer ", f"Basic {there.token}", there.token):
@@ -120,7 +120,7 @@ def test_a_page_in_a_browser_gives_its_token_as_subprotocol_or_cookie(there: Ser
 
 
 def test_sec_8_no_cors_no_guessing_of_types_and_no_forms(there: Served) -> None:
-    """SEC-8: no CORS header, `X-Content-Type-Options`, `Content-Type` checked."""
+    """No CORS header, `X-Content-Type-Options`, `Content-Type` checked."""
     reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
     refused = there.get(DOOR, Authorization="")
 
@@ -138,11 +138,11 @@ def test_pages_that_are_configured_may_come_in(tmp_path: Path) -> None:
         assert there.get(DOOR, Origin="https://tools.lan", Sec_Fetch_Site="cross-site").status == 200
 
 
-# ------------------------------------------------------------------------------------------------- SEC-7: TCP, TLS, tokens
+# -------------------------------------------------------------------------------------------------------- TCP, TLS, tokens
 
 
 def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
-    """SEC-7: a non-loopback address without TLS, or without anybody's token, is refused, and the sentence says what to set."""
+    """A non-loopback address without TLS, or without anybody's token, is refused, and the sentence says what to set."""
     file = tmp_path / "s" / "tokens.json"
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     certificate.write_text(CERTIFICATE)
@@ -163,7 +163,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
 
 
 def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_path: Path) -> None:
-    """SEC-7: TCP is opt-in, 127.0.0.1 by default."""
+    """TCP is opt-in, 127.0.0.1 by default."""
     serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
 
     assert not serve.is_enabled
@@ -171,7 +171,7 @@ def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_p
 
 
 def test_sec_7_tokens_are_256_bits_and_the_file_keeps_digests_for_its_owner_alone(tmp_path: Path) -> None:
-    """SEC-7: 256 bits, file 0600."""
+    """256 bits, file 0600."""
     file = tmp_path / "state" / "tokens.json"
     old = os.umask(0)
     try:
@@ -193,7 +193,7 @@ def test_sec_7_tokens_are_256_bits_and_the_file_keeps_digests_for_its_owner_alon
 
 
 def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-7: `hmac.compare_digest`, with every token that there is."""
+    """`hmac.compare_digest`, with every token that there is."""
     file = tmp_path / "tokens.json"
     made = [tokens.add(file, name, [Scope.READ]) for name in ("a", "b", "c")]
     compared = []
@@ -205,7 +205,7 @@ def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch:
 
 
 def test_sec_7_a_token_does_what_its_scopes_say_and_nothing_once_it_is_revoked(there: Served) -> None:
-    """SEC-7: scopes; a revoked token opens nothing from that moment."""
+    """Scopes; a revoked token opens nothing from that moment."""
     token = there.with_scopes(Scope.CONTROL)
     reader = there.with_scopes(Scope.READ)
 
@@ -299,7 +299,7 @@ def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
         gateway.tls_context(GatewaySettings(tls_cert="/no/such", tls_key="/no/such"))
 
 
-# ---------------------------------------------------------------------------------------------------------- SEC-10: limits
+# ------------------------------------------------------------------------------------------------------------------ limits
 
 
 def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there: Served) -> None:
@@ -329,7 +329,7 @@ def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there:
 
 
 def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-10: header time-out; a byte now and then does not help."""
+    """Header time-out; a byte now and then does not help."""
     doors = there.room.doors
     monkeypatch.setattr(doors, "_header_limit_s", 0.3)
 
@@ -353,7 +353,7 @@ def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monke
 
 
 def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-10: sockets are limited; half-open ones do not keep a client out."""
+    """Sockets are limited; half-open ones do not keep a client out."""
     doors = there.room.doors
     monkeypatch.setattr(doors, "_strangers_limit", 8)
 
@@ -367,7 +367,7 @@ def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytes
 
 
 def test_sec_10_silent_sockets_before_tls_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-10: a socket counts from `accept` on, not from the end of its handshake."""
+    """A socket counts from `accept` on, not from the end of its handshake."""
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -390,7 +390,9 @@ def test_sec_10_silent_sockets_before_tls_keep_nobody_out(tmp_path: Path, monkey
 
 
 def test_more_clients_at_once_than_there_are_places_for_strangers_are_all_answered(there: Served) -> None:
-    said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n".encode()
+    said = (
+        f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n"
+    ).encode()
 
     async def ask() -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
@@ -446,7 +448,7 @@ def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monke
 
 
 def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:
-    """SEC-10: 64 connections by default, configurable."""
+    """64 connections by default, configurable."""
     assert GatewaySettings().clients_limit == 64
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
     with served(project, tmp_path / "tokens.json") as there:
@@ -472,11 +474,11 @@ def test_a_rate_fills_up_again() -> None:
     assert not rate.takes()
 
 
-# --------------------------------------------------------------------------------------------- SEC-6, SEC-11: local files
+# ------------------------------------------------------------------------------------------------------------ local files
 
 
 def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-6: the folder is 0700 first, the file 0600 from its first moment."""
+    """The folder is 0700 first, the file 0600 from its first moment."""
     from aptui.link import gateways
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -498,7 +500,7 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
 
 
 def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) -> None:
-    """SEC-11: one line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
+    """One line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
     from aptui.serve.access.guard import Audit, ClientIdentity
 
     log = tmp_path / "logs" / "gateway-audit.log"
@@ -515,7 +517,7 @@ def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) 
 
 
 def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-11: refusals are counted, what was said is cut, and the log is rolled."""
+    """Refusals are counted, what was said is cut, and the log is rolled."""
     from aptui.serve.access.guard import Audit, ClientIdentity
 
     now, log = [0.0], tmp_path / "audit.log"

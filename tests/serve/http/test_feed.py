@@ -106,7 +106,7 @@ Follow = Callable[[str], http.client.HTTPResponse]
 
 
 def test_sec_10_followers_of_one_token_keep_nobody_out_and_leave_nothing_open(place: Served, follow: Follow) -> None:
-    """SEC-10: streams are limited by token, and some places are the owner's."""
+    """Streams are limited by token, and some places are the owner's."""
     assert follow(f"Bearer {place.token}").status == 200  # what is opened once for all is open
     before = len(os.listdir("/proc/self/fd"))
     bearers = [place.with_scopes(Scope.READ) for _ in range(5)]

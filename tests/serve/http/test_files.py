@@ -36,7 +36,11 @@ platforms: {linux: {}, server: {}}
 scan_folders: [{name: game, path: assets}]
 builders:
   - {name: data, copy: ["*.txt", "*.bin", "*.json", "*.html"]}
-  - {name: slow, patterns: ["*.slow"], version: 1, command: "cat {source} >/dev/null; grep -q fail {source} && exit 1; cp {source} {products_dir}/{stem}.out", products: ["*.out"]}
+  - name: slow
+    patterns: ["*.slow"]
+    version: 1
+    command: "cat {source} >/dev/null; grep -q fail {source} && exit 1; cp {source} {products_dir}/{stem}.out"
+    products: ["*.out"]
 """
 BIG = bytes(range(256)) * 4_000
 
@@ -76,7 +80,8 @@ def etag(data: bytes) -> str:
     ("path", "data"),
     [
         ("linux/sub/a.txt", b"hello world"), ("LINUX/Sub/A.TXT", b"hello world"), ("linux%2Fsub%2Fa.txt", b"hello world"),
-        ("linux/%ff%20100%25.txt", b"odd"), ("linux/%C3%A4rger.html", b"<script>"), ("linux/big.bin", BIG), ("server/empty.txt", b""),
+        ("linux/%ff%20100%25.txt", b"odd"), ("linux/%C3%A4rger.html", b"<script>"), ("linux/big.bin", BIG),
+        ("server/empty.txt", b""),
     ],
 )  # fmt: skip
 def test_a_product_comes_with_its_digest(place: Served, path: str, data: bytes) -> None:
@@ -95,7 +100,8 @@ def test_a_product_comes_with_its_digest(place: Served, path: str, data: bytes) 
 @pytest.mark.parametrize(
     "path",
     [
-        "linux/none", "linux/sub", "none/a.txt", "linux/../linux/sub/a.txt", "../assetdb.sqlite", "linux/%2e%2e/%2e%2e/assetdb.sqlite",
+        "linux/none", "linux/sub", "none/a.txt", "linux/../linux/sub/a.txt", "../assetdb.sqlite",
+        "linux/%2e%2e/%2e%2e/assetdb.sqlite",
         "../.aptui/lock", "..%2F..%2Fcache-secret", "%2Fetc%2Fpasswd", "/etc/passwd", "linux/sub/a.txt%00", "linux//sub/a.txt",
         "linux/./sub/a.txt", "assetdb.sqlite", "linux/sub/a.txt/x", "intermediate%20assets/x",
     ],
@@ -108,8 +114,10 @@ def test_what_is_no_product_is_not_there(place: Served, path: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("a.txt", "text/plain; charset=utf-8"), ("x.json", "application/json"), ("p.png", "image/png"), ("m.glb", "model/gltf-binary"),
-        ("s.wav", "audio/x-wav"), ("t.ktx2", "image/ktx2"), ("none", "application/octet-stream"), ("a.tar.gz", "application/octet-stream"),
+        ("a.txt", "text/plain; charset=utf-8"), ("x.json", "application/json"), ("p.png", "image/png"),
+        ("m.glb", "model/gltf-binary"),
+        ("s.wav", "audio/x-wav"), ("t.ktx2", "image/ktx2"), ("none", "application/octet-stream"),
+        ("a.tar.gz", "application/octet-stream"),
     ],
 )  # fmt: skip
 def test_types_go_by_extension(name: str, kind: str) -> None:
@@ -169,7 +177,8 @@ def test_several_ranges(place: Served) -> None:
 def test_a_connection_goes_on_after_every_kind_of_answer(place: Served) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=30)
     for path, extra in (
-        ("big.bin", {}), ("none", {}), ("big.bin", {"Range": "bytes=0-1,500000-999999"}), ("empty.txt", {}), ("big.bin", {"Range": "bytes=9-"}),
+        ("big.bin", {}), ("none", {}), ("big.bin", {"Range": "bytes=0-1,500000-999999"}), ("empty.txt", {}),
+        ("big.bin", {"Range": "bytes=9-"}),
     ):  # fmt: skip
         connection.request("GET", f"/v1/products/linux/{path}", headers={"Authorization": f"Bearer {place.token}", **extra})
         connection.getresponse().read()

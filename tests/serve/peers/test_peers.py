@@ -68,7 +68,8 @@ async def admitted(settings: PeerSettings, remote: str, names: dict[str, str] | 
 @pytest.mark.parametrize(
     ("said", "entry"),
     [
-        ("Tablet.Local.", "tablet.local"), ("192.168.1.20", "192.168.1.20"), ("192.168.1.20/24", "192.168.1.0/24"), ("[::1]", "::1"),
+        ("Tablet.Local.", "tablet.local"), ("192.168.1.20", "192.168.1.20"), ("192.168.1.20/24", "192.168.1.0/24"),
+        ("[::1]", "::1"),
         ("2001:DB8::1/32", "2001:db8::/32"), ("::ffff:10.0.0.1", "10.0.0.1"), ("::ffff:10.0.0.0/104", "10.0.0.0/8"), ("/0", "/0"),
         ("0.0.0.0/0", "0.0.0.0/0"), ("fe80::1%eth0", "fe80::1"), ("localhost", "localhost"),
     ],
@@ -147,7 +148,8 @@ def test_a_name_that_cannot_be_asked_for_keeps_the_addresses_it_had():
 
 def test_this_machine_may_always_come_in_by_every_address_of_its_interfaces(tmp_path):
     (tmp_path / "fib_trie").write_text(
-        "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 192.0.2.0\n        /24 link UNICAST\n     |-- 192.0.2.2\n        /32 link BROADCAST\n"
+        "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 192.0.2.0\n        /24 link UNICAST\n     |-- 192.0.2.2\n"
+        "        /32 link BROADCAST\n"
         "        /32 host LOCAL\n     |-- 192.0.2.255\n        /32 link BROADCAST\n"
     )
     (tmp_path / "if_inet6").write_text("20010db8000000000000000000000002 04 40 00 82     eth0\n")
@@ -207,7 +209,8 @@ def test_orders_change_what_they_say():
         PeerOrder(PeerAction.ADD, dial=Dial("x", "no/address")), PeerOrder(PeerAction.ADD, dial=Dial("x", "10.0.0.1", 0)),
         PeerOrder(PeerAction.ADD, dial=Dial("x", "10.0.0.1", 65536)), PeerOrder(PeerAction.ADD, dial=Dial("a\x1bb", "10.0.0.1")),
         PeerOrder(PeerAction.EDIT, "absent", PHONE), PeerOrder(PeerAction.REMOVE, "absent"), PeerOrder(PeerAction.ENABLE, "absent"),
-        PeerOrder(PeerAction.ALLOW, entry="?"), PeerOrder(PeerAction.REJECT, entry="127.0.0.1"), PeerOrder(PeerAction.REJECT, entry="localhost"),
+        PeerOrder(PeerAction.ALLOW, entry="?"), PeerOrder(PeerAction.REJECT, entry="127.0.0.1"),
+        PeerOrder(PeerAction.REJECT, entry="localhost"),
     ],
 )  # fmt: skip
 def test_orders_that_cannot_be_are_refused(order):

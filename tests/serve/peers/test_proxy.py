@@ -1,4 +1,4 @@
-"""What devices reach through the gateway: requests and answers whole and as they are, or a clear refusal; and raw bytes, both ways."""
+"""What devices reach through the gateway: requests and answers whole and as they are, or a clear refusal; raw bytes both ways."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ def test_an_answer_goes_back_as_it_is_without_rights_of_our_origin():
     async def ask(there):
         there.service.answer = lambda: web.Response(
             status=418, body=b"\x1f\x8bzipped",
-            headers={"Content-Encoding": "gzip", "X-Theirs": "1", "Set-Cookie": "aptui-token=x", "Content-Security-Policy": "default-src *",
+            headers={"Content-Encoding": "gzip", "X-Theirs": "1", "Set-Cookie": "aptui-token=x",
+            "Content-Security-Policy": "default-src *",
                      "Access-Control-Allow-Origin": "*", "Connection": "X-Hop", "X-Hop": "2"},
         )  # fmt: skip
         async with there.ask("/v1/proxy/tool/x") as reply:
@@ -230,7 +231,8 @@ def test_a_redirect_is_not_followed_and_leads_nowhere_else():
         assert await sent_to("c?d") == (302, "/v1/proxy/tool/a/c?d")
         assert await sent_to(f"{base}/base/z") == (302, "/v1/proxy/tool/z")
         elsewhere = (
-            "http://169.254.169.254/", "//evil.example/", "/outside", f"{base}/based", f"{base}@evil.example/", "http://[", "../../x",
+            "http://169.254.169.254/", "//evil.example/", "/outside", f"{base}/based", f"{base}@evil.example/", "http://[",
+            "../../x",
             f"{base}/base/../x", f"{base}/base/%2e%2e/x", "file:///etc/passwd",
         )  # fmt: skip
         for place in elsewhere:

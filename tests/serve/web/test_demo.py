@@ -1,4 +1,4 @@
-"""The demo's page: what it is served as, and that it draws every product and redraws those whose sources are saved, in a real browser."""
+"""The demo's page: what it is served as, and that a real browser draws every product and redraws those whose sources are saved."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def card(path: str) -> str:
 def pixel(page: chromium.Page, path: str, x: float = 0.5, y: float = 0.5) -> tuple[int, ...]:
     """Return the colour seen at a place of a card's canvas."""
     box = page.evaluate(
-        f"(() => {{ const b = {card(path)}.querySelector('canvas').getBoundingClientRect(); return [b.x, b.y, b.width, b.height] }})()"
+        f"(() => {{ const b = {card(path)}.querySelector('canvas').getBoundingClientRect(); return [b.x, b.y, b.width, "
+        f"b.height] }})()"
     )
     seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     return seen.getpixel((int(box[0] + x * box[2]), int(box[1] + y * box[3])))
@@ -247,7 +248,10 @@ def _see_the_lamp_change(here: Garden, browser: chromium.Browser, kind: str) -> 
 @needs_browser
 def test_a_mesh_turns_unless_the_person_wants_nothing_to_move(here, browser):
     page = opened_page(here, browser)
-    angle = "import('/demo/mesh.js').then(({ Stage }) => { const old = Stage.prototype.draw; return new Promise((done) => { Stage.prototype.draw = function () { old.call(this); Stage.prototype.draw = old; done(this.angle); }; }); })"
+    angle = (
+        "import('/demo/mesh.js').then(({ Stage }) => { const old = Stage.prototype.draw; return new Promise((done) => { "
+        "Stage.prototype.draw = function () { old.call(this); Stage.prototype.draw = old; done(this.angle); }; }); })"
+    )
     assert page.evaluate(angle) != page.evaluate(angle)
     page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
     page.until("matchMedia('(prefers-reduced-motion: reduce)').matches")

@@ -1,4 +1,7 @@
-"""The screen in a browser: no way in without the token, one screen a ticket, and a terminal that the screen does not tell from another."""
+"""The screen in a browser.
+
+No way in without the token, one screen a ticket, and a terminal that the screen does not tell from another.
+"""
 
 from __future__ import annotations
 

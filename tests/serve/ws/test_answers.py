@@ -58,7 +58,7 @@ def test_the_status_of_nothing_is_unknown_and_of_what_nobody_has_missing(there: 
 
 
 def test_what_was_saved_before_the_question_is_taken_into_account(there: Garden) -> None:
-    """The fence of spec/engine.md §5."""
+    """A barrier: a question is answered when what was saved before it is known, as in the reference (`AssetStatus` requests)."""
     client = there.client()
     for number in range(5):
         there.gate.touch()
@@ -279,7 +279,7 @@ def test_a_product_is_read_whole_and_in_part_as_binary_frames(there: Garden) -> 
 
 
 def test_sec_9_a_product_that_became_a_link_is_not_followed(there: Garden) -> None:
-    """SEC-9: opened part by part beneath the cache, through no link."""
+    """Opened part by part beneath the cache, through no link."""
     client = there.client()
     there.write("trap/door.txt", "door")
     there.ready(client, "trap/door.txt")
@@ -292,7 +292,7 @@ def test_sec_9_a_product_that_became_a_link_is_not_followed(there: Garden) -> No
 
 
 def test_sec_11_deeds_take_their_scope_and_stand_in_the_audit_log(there: Garden) -> None:
-    """SEC-11: reprocessing, log paths and shutdown take control; each call is in the audit log, refused ones too."""
+    """Reprocessing, log paths and shutdown take control; each call is in the audit log, refused ones too."""
     reader, keeper = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
 
@@ -316,7 +316,7 @@ def test_sec_11_deeds_take_their_scope_and_stand_in_the_audit_log(there: Garden)
 
 
 def test_a_request_of_any_size_leaves_the_engine_at_work(there: Garden) -> None:
-    """SEC-10: what is too large is refused at the border, and a star in a term is a star."""
+    """What is too large is refused at the border, and a star in a term is a star."""
     client = there.client(Scope.READ, Scope.ESCALATE)
     epoch = there.project.live.engine.epoch
     unknown = "{00000000-0000-0000-0000-00000000abcd}"
@@ -348,7 +348,7 @@ def test_whoever_may_not_escalate_hurries_nothing(there: Garden) -> None:
 
 
 def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-10: escalations are limited."""
+    """Escalations are limited."""
     monkeypatch.setattr("aptui.serve.access.guard.ESCALATIONS_PER_S", 3)
     client = there.client(Scope.READ, Scope.ESCALATE)
     there.gate.touch()

@@ -1,4 +1,7 @@
-"""Frames that are built once for many: what is in them, who gets them compressed, and that a burst of them is no fault of a client that reads."""
+"""Frames that are built once for many.
+
+What is in them, who gets them compressed, and that a burst of them is no fault of a client that reads.
+"""
 
 from __future__ import annotations
 

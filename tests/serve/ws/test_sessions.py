@@ -308,7 +308,7 @@ HELLO = json.dumps({"id": 1, "request": "hello", "protocol": codec.VERSION, "cli
 
 
 def test_sec_10_a_frame_of_a_gigabyte_is_refused_by_its_head(there: Garden) -> None:
-    """SEC-10: frame ≤ 1 MiB."""
+    """Frame ≤ 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
         bare.hear()
@@ -318,7 +318,7 @@ def test_sec_10_a_frame_of_a_gigabyte_is_refused_by_its_head(there: Garden) -> N
 
 
 def test_sec_10_a_frame_beyond_the_limit_is_refused_and_one_below_is_read(there: Garden) -> None:
-    """SEC-10: frame ≤ 1 MiB."""
+    """Frame ≤ 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
         bare.hear()
@@ -363,7 +363,7 @@ class Deaf:
 
 
 def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garden) -> None:
-    """SEC-10: queue ≤ 1,000 notifications, then resync."""
+    """Queue ≤ 1,000 notifications, then resync."""
 
     async def scene() -> tuple[int, list[str]]:
         deaf = Deaf()
@@ -398,7 +398,7 @@ def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garde
 
 
 def test_sec_10_a_deaf_client_costs_bounded_memory_and_slows_nobody(there: Garden) -> None:
-    """SEC-10: a slow reader never blocks the engine or another client."""
+    """A slow reader never blocks the engine or another client."""
     with Bare(there) as deaf:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         deaf.say(HELLO)

@@ -2,7 +2,8 @@
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}, {name: upper, patterns: ["*.up"], command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out"}]
+builders: [{name: data, copy: ["*.txt"]},
+           {name: upper, patterns: ["*.up"], command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out"}]
 """
 FILES = {"assets/a.txt": "a", "assets/f/b.txt": "b", "assets/f/c.up": "c"}
 

@@ -1,4 +1,4 @@
-"""A file replaced by a copy with the same size and time is noticed by its inode, compared by content, and runs only if that differs."""
+"""A file replaced by a copy with the same size and time is noticed by its inode; its content decides whether it runs."""
 
 import os
 import shutil

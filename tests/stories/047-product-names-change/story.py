@@ -2,7 +2,8 @@
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
-builders: [{name: split, patterns: ["*.list"], command: "cd {products_dir} && for name in $(cat {source}); do echo $name > $name; done"}]
+builders: [{name: split, patterns: ["*.list"],
+            command: "cd {products_dir} && for name in $(cat {source}); do echo $name > $name; done"}]
 """
 FILES = {"assets/f/a.list": "one two three"}
 

@@ -1,4 +1,7 @@
-"""A file in one scan folder and a folder of the same name in another make products that cannot both be there: one fails, and heals."""
+"""A file in one scan folder and a folder of the same name in another make products that cannot both be there.
+
+One fails, and heals.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets, order: 0}, {name: shared, path: shared, order: 10}]

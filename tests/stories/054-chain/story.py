@@ -1,4 +1,7 @@
-"""Intermediates are sources of other builders, stage by stage; what ends at one stage ends below it, and what is equal goes no further."""
+"""Intermediates are sources of other builders, stage by stage.
+
+What ends at one stage ends below it, and what is equal goes no further.
+"""
 
 from pathlib import Path
 

@@ -11,7 +11,8 @@ class Shout:
     analysis_fingerprint = ""
 
     def create_jobs(self, request):
-        jobs = [JobDescriptor(key, item.id) for item in request.platforms for key in request.params_for(item.id).get("jobs", ["shout"])]
+        named = [(key, item.id) for item in request.platforms for key in request.params_for(item.id).get("jobs", ["shout"])]
+        jobs = [JobDescriptor(*job) for job in named]
         return CreateJobsResponse(Result.SUCCESS, jobs)
 
     def process_job(self, request):
@@ -44,7 +45,8 @@ BELOW = ("one/b.say:shout", "one/b.say:shout@server", "one/deep/d.say:shout", "o
 
 def play(story):
     story.run(
-        "a.say:shout", "a.say:shout@server", *BELOW, "one/c.txt:data", "one/c.txt:data@server", "one/e.up:upper", "one/e.up:upper@server"
+        "a.say:shout", "a.say:shout@server", *BELOW, "one/c.txt:data", "one/c.txt:data@server", "one/e.up:upper",
+        "one/e.up:upper@server"
     )  # fmt: skip
     first = story.products()
     story.run(analysed=0)

@@ -1,4 +1,7 @@
-"""Files of a metadata type do not override each other: each is processed, and those of later scan folders say so in their products."""
+"""Files of a metadata type do not override each other.
+
+Each is processed, and those of later scan folders say so in their products.
+"""
 
 import json
 

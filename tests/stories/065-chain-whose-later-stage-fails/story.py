@@ -1,4 +1,7 @@
-"""When a later stage fails, what was made before stays, and with the top source all goes: nothing of the failed stage is tried again."""
+"""When a later stage fails, what was made before stays, and with the top source all goes.
+
+Nothing of the failed stage is tried again.
+"""
 
 from pathlib import Path
 

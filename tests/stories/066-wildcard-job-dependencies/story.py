@@ -1,4 +1,7 @@
-"""`*` in a job dependency stands for the jobs of all sources that match, as they come, change and go; it never means the job's own source."""
+"""`*` in a job dependency stands for the jobs of all sources that match, as they come, change and go.
+
+It never means the job's own source.
+"""
 
 from scripted_source import SCRIPTED
 

@@ -49,7 +49,8 @@ def play(story):
     story.write("assets/models/rock.gltf", model(4))
     story.run(f"{ROCK}!")
     assert story.errors() == {
-        ROCK: "models/rock.gltf: accessor 0 ('POSITION' of mesh 'rock', primitive 0): reads 48 bytes at 0 of buffer view 0, which has 36"
+        ROCK: "models/rock.gltf: accessor 0 ('POSITION' of mesh 'rock', primitive 0): reads 48 bytes at 0 of buffer view 0, which "
+        "has 36"
     }
     story.write("assets/models/rock.gltf", model(2))
     story.run(ROCK)

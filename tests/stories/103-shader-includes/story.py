@@ -1,4 +1,7 @@
-"""A shader runs again when something it includes changes, or a missing one comes; the compiler here is a stand-in of the story's own."""
+"""A shader runs again when something it includes changes, or a missing one comes.
+
+The compiler here is a stand-in of the story's own.
+"""
 
 import os
 

@@ -1,4 +1,7 @@
-"""A neighbour that a project's builder reads undeclared: a warning names the line; with `add` its change runs the job again, once."""
+"""A neighbour that a project's builder reads undeclared: a warning names the line.
+
+With `add` its change runs the job again, once.
+"""
 
 from contextlib import closing
 from pathlib import Path

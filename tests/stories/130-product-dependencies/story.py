@@ -1,4 +1,4 @@
-"""Product dependencies re-run nothing, are met and unmet as products come and go, and are those of a clean build whatever came first."""
+"""Product dependencies re-run nothing; they are met and unmet as products come and go, whatever came first."""
 
 import sqlite3
 from contextlib import closing
