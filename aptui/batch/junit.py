@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from aptui.batch.reporter import job_name
 from aptui.batch.summary import Summary, complains, log_path
+from aptui.config.dirs import DATABASE
 from aptui.shared.errors import HostError
 from aptui.shared.printing import line
 from aptui.store.queries.reader import JobRow, open_reader
@@ -45,7 +46,7 @@ def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None
 
 def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[str]:
     resting = set(config.project.resting_platforms)
-    database = open_reader(config.cache_dir / "assetdb.sqlite")
+    database = open_reader(config.cache_dir / DATABASE)
     try:
         with database.snapshot():
             count = sum(row.platform not in resting for row in database.jobs())

@@ -179,9 +179,8 @@ def _stopped_by_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 
     try:
         for wanted in _SIGNALS:
-            if (
-                signal.getsignal(wanted) is not signal.SIG_IGN
-            ):  # started by nohup, or in the background by a shell without job control
+            # Ignored signals stay so: started by nohup, or in the background by a shell without job control.
+            if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
     except ValueError:  # not the main thread: somebody else has the signals
         previous.clear()

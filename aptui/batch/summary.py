@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui.batch.reporter import Reporter, job_name
+from aptui.config.dirs import DATABASE
 from aptui.shared import printing
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -169,7 +170,7 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
     if fail_on is None or not (summary.errors or summary.warnings):
         return
     builders = {builder.uuid: builder.name for builder in config.project.builders}
-    database = open_reader(config.cache_dir / "assetdb.sqlite")
+    database = open_reader(config.cache_dir / DATABASE)
     try:
         asked = set(_asked_for(config))
         for row in database.jobs():
@@ -189,7 +190,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
         jobs_run: how many processing runs there were.
         builders: {uuid: name} of all that the engine knew.
     """
-    database = open_reader(config.cache_dir / "assetdb.sqlite")
+    database = open_reader(config.cache_dir / DATABASE)
     try:
         with database.snapshot():
             summary = _partial(config, database) if config.project.resting_platforms else _whole(database)

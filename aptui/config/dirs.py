@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 from aptui.config.formats import dialect_of
 
 FILE_NAME = "aptui.yaml"
+DATABASE = "assetdb.sqlite"
+"""The asset database, in the cache's folder; the name is O3DE's."""
 
 
 # ── where things are ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -70,7 +70,10 @@ def serve(
         server = LinkServer(places.socket_path(config.cache_dir), live.selector, RequestHandler(live), version=__version__)
         server.listen()
         live.server = server
-        places.announce(config.cache_dir, _record(config, live))
+        record = places.describe_this_process(
+            config.project_dir, config.cache_dir, version=__version__, protocol=port.PROTOCOL, started_ms=live.started_ms
+        )
+        places.announce(config.cache_dir, record)
         GatewaySupervisor(live, gateway_options)
         say(f"the engine of '{config.project_dir}' runs as process {os.getpid()}")
         live.run()
@@ -102,19 +105,6 @@ class _DaemonLog:
     def _write(text: str) -> None:
         with contextlib.suppress(OSError):
             print(time.strftime("%Y-%m-%d %H:%M:%S"), printing.line(text), file=sys.stderr, flush=True)
-
-
-def _record(config: Config, live: EngineSupervisor) -> places.EngineRecord:
-    return places.EngineRecord(
-        pid=os.getpid(),
-        pid_started=places.process_start(os.getpid()),
-        project=str(config.project_dir),
-        cache=str(config.cache_dir),
-        version=__version__,
-        protocol=port.PROTOCOL,
-        started_ms=live.started_ms,
-        socket=places.socket_path(config.cache_dir),
-    )
 
 
 def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:

@@ -8,7 +8,7 @@ verbs `hello` of another protocol are read leniently too, or nobody could say th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ import msgspec
 
 from aptui.link import bounds
 from aptui.link.port import PROTOCOL, VERBS, Answer, Hello, Verb
+from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice
@@ -103,7 +104,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     name = _decode(given["verb"], str, number, "'verb': ")
     record = VERBS.get(name)
     if record is None:
-        raise MalformedLine(f"there is no verb '{_short(name)}'", _nearest(name, VERBS), number=number)
+        raise MalformedLine(f"there is no verb '{shorten(name)}'", suggest(name, VERBS), number=number)
     if record is Hello and _is_foreign(given, number):
         stranger = _decode(line, _UnknownField, number, "verb 'hello': ")
         return number, Hello(stranger.protocol, stranger.version, stranger.kind, stranger.pid, stranger.name)
@@ -141,27 +142,13 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
     known = {field.name for field in fields(record)}
     for field in given:
         if field not in known and field not in _ENVELOPE:
-            raise MalformedLine(f"verb '{name}': there is no field '{_short(field)}'", _nearest(field, known), number=number)
+            raise MalformedLine(f"verb '{name}': there is no field '{shorten(field)}'", suggest(field, known), number=number)
 
 
 def _refuse_huge(name: str, verb: Verb, number: int) -> None:
     what = bounds.beyond(verb, _BOUNDS)
     if what:
         raise MalformedLine(f"verb '{name}': {what}", number=number)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
-
-
-def _nearest(word: str, words: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    known = sorted(words)
-    near = get_close_matches(word[:40], known, n=1)
-    if near:
-        return f"did you mean '{near[0]}'?"
-    return f"there are: {', '.join(known)}" if known else "it has none"
 
 
 # ---------------------------------------------------------------------------------------------------------- engine → client
@@ -277,19 +264,7 @@ def _robust(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(mended(msgspec.to_builtins(value)))
-
-
-def mended(value: object) -> object:
-    """Return plain data with what UTF-8 cannot hold replaced: lone surrogates of names and logs."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {mended(key): mended(item) for key, item in value.items()}
-        case list() | tuple():
-            return [mended(item) for item in value]
-    return value
+        return _encoder.encode(replace_surrogates(msgspec.to_builtins(value)))
 
 
 def _decoder(form: object) -> msgspec.json.Decoder[Any]:
@@ -304,16 +279,5 @@ def _decode(data: bytes | msgspec.Raw, form: type[T], number: int, where: str) -
     try:
         decoded: T = _decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedLine(where + _reason(error), number=number) from None
+        raise MalformedLine(where + explain(error), number=number) from None
     return decoded
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "not valid UTF-8"
-    text, _, place = str(error).partition(" - at `$")
-    text = text[0].lower() + text[1:].replace("`", "'")
-    field = place.strip(".`")
-    return f"'{field}': {text}" if field else text

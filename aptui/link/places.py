@@ -201,6 +201,21 @@ def process_start(pid: int) -> int:
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+def describe_this_process(project: Folder, cache: Folder, *, version: str, protocol: int, started_ms: int) -> EngineRecord:
+    """Return the record of the engine that this process runs over `cache`, for `announce`."""
+    pid = os.getpid()
+    return EngineRecord(
+        pid=pid,
+        pid_started=process_start(pid),
+        project=os.fspath(project),
+        cache=os.fspath(cache),
+        version=version,
+        protocol=protocol,
+        started_ms=started_ms,
+        socket=socket_path(cache),
+    )
+
+
 def announce(cache_dir: Folder, record: EngineRecord) -> None:
     """Write the engine of a cache into the registry, whole or not at all.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import time
@@ -23,8 +22,6 @@ from aptui.o3de_programs.events import EventPrinter
 from aptui.o3de_programs.log_file import LIVE
 from aptui.o3de_programs.run_request import RunRequest
 from aptui.store.db.schema import uuid_text
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,20 +53,10 @@ def _reachable(live: EngineSupervisor) -> Iterator[None]:
     server = LinkServer(places.socket_path(cache_dir), live.selector, RequestHandler(live), version=__version__)
     server.listen()
     live.server = server
-    pid = os.getpid()
-    places.announce(
-        cache_dir,
-        places.EngineRecord(
-            pid=pid,
-            pid_started=places.process_start(pid),
-            project=str(live.config.project_dir),
-            cache=str(cache_dir),
-            version=__version__,
-            protocol=port.PROTOCOL,
-            started_ms=live.started_ms,
-            socket=places.socket_path(cache_dir),
-        ),
+    record = places.describe_this_process(
+        live.config.project_dir, cache_dir, version=__version__, protocol=port.PROTOCOL, started_ms=live.started_ms
     )
+    places.announce(cache_dir, record)
     try:
         yield
     finally:
@@ -99,7 +86,9 @@ def _take_signals(live: EngineSupervisor) -> list[tuple[int, object]]:
 
     wanted: list[tuple[int, object]] = []
     with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
-        wanted.extend((number, signal.signal(number, stop)) for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN)
+        wanted.extend(
+            (number, signal.signal(number, stop)) for number in work.ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+        )
         wanted.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # a lease that was broken while we held it
     return wanted
 

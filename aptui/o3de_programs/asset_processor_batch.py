@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
     from aptui.link.client import EngineClient
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LISTEN_S = 0.2
 """Beside another engine a signal is noticed after this long."""
 _INTERRUPTED = "Asset Processor Batch Processing Interrupted. Quitting."
@@ -207,7 +206,9 @@ class _Batch:
 
         with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
             previous.extend(
-                (number, signal.signal(number, stop)) for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+                (number, signal.signal(number, stop))
+                for number in work.ENDING_SIGNALS
+                if signal.getsignal(number) != signal.SIG_IGN
             )
         try:
             yield

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
 from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
@@ -49,7 +50,7 @@ class RunRequest:
     @property
     def database(self) -> Path:
         """Where the asset database is."""
-        return self.config.cache_dir / "assetdb.sqlite"
+        return self.config.cache_dir / DATABASE
 
 
 def asked_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:

@@ -6,6 +6,7 @@ Order, as in the reference: files of `--reprocessFileList` one after the other, 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,6 +25,7 @@ from aptui.shared.errors import UserError
 from aptui.store.db.versions import delete_if_newer
 from aptui.store.queries.reader import JobRow, open_reader
 
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ERRORS_FATAL, _WARNINGS_FATAL = 1, 2
 RELOCATION = (
     "move",

@@ -17,7 +17,6 @@ from aptui.store.queries.reader import Reader, open_reader
 
 T = TypeVar("T")
 
-FILE = "assetdb.sqlite"
 _THREADS = 4
 
 

@@ -24,7 +24,7 @@ from aptui.serve.access.admission import is_loopback
 from aptui.serve.access.guard import GUARD, Audit, Guard
 from aptui.serve.access.limits import STRANGERS_LIMIT, ClientConnection, ConnectionLimits, LimitedServer
 from aptui.serve.context import ROOM, GatewayContext
-from aptui.serve.database import FILE, Database
+from aptui.serve.database import Database
 from aptui.serve.engine import EngineLink
 from aptui.serve.http import dav, demo_page, feed, files
 from aptui.serve.peers import peers, proxy
@@ -48,7 +48,7 @@ _COLLECTED = (700, 5, 5)
 """Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent
 last."""
 _NICE = 10
-"""Above the engine's workers (`pool_crew.Settings`): what has to be made comes before what is told of it."""
+"""Above the engine's workers (`engine.pool.processes.PoolSettings`): what has to be made comes before what is told of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aptui.config import load
+from aptui.config.dirs import DATABASE
 from aptui.config.model import Config
 from aptui.core.messages import Said
 from aptui.shared.errors import HostError, UserError
@@ -133,7 +134,7 @@ def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> CommitReadin
     rules = SharingRules(dry.sharing)
     missing: list[str] = []
     doubts: dict[str, None] = {}
-    database = open_reader(dry.cache_dir / "assetdb.sqlite")
+    database = open_reader(dry.cache_dir / DATABASE)
     try:
         for row in database.jobs(statuses=_FAILED):
             builder = builders.get(row.builder, "")

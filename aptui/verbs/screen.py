@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui.config.dirs import DATABASE
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.model import Builder
     from aptui.tui.data.session import Session
-
-DATABASE = "assetdb.sqlite"
 
 
 def tui(arguments: Namespace) -> int:

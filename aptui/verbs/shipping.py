@@ -19,7 +19,6 @@ from aptui.store.graph.asset_list import compare as differences
 from aptui.verbs.asset_names import AskedAssets, AssetNames, asked, database_argument
 
 DIFFERS = 1
-_TOLD = 10
 
 # --------------------------------------------------------------------------------------------------------------- assetlist
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from aptui.link import bounds
-from aptui.link.codec import mended
+from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
 from aptui.serve.protocol import notices, requests
 
 if TYPE_CHECKING:
@@ -164,10 +164,10 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     name = _decoded(given["request"], str, number)
     exchange = REQUESTS.get(name)
     if exchange is None:
-        raise RequestMistake(f"there is no request '{_short(name)}'", _nearest(name, REQUESTS), number=number)
+        raise RequestMistake(f"there is no request '{shorten(name)}'", suggest(name, REQUESTS), number=number)
     known = {each.name for each in fields(exchange.request)}
     for word in given.keys() - known - _ENVELOPE:
-        raise RequestMistake(f"'{name}' has no field '{_short(word)}'", _nearest(word, known), number=number)
+        raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
     request = _decoded(frame, exchange.request, number)
     if name != "hello" and (what := bounds.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
         raise RequestMistake(f"'{name}': {what}", number=number)
@@ -231,7 +231,7 @@ def encoded(value: object) -> str:
     try:
         return _encoder.encode(value).decode()
     except UnicodeEncodeError:
-        return _encoder.encode(mended(msgspec.to_builtins(value))).decode()
+        return _encoder.encode(replace_surrogates(msgspec.to_builtins(value))).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,27 +257,4 @@ def _decoded(data: str | msgspec.Raw, form: Any, number: int) -> Any:
     try:
         return _decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise RequestMistake(_reason(error), number=number) from None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    if isinstance(error, UnicodeError):
-        return "not valid UTF-8"
-    text, _, place = str(error).partition(" - at `$")
-    text = text[:1].lower() + text[1:].replace("`", "'")
-    field = place.strip(".`")
-    return f"'{field}': {text}" if field else text
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
-
-
-def _nearest(word: str, words: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    known = sorted(words)
-    near = get_close_matches(word[:40], known, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known)}"
+        raise RequestMistake(explain(error), number=number) from None
