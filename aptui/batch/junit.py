@@ -56,7 +56,7 @@ def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[st
             )
             yield '<?xml version="1.0" encoding="UTF-8"?>'
             yield f"<testsuites {counts}>"
-            yield f"<testsuite name={_quoted(config.name)} {counts}>"
+            yield f"<testsuite name={_quote(config.name)} {counts}>"
             for row in database.jobs():
                 if row.platform not in resting:
                     yield from _case(row, config.log_dir, is_failure=complains(row, fail_on))
@@ -68,15 +68,15 @@ def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[st
 
 def _case(row: JobRow, log_dir: Path, *, is_failure: bool) -> Iterator[str]:
     name = job_name(row.source, row.platform, row.job_key)
-    head = f'<testcase classname={_quoted(row.source)} name={_quoted(name)} time="{row.duration_s:.3f}"'
+    head = f'<testcase classname={_quote(row.source)} name={_quote(name)} time="{row.duration_s:.3f}"'
     if not row.log and row.status != "failed" and not is_failure:
         yield f"{head}/>"
         return
     yield f"{head}>"
     if row.status == "failed":
-        yield f"<failure message={_quoted(row.error or 'no reason given')}/>"
+        yield f"<failure message={_quote(row.error or 'no reason given')}/>"
     elif is_failure:
-        yield f"<failure message={_quoted(f'{row.warnings} warnings, {row.errors} errors in its log')}/>"
+        yield f"<failure message={_quote(f'{row.warnings} warnings, {row.errors} errors in its log')}/>"
     yield f"<system-out>{escape(_safe(f'{row.warnings} warnings, {row.errors} errors; {log_path(row.log, log_dir)}'))}</system-out>"
     yield "</testcase>"
 
@@ -85,5 +85,5 @@ def _safe(text: str) -> str:
     return line(text).translate(_NOT_XML)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quoteattr(_safe(text))
