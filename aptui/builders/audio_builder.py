@@ -108,15 +108,15 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
         request.log.warning(f"{request.source}: the header and the file disagree on the size, {one_line(short[1])}")
     channel_count = _wished_channels(source.channels, options)
     rate = source.samplerate if options["sample_rate"] == "keep" else options["sample_rate"]
-    blocks: Iterator[Samples] = (_mixed(block, channel_count) for block in _blocks(source, request))
+    blocks: Iterator[Samples] = (_mix(block, channel_count) for block in _blocks(source, request))
     if rate != source.samplerate:
-        blocks = _resampled(blocks, source.samplerate, rate, channel_count)
+        blocks = _resample(blocks, source.samplerate, rate, channel_count)
     loudness = _Loudness()
     with soundfile.SoundFile(
         os.fsencode(product_path), "w", rate, channel_count, f"PCM_{options['bits']}", format=options["format"].upper()
     ) as product:
         for block in blocks:
-            product.write(_rounded(block, options["bits"], loudness))
+            product.write(_round_samples(block, options["bits"], loudness))
     _report_clipping(loudness, source, request, is_resampled=rate != source.samplerate)
 
 
@@ -146,14 +146,14 @@ def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
     request.log.warning(f"{request.source}: {text}")
 
 
-def _mixed(block: Samples, channel_count: int) -> Samples:
+def _mix(block: Samples, channel_count: int) -> Samples:
     present = block.shape[1]
     if channel_count == present:
         return block
     return block.mean(axis=1, keepdims=True) if channel_count == 1 else block.repeat(channel_count, axis=1)
 
 
-def _resampled(blocks: Iterator[Samples], rate: int, wished_rate: int, channel_count: int) -> Iterator[Samples]:
+def _resample(blocks: Iterator[Samples], rate: int, wished_rate: int, channel_count: int) -> Iterator[Samples]:
     import numpy as np
     import soxr
 
@@ -163,7 +163,7 @@ def _resampled(blocks: Iterator[Samples], rate: int, wished_rate: int, channel_c
     yield stream.resample_chunk(np.zeros((0, channel_count)), last=True)
 
 
-def _rounded(block: Samples, bits: int, loudness: _Loudness) -> NDArray[np.int32]:
+def _round_samples(block: Samples, bits: int, loudness: _Loudness) -> NDArray[np.int32]:
     """Return `block` as integers in the upper `bits` of 32; full scale plus half a step, 1.0 itself too, is not yet clipping."""
     import numpy as np
 

@@ -79,7 +79,7 @@ class Checker(GltfContents):
 
         for index, mesh in enumerate(self._all("meshes")):
             for number, primitive in enumerate(as_objects(mesh.get("primitives"))):
-                where = f"of {_quoted('mesh', index, mesh)}, primitive {number}"
+                where = f"of {_quote('mesh', index, mesh)}, primitive {number}"
                 for key, value in as_object(primitive.get("attributes")).items():
                     name(value, f"'{key}' {where}")
                 name(primitive.get("indices"), f"indices {where}")
@@ -87,11 +87,11 @@ class Checker(GltfContents):
                     for key, value in target.items():
                         name(value, f"'{key}' {where}, target {order}")
         for index, skin in enumerate(self._all("skins")):
-            name(skin.get("inverseBindMatrices"), f"inverse bind matrices of {_quoted('skin', index, skin)}")
+            name(skin.get("inverseBindMatrices"), f"inverse bind matrices of {_quote('skin', index, skin)}")
         for index, animation in enumerate(self._all("animations")):
             for number, sampler in enumerate(as_objects(animation.get("samplers"))):
                 for key in ("input", "output"):
-                    name(sampler.get(key), f"{key} of {_quoted('animation', index, animation)}, sampler {number}")
+                    name(sampler.get(key), f"{key} of {_quote('animation', index, animation)}, sampler {number}")
 
     # ------------------------------------------------------------------------------------------------------------- pictures
 
@@ -302,6 +302,6 @@ class Checker(GltfContents):
             raise BrokenGltfError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
 
 
-def _quoted(kind: str, index: int, each: Object) -> str:
+def _quote(kind: str, index: int, each: Object) -> str:
     name = each.get("name")
     return f"{kind} '{name}'" if isinstance(name, str) and name else f"{kind} {index}"

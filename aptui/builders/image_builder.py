@@ -90,11 +90,11 @@ class ImageBuilder:
             data = request.read_source()
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
-            picture = _decoded(data, request, options["max_megapixels"])
+            picture = _decode(data, request, options["max_megapixels"])
             request.check_cancelled()
-            picture = _shaped(picture, options, request)
+            picture = _resize(picture, options, request)
             products = [
-                _written(each, level, options, request) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))
+                _write_level(each, level, options, request) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))
             ]
         except (_BadImageError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
@@ -107,7 +107,7 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     return ""
 
 
-def _decoded(data: bytes, request: ProcessJobRequest, most_megapixels: float) -> Image.Image:
+def _decode(data: bytes, request: ProcessJobRequest, most_megapixels: float) -> Image.Image:
     """Return the first frame of `data`, upright."""
     from PIL import Image, UnidentifiedImageError
 
@@ -162,11 +162,11 @@ def _upright(picture: Image.Image, request: ProcessJobRequest) -> Image.Image:
         return picture
 
 
-def _shaped(picture: Image.Image, options: Mapping[str, Any], request: ProcessJobRequest) -> Image.Image:
+def _resize(picture: Image.Image, options: Mapping[str, Any], request: ProcessJobRequest) -> Image.Image:
     """Return `picture` in the mode and size in which it is to be saved, without metadata."""
     from PIL import Image
 
-    picture = _fit_for_format(_reduced(picture), options, request.source, request.log)
+    picture = _fit_for_format(_halve(picture), options, request.source, request.log)
     size = _wished_size(picture.size, options)
     longest = _LONGEST_SIDE[options["format"]]
     if max(size) > longest:
@@ -178,7 +178,7 @@ def _shaped(picture: Image.Image, options: Mapping[str, Any], request: ProcessJo
     return picture
 
 
-def _reduced(picture: Image.Image) -> Image.Image:
+def _halve(picture: Image.Image) -> Image.Image:
     """Return `picture` as RGB, RGBA, L, LA or I;16."""
     mode = picture.mode
     if mode in ("I", "F"):
@@ -245,7 +245,7 @@ def _levels(picture: Image.Image, *, has_mips: bool) -> Iterator[Image.Image]:
         yield picture
 
 
-def _written(picture: Image.Image, level: int, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
+def _write_level(picture: Image.Image, level: int, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
     request.check_cancelled()
     wished = options["format"]
     name = f"{request.stem}.mip{level}.{wished}" if level else f"{request.stem}.{wished}"

@@ -85,7 +85,7 @@ class JsonBuilder:
         if lfs.is_pointer(data):
             return ProcessJobResponse(error=lfs.pointer_error(request.source))
         try:
-            text = _decoded(data, request)
+            text = _decode(data, request)
         except UnicodeDecodeError as error:
             return ProcessJobResponse(error=_encoding_error(error, data, request.source))
         try:
@@ -105,7 +105,7 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     return ""
 
 
-def _decoded(data: bytes, request: ProcessJobRequest) -> str:
+def _decode(data: bytes, request: ProcessJobRequest) -> str:
     text = data.decode("utf-8")
     if text.startswith(_UTF8_BOM):
         request.log.warning(f"{request.source}:1:1: byte order mark removed; JSON has none (RFC 8259, 8.1)")
@@ -166,7 +166,7 @@ def _validate(text: str, *, comments_allowed: bool) -> bool:
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _BrokenJsonError(_explained(error, text, comments_allowed=comments_allowed), error.pos) from None
+        raise _BrokenJsonError(_explain(error, text, comments_allowed=comments_allowed), error.pos) from None
     except _NotANumberError:
         constant = next(match for match in _TOKEN.finditer(text) if match[0] in ("NaN", "Infinity", "-Infinity"))
         raise _BrokenJsonError(f"{constant[0]} is not JSON", constant.start()) from None
@@ -181,7 +181,7 @@ def _nothing(_literal: str) -> None:
     """Stand for a number that nobody looks at."""
 
 
-def _explained(error: json.JSONDecodeError, text: str, *, comments_allowed: bool) -> str:
+def _explain(error: json.JSONDecodeError, text: str, *, comments_allowed: bool) -> str:
     if not text.strip():
         return "the file is empty"
     if not comments_allowed and text.startswith(("//", "/*"), error.pos):
@@ -202,12 +202,12 @@ def _warn_of_duplicates(text: str, source: str, log: JobLog) -> None:
     duplicates = list(_duplicate_keys(text))
     for key, position, first in duplicates[:MOST_DUPLICATES_SHOWN]:
         first_line = text.count("\n", 0, first) + 1
-        log.warning(f"{_place(source, text, position)}: duplicate key {_shown(key)}, first on line {first_line}")
+        log.warning(f"{_place(source, text, position)}: duplicate key {_show_key(key)}, first on line {first_line}")
     if len(duplicates) > MOST_DUPLICATES_SHOWN:
         log.warning(f"{source}: {len(duplicates) - MOST_DUPLICATES_SHOWN} more duplicate keys")
 
 
-def _shown(key: str) -> str:
+def _show_key(key: str) -> str:
     """Return `key` quoted, in ASCII (it may hold half a surrogate pair), and not longer than a line bears."""
     text = json.dumps(key)
     return text if len(text) <= _LONGEST_KEY_SHOWN else f'{text[: _LONGEST_KEY_SHOWN - 4]}..."'

@@ -88,9 +88,9 @@ class MeshBuilder:
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             trimesh = library("trimesh")
-            scene = _loaded(trimesh, data, request)
+            scene = _load_scene(trimesh, data, request)
             request.check_cancelled()
-            product = _converted(scene, options, request)
+            product = _convert(scene, options, request)
         except (_BrokenMeshError, obj_file.BrokenObjError) as error:
             place = f"{request.source}:{error.line}" if error.line else request.source
             return ProcessJobResponse(error=f"{place}: {one_line(error)}")
@@ -162,7 +162,7 @@ def _ply_textures(data: bytes, source: str) -> list[str]:
 # ----------------------------------------------------------------------------------------------------------------- reading
 
 
-def _loaded(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
+def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     """Return the scene that trimesh reads, with triangles in it."""
     kind = _kind(request.source)
     if not data:
@@ -284,19 +284,19 @@ def _check_mesh(mesh: Any) -> None:
 # ---------------------------------------------------------------------------------------------------------------- changing
 
 
-def _converted(scene: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> bytes:
+def _convert(scene: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> bytes:
     """Return `scene` as GLB."""
     trimesh = library("trimesh")
     meshes = {}
     for name, mesh in scene.geometry.items():
         request.check_cancelled()
-        meshes[name] = _changed(trimesh, mesh, options)
+        meshes[name] = _transform(trimesh, mesh, options)
     # None: of those meshes that were given some.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
     return product
 
 
-def _changed(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
+def _transform(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
     import numpy as np
 
     if options["merge_vertices"]:

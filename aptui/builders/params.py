@@ -53,11 +53,11 @@ def one_job_per_platform(
     contradiction: Contradiction = no_contradiction,
 ) -> CreateJobsResponse:
     """Return one job for each platform of `request`, keyed by the builder's configured name; or why its parameters are wrong."""
-    named = f"builder {_shown(request.builder_name)}" + (f" ({kind})" if kind != request.builder_name else "")
+    named = f"builder {_show_value(request.builder_name)}" + (f" ({kind})" if kind != request.builder_name else "")
     jobs = []
     for platform in request.platforms:
         if reason := _wrong(schema, request.params_for(platform.id), contradiction):
-            where = f", platform {_shown(platform.id)}" if request.platform_params.get(platform.id) else ""
+            where = f", platform {_show_value(platform.id)}" if request.platform_params.get(platform.id) else ""
             return CreateJobsResponse(error=f"{named}{where}: {reason}")
         jobs.append(JobDescriptor(request.builder_name, platform.id, additional_fingerprint=additional_fingerprint))
     return CreateJobsResponse(Result.SUCCESS, jobs)
@@ -88,6 +88,6 @@ def _version(name: str) -> str:
         return "unknown"
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"

@@ -119,7 +119,7 @@ class ShaderBuilder:
             data = request.read_source()
             if lfs.is_pointer(data):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
-            product = _compiled(data, options, request)
+            product = _compile_shader(data, options, request)
         except (_BrokenShaderError, ParamError, MissingError, UnusableError, OSError) as error:
             text = one_line(error)
             is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenShaderError)
@@ -202,7 +202,7 @@ def _stage(source: str, options: Mapping[str, Any]) -> str:
     return extension[1:]
 
 
-def _compiled(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
+def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
     compiler = found_program(options["compiler"], COMPILERS)
     if not compiler:
         wished = f"the program '{options['compiler']}'" if options["compiler"] else f"one of the programs {', '.join(COMPILERS)}"

@@ -154,7 +154,7 @@ class _YamlReading:
         self._yaml = YAML(typ="safe", pure=True)
         self._allows_tags = allows_tags
         self._measures: dict[int, tuple[int, int]] = {}
-        self._text = _decoded(data)
+        self._text = _decode(data)
         self.documents = _composed(self._yaml, self._text)
         for node in self.documents:
             self._measure(node)
@@ -294,7 +294,7 @@ def _too_deep(text: str) -> str:
     return ""
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     try:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16")
