@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InternalError as error:
         return _crashed(error)
     except KnownError as error:
-        return _refused(error)
+        return _report_refusal(error)
     except BrokenPipeError:
         printing.silence_stdout()
         return 0
@@ -223,7 +223,7 @@ def _nearest(verb: str) -> str:
 # ------------------------------------------------------------------------------------------------------------------ errors
 
 
-def _refused(error: KnownError) -> int:
+def _report_refusal(error: KnownError) -> int:
     for line in str(error).splitlines():
         printing.complain(f"aptui: {printing.line(line)}")
     return error.exit_code
