@@ -590,9 +590,9 @@ def write_project(folder: Path, copy_patterns: tuple[str, ...] = ()) -> Path:
     if copy_patterns:
         for pattern in copy_patterns:
             yaml.pattern_of(Node(pattern, "--copy"))
-        rules = [_rule("files", f"copy: {_listed(copy_patterns)}")]
+        rules = [_rule("files", f"copy: {_list_patterns(copy_patterns)}")]
     else:
-        rules = _suggested(root)
+        rules = _suggest_folders(root)
     text = _TEXT.format(
         config="aptui's config folder",
         name="assets" if root != folder else "project",
@@ -613,17 +613,17 @@ def _write_new(file: Path, text: str) -> Path:
     return file
 
 
-def _suggested(root: Path) -> list[str]:
+def _suggest_folders(root: Path) -> list[str]:
     """Return a rule for each shipped builder that has work below `root`, and one that copies the rest."""
     counts = _extensions(root)
     rules = []
     for name, (builder, extensions) in _SHIPPED_BUILDERS.items():
         here = [extension for extension in extensions if counts.pop(extension, 0)]
         if here:
-            rules.append(_rule(name, f"uses: {builder}, patterns: {_listed([f'*.{extension}' for extension in here])}"))
+            rules.append(_rule(name, f"uses: {builder}, patterns: {_list_patterns([f'*.{extension}' for extension in here])}"))
     rest = sorted(counts) or ([] if rules else ["txt"])
     if rest:
-        rules.append(_rule("files", f"copy: {_listed([f'*.{extension}' for extension in rest])}"))
+        rules.append(_rule("files", f"copy: {_list_patterns([f'*.{extension}' for extension in rest])}"))
     return rules
 
 
@@ -648,5 +648,5 @@ def _rule(name: str, rest: str) -> str:
     return f"  - {{name: {name}, {rest}}}"
 
 
-def _listed(patterns: Sequence[str]) -> str:
+def _list_patterns(patterns: Sequence[str]) -> str:
     return f"[{', '.join(json.dumps(pattern, ensure_ascii=False) for pattern in patterns)}]"

@@ -47,7 +47,9 @@ def explained(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
     """Return what each of these layers says about a key, in their order."""
     from aptui.config.schema import nearest
 
-    said = [ConfigMessage(node.where, _shown(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None]
+    said = [
+        ConfigMessage(node.where, _show_node(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None
+    ]
     if not said:
         known = {name for tree in trees for name in tree.value}
         raise UserError(f"nothing is said about '{key}'", hint=nearest(key.partition(".")[0], known))
@@ -65,6 +67,6 @@ def _at(node: Node | None, steps: Sequence[str]) -> Node | None:
     return node
 
 
-def _shown(node: Node) -> str:
+def _show_node(node: Node) -> str:
     text = json.dumps(node.plain(), ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

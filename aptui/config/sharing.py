@@ -61,11 +61,11 @@ def _is_network(path: str) -> bool:
             mounts = [line.split(" ") for line in file]
     except OSError:
         return False
-    places = {_unescaped(words[1]): words[2] for words in mounts if len(words) > 2}
+    places = {_unescape(words[1]): words[2] for words in mounts if len(words) > 2}
     while path not in places and path != "/":
         path = os.path.dirname(path)
     return places.get(path, "").startswith(_NETWORK)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
