@@ -1,4 +1,4 @@
-"""The engine as a process that stays: its lock, its socket, its signals. What it does meanwhile is `engine.live`'s.
+"""The engine as a process that stays: its lock, its socket, its signals. `engine.live` has its work.
 
 SIGTERM and SIGINT stop it cleanly, twice at once. SIGHUP stops one that sits at a terminal, and makes one without read its
 configuration again. SIGUSR1 writes what every thread is at to its output.

@@ -107,9 +107,9 @@ class GatewaySupervisor:
             return
         self._child, self._began = child, now
         self._pidfd = os.pidfd_open(child.pid)
-        self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._ended)
+        self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
 
-    def _ended(self, _mask: int) -> None:
+    def _on_end(self, _mask: int) -> None:
         """It ended without our doing."""
         child, now = self._child, time.monotonic()
         if child is None:
