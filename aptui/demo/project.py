@@ -380,14 +380,14 @@ def _png(picture: Image.Image) -> bytes:
 def _sounds() -> Iterator[tuple[str, array[int]]]:
     """Yield (path, samples) of everything played."""
     chance = random.Random(11)
-    yield "assets/sounds/chime.wav", _played(0.8, lambda t: math.exp(-4 * t) * math.sin(2 * math.pi * 880 * t))
-    yield "assets/sounds/hum.wav", _played(1.0, lambda t: 0.5 * math.sin(2 * math.pi * 55 * t))
-    yield "assets/sounds/sweep.wav", _played(1.0, lambda t: 0.6 * math.sin(2 * math.pi * (200 + 900 * t) * t))
-    yield "assets/sounds/rain.wav", _played(0.5, lambda _t: chance.uniform(-0.3, 0.3))
-    yield "assets/sounds/step.wav", _played(0.2, lambda t: math.exp(-30 * t) * chance.uniform(-0.8, 0.8))
+    yield "assets/sounds/chime.wav", _render_sound(0.8, lambda t: math.exp(-4 * t) * math.sin(2 * math.pi * 880 * t))
+    yield "assets/sounds/hum.wav", _render_sound(1.0, lambda t: 0.5 * math.sin(2 * math.pi * 55 * t))
+    yield "assets/sounds/sweep.wav", _render_sound(1.0, lambda t: 0.6 * math.sin(2 * math.pi * (200 + 900 * t) * t))
+    yield "assets/sounds/rain.wav", _render_sound(0.5, lambda _t: chance.uniform(-0.3, 0.3))
+    yield "assets/sounds/step.wav", _render_sound(0.2, lambda t: math.exp(-30 * t) * chance.uniform(-0.8, 0.8))
 
 
-def _played(seconds: float, loudness: Callable[[float], float]) -> array[int]:
+def _render_sound(seconds: float, loudness: Callable[[float], float]) -> array[int]:
     return array("h", (round(24000 * loudness(frame / SAMPLE_RATE_HZ)) for frame in range(round(seconds * SAMPLE_RATE_HZ))))
 
 
