@@ -248,9 +248,9 @@ class EngineClient:
             case AnswerLine():
                 self._hand_over(said.number, said.answer)
             case RefusalLine(number=0):
-                self._last_words = _refused(said)
+                self._last_words = _refusal_of(said)
             case RefusalLine():
-                self._hand_over(said.number, _refused(said))
+                self._hand_over(said.number, _refusal_of(said))
 
     def _hand_over(self, number: int, answer: Answer | KnownError) -> None:
         then = self._awaited.pop(number, None)
@@ -296,7 +296,7 @@ def _deadline(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 
-def _refused(said: RefusalLine) -> RequestRefused:
+def _refusal_of(said: RefusalLine) -> RequestRefused:
     return _FAMILIES.get(said.code, _Troubled)(said.what, hint=said.hint)
 
 

@@ -129,7 +129,7 @@ def filesystem(path: Folder, mounts: str = "/proc/self/mountinfo") -> str:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
             for text in file:
                 before, _, after = text.partition(" - ")
-                point = _unescaped(before.split(" ")[4])
+                point = _unescape(before.split(" ")[4])
                 is_above = point in ("/", real) or real.startswith(f"{point}/")
                 if is_above and len(point) >= len(best):
                     best, kind = point, after.split(" ")[0]
@@ -138,7 +138,7 @@ def filesystem(path: Folder, mounts: str = "/proc/self/mountinfo") -> str:
     return kind
 
 
-def _unescaped(point: str) -> str:
+def _unescape(point: str) -> str:
     for escape, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         point = point.replace(escape, plain)
     return point
