@@ -68,7 +68,7 @@ def load(
     options, sets = _options(options, sets)
     file = compiled.kept_file(project_dir, sets, wanted, options)
     surroundings = [*signature.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, asdict(options)]
-    config = _recalled(file, surroundings)
+    config = _recall(file, surroundings)
     if config is None:
         sight = InputRecorder()
         config = _compile(project_dir, sets, wanted, options, sight)
@@ -113,7 +113,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
     layers = [(name, held) for name, held in _layers(project_dir, sight) if name != str(file)]
     at = len(config_load.shipped_files()) if file == project_dir / dirs.FILE_NAME else len(layers)
     layers.insert(at, (str(file), data))
-    _compiled(project_dir, _open(project_dir, options, sight), layers, (), None, sight)
+    _compile_project(project_dir, _open(project_dir, options, sight), layers, (), None, sight)
 
 
 # ── loading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +126,7 @@ def _options(options: Options | None, sets: Sequence[str]) -> tuple[Options, tup
     return replace(options, regset=(*options.regset, *regset)), tuple(text for text in sets if not text.startswith("/"))
 
 
-def _recalled(file: str, surroundings: list[object]) -> Config | None:
+def _recall(file: str, surroundings: list[object]) -> Config | None:
     try:
         with open(f"{file}.seen", encoding="utf-8") as stream:
             probes = [(kind, path) for kind, path in json.load(stream)]
@@ -144,7 +144,7 @@ def _compile(
     project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, sight: InputRecorder
 ) -> Config:
     opened = _open(project_dir, options, sight)
-    return _compiled(project_dir, opened, _layers(project_dir, sight), sets, wanted, sight)
+    return _compile_project(project_dir, opened, _layers(project_dir, sight), sets, wanted, sight)
 
 
 def _open(project_dir: Path, options: Options, sight: InputRecorder) -> OpenedO3deProject:
@@ -153,7 +153,7 @@ def _open(project_dir: Path, options: Options, sight: InputRecorder) -> OpenedO3
     return open_project(str(project_dir), options, sight)
 
 
-def _compiled(
+def _compile_project(
     project_dir: Path,
     opened: OpenedO3deProject,
     layers: list[tuple[str, bytes]],

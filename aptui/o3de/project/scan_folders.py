@@ -79,7 +79,7 @@ class ScanFolderSettings:
         if watch is None or not text:
             self.warnings.append(f"{node.where}: scan folder '{name}' has no 'watch'; it is not scanned")
             return None
-        path = self._expanded(text, watch, name)
+        path = self._expand(text, watch, name)
         if path is None:
             return None
         include = self._platforms(node.get("include"))
@@ -105,7 +105,7 @@ class ScanFolderSettings:
                 self.warnings.append(f"{item.where}: '{item.value}' is neither a platform nor a tag")
         return tuple(found)
 
-    def _expanded(self, text: str, node: Node, name: str) -> str | None:
+    def _expand(self, text: str, node: Node, name: str) -> str | None:
         """Return an absolute path, None if a macro stands for nothing here."""
         missing: list[str] = []
 

@@ -53,7 +53,7 @@ def files_of(folder: str, tags: Sequence[str], sight: InputRecorder) -> tuple[li
         for name in sight.names(place):
             path = os.path.join(place, name)
             if name.rpartition(".")[2].lower() in (MERGE, PATCH):
-                found.append(_parsed(path, is_platform=is_platform))
+                found.append(_parse_name(path, is_platform=is_platform))
             elif "." not in name and not os.path.isdir(path):
                 doubts.append(f"{path}: a settings file has an extension, .{MERGE} or .{PATCH}; this file is not used")
     ranks = {tag: rank for rank, tag in reversed(list(enumerate(map(str.lower, tags))))}
@@ -68,7 +68,7 @@ def files_of(folder: str, tags: Sequence[str], sight: InputRecorder) -> tuple[li
     return used, doubts
 
 
-def _parsed(path: str, *, is_platform: bool) -> SettingsFile:
+def _parse_name(path: str, *, is_platform: bool) -> SettingsFile:
     name, *tags = os.path.basename(path).split(".")[:-1]
     tags = [tag.lower() for tag in tags]
     for tag in tags:

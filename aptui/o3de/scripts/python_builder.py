@@ -73,7 +73,7 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
     for registered in registrations.registered():
         try:
-            builder = _described(registered, stand_in, around.overrides)
+            builder = _describe(registered, stand_in, around.overrides)
         except (TypeError, ValueError, AttributeError, re.error) as error:
             problems.append((registered.script, f"'{registered.script}': its builder cannot be used: {error}", True))
             continue
@@ -86,7 +86,7 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     return list(found.values()), problems
 
 
-def _described(registered: registrations.Registered, stand_in: Builder, overrides: str) -> Builder:
+def _describe(registered: registrations.Registered, stand_in: Builder, overrides: str) -> Builder:
     description = registered.description
     builder = replace(
         stand_in,
@@ -132,7 +132,7 @@ class ScriptBuilder:
 
     def create_jobs(self, request: sdk.CreateJobsRequest) -> sdk.CreateJobsResponse:
         """Let the script say which jobs a source needs."""
-        question = _filled(
+        question = _fill(
             azlmbr.CreateJobsRequest(),
             builderId=uuid_of(self._bus_id),
             watchFolder=request.scan_folder,
@@ -141,7 +141,7 @@ class ScriptBuilder:
             enabledPlatforms=[azlmbr.PlatformInfo(platform.id, list(platform.tags)) for platform in request.platforms],
         )
         failed = sdk.CreateJobsResponse
-        return self._answered(
+        return self._call_script(
             "OnCreateJobsRequest",
             question,
             lambda answer: answers.plans(answer, self._overrides, request.log),
@@ -152,13 +152,13 @@ class ScriptBuilder:
     def process_job(self, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
         """Let the script do a job."""
         job = azlmbr.JobDescriptor(request.additional_fingerprint, request.job_key, request.platform.id)
-        question = _filled(
+        question = _fill(
             azlmbr.ProcessJobRequest(),
             sourceFile=request.source,
             watchFolder=request.scan_folder,
             fullPath=request.full_path,
             builderGuid=uuid_of(self._bus_id),
-            jobDescription=_filled(
+            jobDescription=_fill(
                 job, jobParameters=azlmbr.JobParameters({int(key, 16): value for key, value in request.job_params.items()})
             ),
             tempDirPath=request.temp_dir,
@@ -166,13 +166,13 @@ class ScriptBuilder:
             sourceFileUUID=uuid_of(request.source_uuid),
         )
         failed = sdk.ProcessJobResponse
-        return self._answered("OnProcessJobRequest", question, lambda answer: answers.made(answer, request), failed, request.log)
+        return self._call_script("OnProcessJobRequest", question, lambda answer: answers.made(answer, request), failed, request.log)
 
     def shutdown(self) -> None:
         """Let the script know that this process ends."""
         self._tell("OnShutdown")
 
-    def _answered(
+    def _call_script(
         self, name: str, question: Any, translate: Callable[[Any], _Answer], failed: Callable[..., _Answer], log: sdk.JobLog
     ) -> _Answer:
         """Ask the script; return its answer in our terms, or the failed one that says why there is none."""
@@ -188,7 +188,7 @@ class ScriptBuilder:
             return failed(error=str(error))
         except Exception as error:  # noqa: BLE001  # a script may raise anything, and that is a result
             told = _first_line(error)
-            log.error("\n".join((told, *_traced(error))))  # noqa: TRY400  # a job's log, not one of `logging`
+            log.error("\n".join((told, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
             return failed(error=told)
         except BaseException:
             self._tell("OnCancel")  # this process is told to end
@@ -201,7 +201,7 @@ class ScriptBuilder:
                 callback([])
 
 
-def _filled(thing: Any, **values: object) -> Any:
+def _fill(thing: Any, **values: object) -> Any:
     for name, value in values.items():
         setattr(thing, name, value)
     return thing
@@ -212,7 +212,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _traced(error: Exception) -> Iterator[str]:
+def _trace_lines(error: Exception) -> Iterator[str]:
     frames = error.__traceback__
     own = frames.tb_next if frames else None  # our call of it is nobody's business
     for line in traceback.format_exception(type(error), error, own):

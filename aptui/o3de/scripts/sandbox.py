@@ -126,12 +126,12 @@ def _run(script: str, room: ScriptSandbox) -> None:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             exec(code, vars(module))  # noqa: S102  # running it is what it is for
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a script may raise anything
-        room.problems.append(SandboxProblem(script, _told(error, script), isinstance(error, Missing)))
+        room.problems.append(SandboxProblem(script, _describe_error(error, script), isinstance(error, Missing)))
     loaded = [sys.modules[name] for name in set(sys.modules) - before if name in sys.modules]
     room.code[script] = _code_files(script, loaded)
 
 
-def _told(error: BaseException, script: str) -> str:
+def _describe_error(error: BaseException, script: str) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if frame.filename == script), None)
     if isinstance(error, SyntaxError) and error.filename == script:

@@ -15,7 +15,7 @@ class Uuid:
     __slots__ = ("_value",)
 
     def __init__(self, value: object = None) -> None:
-        self._value = _parsed(value)
+        self._value = _parse(value)
 
     @property
     def bytes(self) -> bytes:
@@ -50,7 +50,7 @@ def uuid_of(value: object) -> Uuid:
     return value if isinstance(value, Uuid) else Uuid(value)
 
 
-def _parsed(value: object) -> uuid.UUID:
+def _parse(value: object) -> uuid.UUID:
     match value:
         case uuid.UUID():
             return value
