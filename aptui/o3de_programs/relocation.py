@@ -25,7 +25,7 @@ def perform(start: RunRequest) -> None:
         return
     start.console.say_all(relocation_report.opening_lines(order))
     try:
-        report = _performed(start, order)
+        report = _perform(start, order)
     except RelocationError as refusal:
         start.console.say(refusal.reference)
         start.console.say(relocation_report.DELIMITER)
@@ -45,7 +45,7 @@ def _said(given: GivenSwitches) -> list[str]:
     return [*said, *(name for name in _OTHERS if given.has(name))]
 
 
-def _performed(start: RunRequest, order: Relocate) -> RelocationReport:
+def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
     if not order.is_confirmed:
         return relocate.preview(order, start.config)
     try:

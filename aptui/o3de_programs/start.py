@@ -57,7 +57,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         log_dir = given.first("logDir")
         if log_dir is not None:  # what is wrong with the settings stands in the log then
             console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
-        return work(_prepared(given, base, console))
+        return work(_prepare(given, base, console))
     except KnownError as error:
         for each in error.errors if isinstance(error, ConfigErrors) else (error,):
             console.complain(each)
@@ -66,7 +66,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         console.close()
 
 
-def _prepared(given: GivenSwitches, base: str, console: ProgramConsole) -> RunRequest:
+def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunRequest:
     """Return what is to be done; say what the command line asks to be said, and what of it changes nothing."""
     if given.has("regdump") or given.has("regdumpall"):
         _print_settings(given, base)

@@ -48,11 +48,11 @@ def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
     if analyses := _of_kind(stats, _ANALYSIS):
         printer.row("CreateJobsTotal", _sum(stats, _ANALYSIS))
         printer.top("longest individual CreateJobs", analyses, form.individual)
-        printer.top("longest CreateJobs By builder", _grouped(analyses, "CreateJobsByBuilder", -1), form.cumulative)
+        printer.top("longest CreateJobs By builder", _group(analyses, "CreateJobsByBuilder", -1), form.cumulative)
     if runs := _of_kind(stats, _PROCESSING):
         printer.row("ProcessJobsTotal", _sum(stats, _PROCESSING))
         printer.top("longest individual ProcessJob", runs, form.individual)
-        by_key, by_platform = _grouped(runs, "ProcessJobsByJobKey", -3), _grouped(runs, "ProcessJobsByPlatform", -2)
+        by_key, by_platform = _group(runs, "ProcessJobsByJobKey", -3), _group(runs, "ProcessJobsByPlatform", -2)
         printer.top("cumulative time spent in ProcessJob by JobKey", by_key, form.cumulative)
         printer.top("cumulative time spent in ProcessJob by Platform", by_platform, form.cumulative)
     printer.row("ComputeStatsTime", stats.get("ComputeStatsTime", Stat(0)))
@@ -101,20 +101,20 @@ def _of_kind(stats: Mapping[str, Stat], kind: str) -> dict[str, Stat]:
 
 
 def _sum(stats: Mapping[str, Stat], kind: str) -> Stat:
-    return _added(_of_kind(stats, kind).values())
+    return _add_up(_of_kind(stats, kind).values())
 
 
-def _added(stats: Iterable[Stat]) -> Stat:
+def _add_up(stats: Iterable[Stat]) -> Stat:
     listed = list(stats)
     return Stat(sum(stat.total_ms for stat in listed), sum(stat.count for stat in listed))
 
 
-def _grouped(stats: Mapping[str, Stat], title: str, field: int) -> dict[str, Stat]:
+def _group(stats: Mapping[str, Stat], title: str, field: int) -> dict[str, Stat]:
     """Return sums by one field of the names, counted from the end: a path may have commas of its own."""
     groups: dict[str, list[Stat]] = {}
     for name, stat in stats.items():
         groups.setdefault(f"{title},{_field(name, field)}", []).append(stat)
-    return {name: _added(listed) for name, listed in groups.items()}
+    return {name: _add_up(listed) for name, listed in groups.items()}
 
 
 def _field(name: str, field: int) -> str:

@@ -179,7 +179,7 @@ def parse(arguments: Sequence[str]) -> GivenSwitches:
     order: list[tuple[str, str]] = []
     waiting: str | None = None
     """The switch that the next word may belong to; "" one that nobody knows."""
-    for word in map(_unwrapped, arguments):
+    for word in map(_unwrap, arguments):
         found = None if waiting and _must_be_value(waiting, word) else _switch_in(word)
         if found is None:
             if waiting is None or (waiting and _may_be_alone(waiting) and not _is_number(word)):
@@ -239,13 +239,13 @@ def _is_number(word: str) -> bool:
 
 
 def _split(name: str, value: str) -> tuple[str, ...]:
-    value = _unwrapped(value)
+    value = _unwrap(value)
     if _BY_NAME[name].takes is not SwitchArity.LIST:
         return (value,)
-    return tuple(_unwrapped(part) for part in value.split(",") if part.strip())
+    return tuple(_unwrap(part) for part in value.split(",") if part.strip())
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap(text: str) -> str:
     """Return `text` without blanks around it, and without quotes around all of it."""
     text = text.strip()
     while len(text) > 1 and text[0] == text[-1] == '"':
