@@ -62,7 +62,7 @@ class ListenAddress:
 
 
 class GatewayRunner(web.AppRunner):
-    """aiohttp's runner, with our doors."""
+    """aiohttp's runner, with our connection limits."""
 
     __slots__ = ("_doors",)
 

@@ -86,7 +86,7 @@ class Audit:
             return
         self._append({
             "identity": identity.name, "address": identity.address, "request": what, "outcome": outcome[:_DETAIL_BYTES],
-            **{name: _shortened(value) for name, value in details.items()},
+            **{name: _shorten(value) for name, value in details.items()},
         })  # fmt: skip
 
     def tell_held_back(self) -> None:
@@ -112,7 +112,7 @@ class Audit:
             self._is_broken = True
 
 
-def _shortened(value: object) -> object:
+def _shorten(value: object) -> object:
     """Return a detail as it is, or the beginning of its text where it is long."""
     text = json.dumps(value, default=str)
     return value if len(text) <= _DETAIL_BYTES else f"{text[:_DETAIL_BYTES]}… ({len(text):,} characters)"

@@ -212,7 +212,7 @@ class ConnectionLimits:
 
 
 class LimitedServer(web.Server):
-    """aiohttp's server, with a door for every socket."""
+    """aiohttp's server, which counts every socket against the limits."""
 
     def __init__(self, *values: Any, doors: ConnectionLimits, **more: Any) -> None:
         super().__init__(*values, **more)

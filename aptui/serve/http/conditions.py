@@ -59,7 +59,7 @@ def ranges_of(headers: Mapping[str, str], size: int, etag: str, modified_s: int)
             found.append(wanted)
     if not found:
         raise Unsatisfiable
-    return _joined(found)
+    return _join_ranges(found)
 
 
 def _within(first: str, last: str, size: int) -> Range:
@@ -68,7 +68,7 @@ def _within(first: str, last: str, size: int) -> Range:
     return int(first), min(int(last) + 1, size) if last else size
 
 
-def _joined(ranges: list[Range]) -> list[Range]:
+def _join_ranges(ranges: list[Range]) -> list[Range]:
     """Return the ranges in the order in which they were asked for; if any overlap, as few as cover them, by place."""
     ordered = sorted(ranges)
     if all(one[1] < other[0] for one, other in pairwise(ordered)):

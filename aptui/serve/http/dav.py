@@ -128,7 +128,7 @@ async def _propfind(request: web.Request) -> web.StreamResponse:
     if depth not in ("0", "1"):
         body = '<?xml version="1.0" encoding="utf-8"?>\n<D:error xmlns:D="DAV:"><D:propfind-finite-depth/></D:error>\n'
         return web.Response(status=403, body=body.encode(), content_type="application/xml", charset="utf-8")
-    wanted = await _wanted(request)
+    wanted = await _read_wanted(request)
     path = asked_path(request, ROOT).lower()
     product = request.config_dict[SHELF].find(path)
     if product is not None:
@@ -145,7 +145,7 @@ async def _propfind(request: web.Request) -> web.StreamResponse:
     return web.Response(status=207, body=data, content_type="application/xml", charset="utf-8")
 
 
-async def _wanted(request: web.Request) -> _Wanted:
+async def _read_wanted(request: web.Request) -> _Wanted:
     """Read the body of a PROPFIND.
 
     Raises:

@@ -50,11 +50,11 @@ def add_routes(app: web.Application) -> None:
     app[SHELF] = ProductOpener(room.database.path, room.config.cache_dir)
     app[LOGS] = ConfinedRoot(os.fsencode(room.config.log_dir))
     app.on_cleanup.append(_close)
-    app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _told(product))
-    app.router.add_get(f"{ASSETS}/{{id:[^/]+}}", _told(asset))
-    app.router.add_get(f"{TREE}{{rest:(/.*)?}}", _told(tree))
-    app.router.add_get(f"{FILES}/@products@{{rest:(/.*)?}}", _told(aliased_product))
-    app.router.add_get(f"{FILES}/@log@{{rest:(/.*)?}}", _told(log))
+    app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _answer_errors(product))
+    app.router.add_get(f"{ASSETS}/{{id:[^/]+}}", _answer_errors(asset))
+    app.router.add_get(f"{TREE}{{rest:(/.*)?}}", _answer_errors(tree))
+    app.router.add_get(f"{FILES}/@products@{{rest:(/.*)?}}", _answer_errors(aliased_product))
+    app.router.add_get(f"{FILES}/@log@{{rest:(/.*)?}}", _answer_errors(log))
 
 
 async def _close(app: web.Application) -> None:
@@ -62,7 +62,7 @@ async def _close(app: web.Application) -> None:
     app[LOGS].close()
 
 
-def _told(handler: Handler) -> Handler:
+def _answer_errors(handler: Handler) -> Handler:
     """Return a handler whose troubles are answers."""
 
     @wraps(handler)

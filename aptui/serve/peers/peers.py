@@ -116,7 +116,7 @@ class Peers:
         """Return why a caller may not come in, None = they may."""
         refusal = self.admission.check(remote)
         if refusal is not None and refusal.is_first:  # how often is told once a second
-            self._changed()
+            self._on_change()
         return refusal
 
     def refuses(self, remote: str) -> str:
@@ -131,7 +131,7 @@ class Peers:
             if why := refuses(session.identity.address):
                 self._do(session.close(1008, why))
         await self._dial(settings)
-        self._changed()
+        self._on_change()
 
     # ------------------------------------------------------------------------------------------------------------- dialling
 
@@ -141,7 +141,7 @@ class Peers:
             await self._diallers.pop(name).close()
         for name in wanted.keys() - self._diallers.keys():
             assert self._http is not None
-            dialler = OutboundConnections(wanted[name], self._http, self._trust, self._serve, self._denied, self._changed)
+            dialler = OutboundConnections(wanted[name], self._http, self._trust, self._serve, self._denied, self._on_change)
             self._diallers[name] = dialler
             dialler.start()
 
@@ -173,7 +173,7 @@ class Peers:
         """Tell an engine that came everything."""
         self._told = None
         if is_here:
-            self._changed()
+            self._on_change()
 
     async def order(self, order: PeerOrder) -> None:
         """Do what people said; what keeps it from being done is told."""
@@ -193,7 +193,7 @@ class Peers:
                 if order.deed in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
                     self.admission.forget(canonical(order.entry))
                 await self._adopt(settings)
-        self._changed()
+        self._on_change()
 
     async def _read(self) -> None:
         async with self._alone:
@@ -223,7 +223,7 @@ class Peers:
         )
         return _with_session(peer, session) if session is not None else peer
 
-    def _changed(self, *_session: object) -> None:
+    def _on_change(self, *_session: object) -> None:
         self._is_changed.set()
 
     async def _look(self) -> None:
@@ -233,7 +233,7 @@ class Peers:
             if peer_file.stamp(self._file) != self._stamp:
                 await self._read()
             self.admission.refresh_old()
-            self._changed()
+            self._on_change()
 
     async def _tell(self) -> None:
         while True:

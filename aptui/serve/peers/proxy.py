@@ -133,7 +133,7 @@ class Proxy:
         url, body = forwarded_url(request, target), _Body(request, self.limits)
         if (request.content_length or 0) > self.limits.request_bytes:
             raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, request.content_length or 0)
-        headers = _passed(request.headers, _OURS)
+        headers = _pass_headers(request.headers, _OURS)
         headers["X-Forwarded-For"] = request.remote or ""
         try:
             data = body.pieces() if request.body_exists else None
@@ -149,7 +149,9 @@ class Proxy:
     async def _answer(self, request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         if (answer.content_length or 0) > self.limits.response_bytes:
             raise web.HTTPBadGateway(text="the service answers more than may be forwarded\n")
-        response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=_passed(answer.headers, _NOT_THEIRS))
+        response = web.StreamResponse(
+            status=answer.status, reason=answer.reason, headers=_pass_headers(answer.headers, _NOT_THEIRS)
+        )
         response.headers["Content-Security-Policy"] = "sandbox"
         if answer.status in _REDIRECTS:
             response.headers[hdrs.LOCATION] = _own_place(request, target, answer)
@@ -198,7 +200,7 @@ def _is_same(known: ClientIdentity, asks: ClientIdentity) -> bool:
     return (known.name, known.address) == (asks.name, asks.address)
 
 
-def _passed(headers: Mapping[str, str], kept_back: frozenset[str]) -> CIMultiDict[str]:
+def _pass_headers(headers: Mapping[str, str], kept_back: frozenset[str]) -> CIMultiDict[str]:
     """Return the headers that go through; those that `Connection` names are between two machines too."""
     named = {word.strip().lower() for word in headers.get(hdrs.CONNECTION, "").split(",")}
     barred = _HOP_BY_HOP | kept_back | named

@@ -157,18 +157,18 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     Raises:
         Mistake: it is no JSON, no request of ours, or a field is unknown, missing, of another type or too large; the text names it.
     """
-    given = _decoded(frame, dict[str, msgspec.Raw], 0)
+    given = _decode(frame, dict[str, msgspec.Raw], 0)
     number = _number(given)
     if "request" not in given:
         raise RequestMistake("a frame without 'request'", number=number)
-    name = _decoded(given["request"], str, number)
+    name = _decode(given["request"], str, number)
     exchange = REQUESTS.get(name)
     if exchange is None:
         raise RequestMistake(f"there is no request '{shorten(name)}'", suggest(name, REQUESTS), number=number)
     known = {each.name for each in fields(exchange.request)}
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
-    request = _decoded(frame, exchange.request, number)
+    request = _decode(frame, exchange.request, number)
     if name != "hello" and (what := bounds.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
         raise RequestMistake(f"'{name}': {what}", number=number)
     return number, name, request
@@ -177,7 +177,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
 def _number(given: dict[str, msgspec.Raw]) -> int:
     if "id" not in given:
         raise RequestMistake("a frame without 'id'")
-    number: int = _decoded(given["id"], int, 0)
+    number: int = _decode(given["id"], int, 0)
     if not 0 < number <= _LAST_ID:
         raise RequestMistake(f"'id': expected a number from 1 to {_LAST_ID}")
     return number
@@ -204,7 +204,7 @@ def decode_said(frame: str) -> WireMessage:
     Raises:
         Mistake: it is nothing that a gateway says.
     """
-    said = _decoded(frame, _WireForm, 0)
+    said = _decode(frame, _WireForm, 0)
     return WireMessage(said.id, said.answer, said.refusal, said.epoch, said.seq, said.notices)
 
 
@@ -253,7 +253,7 @@ def _decoder(form: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(form)
 
 
-def _decoded(data: str | msgspec.Raw, form: Any, number: int) -> Any:
+def _decode(data: str | msgspec.Raw, form: Any, number: int) -> Any:
     try:
         return _decoder(form).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -368,7 +368,7 @@ async def dependencies(session: WireSession, request: requests.Dependencies, _is
 
     def find(reader: Reader) -> list[model.DependencyInfo] | None:
         products = _products(room, reader, request.asset, "", request.platform)
-        return _reached(reader, products[0].product_id, request.reach is Reach.ALL) if products else None
+        return _walk_dependencies(reader, products[0].product_id, request.reach is Reach.ALL) if products else None
 
     found = await room.database.ask(find)
     if found is None:
@@ -376,7 +376,7 @@ async def dependencies(session: WireSession, request: requests.Dependencies, _is
     return requests.DependencyList(tuple(found[:_MOST]), len(found) > _MOST)
 
 
-def _reached(reader: Reader, start: int, is_all: bool) -> list[model.DependencyInfo]:
+def _walk_dependencies(reader: Reader, start: int, is_all: bool) -> list[model.DependencyInfo]:
     todo, seen, found = [start], {start}, []
     while todo:
         for each in links.outgoing(reader, todo.pop(0)):

@@ -108,7 +108,7 @@ async def check_relocation(
     )
 
 
-# ------------------------------------------------------------------------------------------------------------------- deeds
+# ---------------------------------------------------------------------------------------------------------------- commands
 
 
 async def save_catalog(session: WireSession, _request: requests.SaveCatalog, _is_fenced: bool) -> Done:

@@ -72,7 +72,7 @@ class NewsPublisher:
         """How often everybody had to begin again: what was to be told before is void."""
         self._tasks: list[asyncio.Task[None]] = []
         sessions.greets.append(self._greeted)
-        sessions.leaves.append(self._left)
+        sessions.leaves.append(self._on_leave)
 
     def start(self) -> None:
         """Begin to tell; called in the event loop."""
@@ -120,7 +120,7 @@ class NewsPublisher:
             session.queue(frame_of(self.engine.epoch, self.engine.seq, wanted))
         self._wake.set()
 
-    def _left(self, _session: WireSession) -> None:
+    def _on_leave(self, _session: WireSession) -> None:
         if not self._sessions.is_anybody_here:
             self._ids = None
 

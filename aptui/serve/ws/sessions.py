@@ -304,9 +304,9 @@ class WireSession:
         await self._slots.acquire()
         task = asyncio.get_running_loop().create_task(self._answer(number, name, request))
         self._tasks.add(task)
-        task.add_done_callback(self._answered)
+        task.add_done_callback(self._on_answered)
 
-    def _answered(self, task: asyncio.Task[None]) -> None:
+    def _on_answered(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ConnectionError):
