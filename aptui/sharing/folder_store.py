@@ -76,7 +76,7 @@ class FolderStore:
         with asked(self.address):
             if if_absent and os.path.exists(path):
                 return False
-            with self._written([data]) as written:
+            with self._write_temporary([data]) as written:
                 return self._publish(written, path, if_absent=if_absent)
 
     def get_blob(self, digest: str, target: str, size: int) -> bool:
@@ -101,14 +101,14 @@ class FolderStore:
         with asked(self.address):
             if not replaces and os.path.exists(path):
                 return
-            with self._written(read_verified(source, digest)) as written:
+            with self._write_temporary(read_verified(source, digest)) as written:
                 self._publish(written, path, if_absent=False)
 
     def close(self) -> None:
         """Nothing is held."""
 
     @contextlib.contextmanager
-    def _written(self, chunks: Iterable[bytes]) -> Iterator[str]:
+    def _write_temporary(self, chunks: Iterable[bytes]) -> Iterator[str]:
         """Write a temporary file; its name is good for the `with` block."""
         path = self.temporary()
         try:

@@ -226,10 +226,10 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect within the time that is left."""
-        self.timeout = _left(self.deadline)
+        self.timeout = _time_left(self.deadline)
         super().connect()
         if self._safe_context is not None:
-            self.sock.settimeout(_left(self.deadline))
+            self.sock.settimeout(_time_left(self.deadline))
             self.sock = self._safe_context.wrap_socket(self.sock, server_hostname=self.host)
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes]) -> None:
@@ -244,7 +244,7 @@ class _Connection(http.client.HTTPConnection):
 
     def _send_slowly(self, chunk: bytes) -> None:
         for start in range(0, len(chunk), _SENT_AT_ONCE):
-            self.sock.settimeout(_left(self.deadline))
+            self.sock.settimeout(_time_left(self.deadline))
             self.sock.sendall(memoryview(chunk)[start : start + _SENT_AT_ONCE])
 
     def is_quiet(self) -> bool:
@@ -284,11 +284,11 @@ class _Timed(io.RawIOBase):
 
     def readinto(self, buffer: _Buffer) -> int:  # type: ignore[override]  # typeshed's WriteableBuffer has no name at run time
         """Read what is there, waiting no longer than may be."""
-        self._sock.settimeout(_left(self._connection.deadline))
+        self._sock.settimeout(_time_left(self._connection.deadline))
         return self._sock.recv_into(buffer)
 
 
-def _left(deadline: float) -> float:
+def _time_left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("it took too long")

@@ -115,7 +115,7 @@ class ResultUploader:
             self._teller.about(error)
         finally:
             if not goes_on:
-                self._ended()
+                self._on_end()
 
     def _keep_here(self, made: MadeResult, result: SharedResult) -> None:
         local = self._realm.local
@@ -138,7 +138,7 @@ class ResultUploader:
         is_done = False
         try:
             if self._realm.remote is not None and self._goes_out(made) and self._breaker.allows():
-                is_done = self._sent(self._realm.remote, made, result)
+                is_done = self._send(self._realm.remote, made, result)
                 self._breaker.succeeded()
         except (StoreFull, StoreRefused) as error:
             self._breaker.opened()
@@ -152,9 +152,9 @@ class ResultUploader:
         finally:
             sent_bytes = sum(made.record.blobs.values()) if is_done else 0
             self._account.count(made.builder, uploads=is_done, not_uploaded=not is_done, uploaded_bytes=sent_bytes)
-            self._ended()
+            self._on_end()
 
-    def _sent(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
+    def _send(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
         """Upload blobs, then the record that names them, unless an input was touched meanwhile."""
         for digest in made.record.blobs:
             remote.put_blob(digest, self._place(made, digest), replaces=digest in self._broken)
@@ -182,7 +182,7 @@ class ResultUploader:
                 f"differs {made.builder}", f"builder '{made.builder}' makes other products of the same sources: {text}"
             )
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         with self._idle:
             self._waiting -= 1
             self._idle.notify_all()

@@ -49,14 +49,14 @@ def living(root: str) -> int:
 @contextlib.contextmanager
 def shared_with_gc(root: str) -> Iterator[None]:
     """Put something in while nothing is removed."""
-    with _locked(os.path.join(root, "lock"), fcntl.LOCK_SH):
+    with _lock(os.path.join(root, "lock"), fcntl.LOCK_SH):
         yield
 
 
 @contextlib.contextmanager
 def alone(root: str) -> Iterator[None]:
     """Remove something while nothing is put in."""
-    with _locked(os.path.join(root, "lock"), fcntl.LOCK_EX):
+    with _lock(os.path.join(root, "lock"), fcntl.LOCK_EX):
         yield
 
 
@@ -75,7 +75,7 @@ def cleaning(root: str) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _locked(path: str, how: int) -> Iterator[None]:
+def _lock(path: str, how: int) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, how)

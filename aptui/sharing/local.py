@@ -64,7 +64,7 @@ class LocalStore:
         self._origin, self._origins = origin, {"", *origins}
         self._say = say or (lambda _text: None)
         self._clock = clock
-        self._secret = _opened(root)
+        self._secret = _read_secret(root)
         self._files = FolderStore(root, trust.namespace, syncs=False)
 
     def get_record(self, key: str) -> bytes | None:
@@ -213,7 +213,7 @@ class LocalStore:
         return hmac.new(self._secret, b"\0".join((self._trust.policy, origin.encode(), kind, body)), hashlib.sha256).hexdigest()
 
 
-def _opened(root: str) -> bytes:
+def _read_secret(root: str) -> bytes:
     """Return the secret of the store at `root`; both are made where they are not there."""
     path = os.path.join(root, "secret")
     try:

@@ -104,7 +104,7 @@ class Service:
         self._teller, self._breaker = TroubleReporter(say), Breaker(clock=clock)
         self._shunned: dict[str, float] = {}
         self._realms = realms_of(sharing, self._teller)
-        self._lease = _leased(sharing.local_store) if self._realms[0].local is not None else None
+        self._lease = _take_lease(sharing.local_store) if self._realms[0].local is not None else None
         self._askers = DeadlineExecutor("aptui-shared-ask", _ASKERS)
         writing = Breaker(clock=clock)
         self._keeper = ResultUploader(
@@ -167,7 +167,7 @@ class Service:
             with contextlib.suppress(KnownError):
                 results.publish(found.realm.fetched, results.believed, found.realm.trust, found.result)
         fetched = {products[index].digest: products[index].size for index in missing}
-        return self._counted(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
+        return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.look_ms)
 
     def unused(self, hit: CacheHit) -> None:
         """A result came too late, the job had been done meanwhile: it saved nothing."""
@@ -328,7 +328,7 @@ class Service:
         if not found.is_remote and found.realm.local is not None:
             found.realm.local.drop_record(found.result.key)
 
-    def _counted(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
+    def _count_hit(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
         remote, builder = found.realm.remote, found.facts.builder_name
         is_remote = remote is not None and (found.is_remote or fetched_bytes > 0)
         origin = remote.address if is_remote and remote is not None else THIS_MACHINE
@@ -340,7 +340,7 @@ class Service:
         return round(1000 * (self._meter.now() - began))
 
 
-def _leased(root: str) -> Lease | None:
+def _take_lease(root: str) -> Lease | None:
     with contextlib.suppress(OSError):
         return Lease(root)
     return None
