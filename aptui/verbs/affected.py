@@ -264,8 +264,8 @@ def _answer(look: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
     for folder in changes.settings:
         changes.adjusted.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
     builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]
-    spreading = _spread(project, changes, builders, through_products=True)
-    certain = {job.job_id for job in _spread(project, changes, builders, through_products=False).jobs()}
+    spreading = _spread_changes(project, changes, builders, through_products=True)
+    certain = {job.job_id for job in _spread_changes(project, changes, builders, through_products=False).jobs()}
     jobs = spreading.jobs()
     names = spreading.edges.names_of(spreading.found.sources)
     rows = project.database.ask(
@@ -289,7 +289,7 @@ def _answer(look: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
     }
 
 
-def _spread(project: OpenedProject, changes: _Changes, builders: list[bytes], *, through_products: bool) -> Spreading:
+def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[bytes], *, through_products: bool) -> Spreading:
     spreading = Spreading(project.database, through_products=through_products)
     spreading.spread(changes.keys)
     if builders:

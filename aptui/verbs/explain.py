@@ -37,7 +37,7 @@ def explain(arguments: Namespace) -> int:
         printing.say_json(answer)
         return 0
     prefix = os.path.join(os.path.abspath(project_dir(arguments)), "")
-    for text, colour in _told(answer, lambda place: printing.line(place.replace(prefix, ""))):
+    for text, colour in _format_answer(answer, lambda place: printing.line(place.replace(prefix, ""))):
         printing.say(text, colour)
     return 0
 
@@ -46,7 +46,7 @@ Shown = Callable[[str], str]
 """Makes a place safe and short."""
 
 
-def _told(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
+def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
     """Yield (line, colour) for people."""
     yield printing.line(answer["path"]), "bold"
     if answer["is"] in _NOT_A_SOURCE:

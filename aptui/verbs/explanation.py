@@ -56,7 +56,7 @@ def explain(arguments: Namespace) -> dict[str, Any]:
         folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
         raise UserError(f"'{as_text(arguments.path)}' lies in no scan folder", hint=f"these are {folders}")
     given = _given(arguments, config, named)
-    holders = [(folder, path) for folder in config.project.scan_folders if (path := _spelled(folder.path, named.rel))]
+    holders = [(folder, path) for folder in config.project.scan_folders if (path := _spell(folder.path, named.rel))]
     word = _word(named.rel, [path for _folder, path in holders])
     key = key_of(f"{named.rel}/*" if word == "folder" and named.rel else named.rel or "*")
     folder = holders[0][0] if holders else next(item for item in config.project.scan_folders if item.path == named.root)
@@ -115,7 +115,7 @@ def _settings_file(folder: str, config: Config) -> tuple[str, str] | None:
     """Return (relative path, absolute path) of the settings file of a relative folder that wins."""
     rel = f"{folder}/{FILE_NAME}" if folder else FILE_NAME
     for scan_folder in config.project.scan_folders:
-        path = _spelled(scan_folder.path, rel)
+        path = _spell(scan_folder.path, rel)
         if path and os.path.isfile(os_path(path)):
             spelled = path[len(scan_folder.path) + 1 :]
             if not ignored_by(spelled, config):
@@ -123,7 +123,7 @@ def _settings_file(folder: str, config: Config) -> tuple[str, str] | None:
     return None
 
 
-def _spelled(root: str, rel: str) -> str:
+def _spell(root: str, rel: str) -> str:
     """Return the path of `rel` below `root` as it is spelled there, whatever its case; "" when nothing lies there."""
     path = root
     for name in rel.split("/") if rel else ():
@@ -320,7 +320,7 @@ def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]
         if re.fullmatch(companion.source.regex, rel, re.IGNORECASE):
             key = companion_key(companion, rel)
             node = places.get(key_of(companion.source.text))
-            exists = any(_spelled(folder.path, key) for folder in given.config.project.scan_folders)
+            exists = any(_spell(folder.path, key) for folder in given.config.project.scan_folders)
             yield {"path": key, "exists": exists, "from": node.key_where or node.where if node else ""}
 
 

@@ -159,11 +159,11 @@ def client(arguments: Namespace) -> int:
     deeds: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
     deed = deeds.get(arguments.deed, _ask)
     wants_catalog = deed is _catalog
-    with _connected(arguments, wants_catalog=wants_catalog) as connected:
+    with _connect(arguments, wants_catalog=wants_catalog) as connected:
         return deed(connected, arguments)
 
 
-def _connected(arguments: Namespace, *, wants_catalog: bool) -> Client:
+def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
     from aptui.client import Client, local
 
     url, own = arguments.url, _token(arguments)
@@ -297,12 +297,12 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UserError(f"'{name}' has no field '{unknown[0]}'", hint=f"there are {', '.join(sorted(known)) or 'none'}")
-    answer = connected.ask(_converted(given, record, converted))
+    answer = connected.ask(_convert(given, record, converted))
     printing.say_json(asdict(answer))
     return 0
 
 
-def _converted(given: dict[str, Any], record: type[Any], converted: Callable[[object, type[Any]], Any]) -> Any:
+def _convert(given: dict[str, Any], record: type[Any], converted: Callable[[object, type[Any]], Any]) -> Any:
     from aptui.serve.protocol.codec import RequestMistake
 
     try:

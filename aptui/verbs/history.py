@@ -115,7 +115,7 @@ def compare(arguments: Namespace) -> int:
     with opened(arguments) as project:
         row = find_job(arguments.job, project.config, project.database)
         runs = {run.number: run for run in _runs(row, project)}
-        old, new = (_chosen(number, runs) for number in arguments.compare)
+        old, new = (_choose_run(number, runs) for number in arguments.compare)
         answer = _difference(old, new)
         if arguments.json:
             both = {"old": _run_json(old, project), "new": _run_json(new, project)}
@@ -136,7 +136,7 @@ def compare(arguments: Namespace) -> int:
     return 0
 
 
-def _chosen(number: int, runs: dict[int, _HistoryRun]) -> _HistoryRun:
+def _choose_run(number: int, runs: dict[int, _HistoryRun]) -> _HistoryRun:
     if number not in runs:
         known = f"there are {len(runs)}" if runs else "none is recorded"
         raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")

@@ -107,7 +107,7 @@ def _search(config: Config, arguments: Namespace) -> MissingSearch:
 
 
 @contextmanager
-def _held(config: Config) -> Iterator[Writer]:
+def _hold_database(config: Config) -> Iterator[Writer]:
     """Hold the cache as an engine would, and write its database."""
     from aptui.engine.loop.opening import PreparedSession
     from aptui.store.db.writer import Writer
@@ -123,7 +123,7 @@ def _held(config: Config) -> Iterator[Writer]:
 
 
 def _alone(config: Config, arguments: Namespace) -> Tally:
-    with _held(config) as writer:
+    with _hold_database(config) as writer:
         with closing(open_reader(config.cache_dir / DATABASE)) as reader:
             wanted = chosen(reader, arguments.patterns)
         told = _MissingReporter(len(wanted))
@@ -183,7 +183,7 @@ def _clear(arguments: Namespace, config: Config, client: EngineClient | None) ->
     if client is not None:
         count = int(str(client.ask(port.ClearMissing(tuple(arguments.patterns)))["count"]))
     else:
-        with _held(config) as writer, closing(open_reader(config.cache_dir / DATABASE)) as reader:
+        with _hold_database(config) as writer, closing(open_reader(config.cache_dir / DATABASE)) as reader:
             products = chosen(reader, arguments.patterns)
             writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
             count = len(products)

@@ -68,10 +68,10 @@ def _wanted_jobs(project: OpenedProject, arguments: Namespace) -> Iterator[JobRo
     rows = project.database.jobs(statuses=tuple(statuses), platform=arguments.platform)
     if arguments.status:
         rows = (row for row in rows if _has_status(row, arguments.status))
-    return _filtered(list(rows), project, as_text(arguments.filter)) if arguments.filter else rows
+    return _filter_rows(list(rows), project, as_text(arguments.filter)) if arguments.filter else rows
 
 
-def _filtered(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
+def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
     from aptui.store.jobs.filter import FilterError, parse
     from aptui.verbs.job_columns import JobRowColumns
 

@@ -119,7 +119,7 @@ def _kept_folder(config: Config) -> str:
 
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
     """Run the job as the engine would: in a worker with its limits, its output captured and bounded."""
-    job, texts = _stored(config, row)
+    job, texts = _read_stored(config, row)
     adjusted = SettingsTree(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
     staging = f"{folder}/{os.path.basename(row.source)}" if builder.is_plain_copy else folder
     manner = RerunOptions(adjusted.order, debug_output=True, keeps_temp=True)
@@ -127,7 +127,7 @@ def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: st
         return workers.run([order_for(job, root, builder, staging, row.run_key, manner)])[row.run_key]
 
 
-def _stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
+def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
     """Return the job with its plan, and the settings of folders, which the reader for people does not know."""
     from aptui.store.db.archive import DatabaseArchive
 

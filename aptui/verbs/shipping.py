@@ -47,7 +47,7 @@ def assetlist(arguments: Namespace) -> int:
         seeds = _seeds(arguments.seeds, place, graph, platform)
         found = orphans(graph, seeds, platform) if arguments.orphans else closure(graph, seeds, arguments.seeds, platform)
     if arguments.output:
-        with _replaced(Path(arguments.output)) as path:
+        with _replace_file(Path(arguments.output)) as path:
             path.write_text(as_json(found), encoding="ascii")
     if arguments.json:
         sys.stdout.write(as_json(found))
@@ -147,7 +147,7 @@ def bundle(arguments: Namespace) -> int:
             found = _as_it_is_now(given, graph, arguments.list)
         else:
             found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
-        with _replaced(Path(arguments.output)) as path:
+        with _replace_file(Path(arguments.output)) as path:
             size = pack(found, place.cache_dir, path, is_compressed=not arguments.store)
     for end in found.loose_ends:
         if end.kind != "missing":
@@ -202,7 +202,7 @@ def _refuse_unsettled(graph: AssetGraph) -> None:
 
 
 @contextmanager
-def _replaced(target: Path) -> Iterator[Path]:
+def _replace_file(target: Path) -> Iterator[Path]:
     """Give a name beside `target` to write to; when all went well it becomes `target`, else it goes.
 
     Raises:
@@ -265,7 +265,7 @@ def _tell_changes(changes: list[AssetListChange], old: AssetList, new: AssetList
     more = new.total_bytes - old.total_bytes
     printing.say(
         f"{said}; {printing.count(len(old.products), 'product')}, {printing.size(old.total_bytes)} -> "
-        f"{len(new.products):,}, {printing.size(new.total_bytes)} ({_signed(more)})"
+        f"{len(new.products):,}, {printing.size(new.total_bytes)} ({_with_sign(more)})"
     )
 
 
@@ -274,10 +274,10 @@ def _or_none(size: int, is_there: bool) -> str:  # one caller, beside it
 
 
 def _more(change: AssetListChange) -> str:
-    return _signed(change.new_bytes - change.old_bytes)
+    return _with_sign(change.new_bytes - change.old_bytes)
 
 
-def _signed(more: int) -> str:
+def _with_sign(more: int) -> str:
     return f"{'-' if more < 0 else '+'}{printing.size(abs(more))}" if more else "0"
 
 

@@ -36,7 +36,7 @@ def refuse_stale(config: Config) -> None:
         return
     if opening.glance is None or opening.glance.is_clean:
         raise UserError("sources, builders, the configuration or products in the cache changed since the last run", hint=_HINT)
-    folders = list(_changed(opening))
+    folders = list(_find_changed(opening))
     if folders:
         more = f" and {len(folders) - _TOLD:,} more" if len(folders) > _TOLD else ""
         names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_TOLD])
@@ -45,13 +45,13 @@ def refuse_stale(config: Config) -> None:
 
 def is_settled(opening: PreparedSession) -> bool:
     """Whether nothing is owed in a cache that is held; sources that were written just before a run are compared by their bytes."""
-    if opening.is_current or opening.glance is None or opening.glance.is_clean or next(_changed(opening), None) is not None:
+    if opening.is_current or opening.glance is None or opening.glance.is_clean or next(_find_changed(opening), None) is not None:
         return opening.is_current
     with closing(DatabaseArchive(opening.database, {})) as archive:
         return not archive.unfinished() and not archive.has_intents()
 
 
-def _changed(opening: PreparedSession) -> Iterator[str]:
+def _find_changed(opening: PreparedSession) -> Iterator[str]:
     """Yield folders whose files are others, or have other bytes; times say nothing of what was written just before the check."""
     assert opening.glance is not None
     assert opening.walk is not None

@@ -34,7 +34,7 @@ def why(arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json(answer)
     else:
-        for text, colour in _told(answer):
+        for text, colour in _format_answer(answer):
             printing.say(text, colour)
     return 0
 
@@ -128,7 +128,7 @@ def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------- telling
 
 
-def _told(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _format_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (line, colour) for people."""
     yield printing.line(answer["path"]), "bold"
     if "said" in answer:
@@ -144,7 +144,7 @@ def _told(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _told_job(job)
     needing = answer.get("dependents")
     if needing:
-        yield f"  needed by {printing.count(len(needing), 'source')}: {_listed(needing)}", ""
+        yield f"  needed by {printing.count(len(needing), 'source')}: {_list_names(needing)}", ""
 
 
 def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -169,7 +169,7 @@ def _told_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _told_inputs(job)
     if job["products"]:
         kept = "last good products" if job["status"] != "completed" else "products"
-        yield f"      {kept}: {_listed(job['products'])}", ""
+        yield f"      {kept}: {_list_names(job['products'])}", ""
     elif job["status"] == "failed":
         yield "      it has no earlier products", ""
 
@@ -185,13 +185,13 @@ def _told_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"        and {len(inputs) - _INPUTS_TOLD:,} more", ""
     declared = [f"{edge['target']} ({edge['type']})" for edge in job["depends_on"]]
     if declared:
-        yield f"      declared to depend on: {_listed(declared)}", ""
+        yield f"      declared to depend on: {_list_names(declared)}", ""
     for run in job["runs"][1:]:
         ending = "" if run["succeeded"] else ", failed"
         yield f"      before: {_local(run['completed'])}: {printing.line(run['reason'])}{ending}", "dim"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(printing.line(name) for name in names[:_INPUTS_TOLD])
     return f"{shown} and {len(names) - _INPUTS_TOLD:,} more" if len(names) > _INPUTS_TOLD else shown
 
