@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aptui.core.state.outside import OUTSIDE_STATE, OutsideFile
-
 from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.messages import FolderSeen, Rows
@@ -42,7 +40,6 @@ from aptui.core.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
 from aptui.core.settings import SETTINGS_STATE, file_key
-from aptui.core.state import outside
 from aptui.core.state.nesting import folders_above
 
 Row = tuple[object, ...]

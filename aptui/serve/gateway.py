@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from aptui.config import dirs
 from aptui.link import places
 from aptui.serve import http_document
 from aptui.serve.access import guard, tokens
@@ -92,7 +93,7 @@ def build_room(config: Config, *, local_token: str = "", token_file: Path | None
     """Return what the parts of a gateway share; nothing listens yet, and nothing looks for the engine."""
     owners = tokens.Tokens(token_file or tokens.path(), local_token)
     sessions = WireSessions(config.serve.clients_limit, _answer)
-    database = Database(config.cache_dir / FILE)
+    database = Database(config.cache_dir / dirs.DATABASE)
     teller = NewsPublisher(config, database, sessions)
     engine = EngineLink(config.cache_dir, teller.hear, teller.engine_came)
     teller.engine = engine

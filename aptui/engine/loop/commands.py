@@ -159,7 +159,7 @@ class CommandExecutor:
                 self._begin_commit(command)
             case SaveRows():
                 self.is_dirty = True
-                context.writer.save(command.ticket, self._marked(command.rows, command.cause))
+                context.writer.save(command.ticket, self._add_marks(command.rows, command.cause))
             case HashFiles():
                 context.digests.want(command.files)
             case KillRuns():

@@ -83,8 +83,8 @@ class Peers:
         """Read what is kept, and begin to dial and to tell."""
         self._http = client()
         await self._read()
-        self.sessions.greets.append(self._changed)
-        self.sessions.leaves.append(self._changed)
+        self.sessions.greets.append(self._on_change)
+        self.sessions.leaves.append(self._on_change)
         self.room.engine.also_heard.append(self.hear)
         self.room.engine.also_came.append(self.engine_came)
         self._do(self._look())

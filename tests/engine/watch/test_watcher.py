@@ -584,7 +584,7 @@ def test_a_root_for_deletions_tells_only_what_is_no_more(top, poll):
 def test_a_root_for_contents_tells_what_changed_and_what_is_no_more_and_no_trees(top, poll):
     for name in (b"/a", b"/b"):
         put(top + name)
-    with watching(Root(top, "cache", wants="contents", poll=poll)) as room:
+    with watching(NotifiedRoot(top, "cache", wants="contents", poll=poll)) as room:
         os.unlink(top + b"/b")
         put(top + b"/new/file")
         room.until(lambda: top + b"/b" in room.paths() and top + b"/new" in room.paths())
