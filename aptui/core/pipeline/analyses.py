@@ -65,6 +65,7 @@ class Analyses:
         self._ledger.put("put_stat", (f"CreateJobs,{source.rel},{builder.name}", result.duration_ms, now_ms))
         if result.outcome != Outcome.SUCCEEDED:
             self._adopt_edges(job, edges)
+            self._plans.retries.pay_analysed(job)  # what it planned before is not what the source asks for now
             self._failures.fail(job, result.error or "its analysis failed without saying why", now_ms)
             return
         before = self._memory.targets(source)
@@ -73,7 +74,7 @@ class Analyses:
         self._jobs.feed(job, Trigger.COMMITTED)
         job.plans, job.edges, job.error, job.is_forced = plans, edges, "", False
         self._memory.reindex(source, before)
-        self._plans.apply(source, builder, plans)
+        self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pay_analysed(job))
         self._jobs.owe_edges(source, builder.uuid)
         self._jobs.seal(job)
         self._reports.tell(job)

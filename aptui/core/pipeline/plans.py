@@ -134,9 +134,8 @@ class Plans:
         for builder in builders:
             if builder.needs_analysis:
                 self._todo.append((self._analysis_of(source, builder), is_retry))
-                if is_retry:  # whatever becomes of the analysis
-                    jobs = [job for job in source.jobs.values() if job.builder == builder.uuid and job.state is JobState.FAILED]
-                    self._todo.extend((job, True) for job in jobs if not job.is_analysis)
+                if is_retry:
+                    self.retries.after_analysis.add((source.key, builder.uuid))
                 continue
             stale = source.jobs.get((builder.uuid, "", ANALYSIS_KEY))
             if stale is not None:
@@ -245,7 +244,7 @@ class Plans:
         if job.fingerprint == number and not job.is_forced and job.state is not None and job.state is not JobState.FAILED:
             if job.state is not JobState.COMPLETED:
                 self._match(job, number)
-            self.apply(job.source, builder, job.plans, is_retry=is_retry)
+            self.apply(job.source, builder, job.plans, is_retry=self.retries.pay_analysed(job) or is_retry)
         elif self._is_owed(job, number, is_retry=is_retry):
             self._owe(job, number, assembly.manifest)
 
@@ -264,10 +263,17 @@ class Plans:
         if job.state is JobState.CANCELLED and job.planned == UNKNOWN:
             job.planned = number
             self._jobs.save(job)
-        if job.fingerprint == number and not job.is_forced and job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING):
+        if job.fingerprint == number and not job.is_forced and self._may_match(job, number):
             self._match(job, number)
         elif self._is_owed(job, number, is_retry=is_retry):
             self._owe(job, number, assembly.manifest)
+
+    @staticmethod
+    def _may_match(job: Job, number: int) -> bool:
+        """Whether a job that is made of what it was committed with needs no run: one that failed with just that does."""
+        if job.state is JobState.FAILED:
+            return job.planned != number
+        return job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 
     def _is_owed(self, job: Job, number: int, *, is_retry: bool) -> bool:
         """Whether a run is pending that is not under way already."""

@@ -81,6 +81,8 @@ class Retries:
     def __init__(self) -> None:
         self._owed: set[PathKey] = set()
         self._by_folder: dict[str, set[PathKey]] = {}
+        self.after_analysis: set[tuple[PathKey, bytes]] = set()
+        """(source, builder) whose failed jobs are owed a try when their analysis has succeeded."""
 
     def restart(self, keys: Iterable[PathKey]) -> None:
         """Owe these sources a try, and no others."""
@@ -101,6 +103,13 @@ class Retries:
         """Return whether this source was due for another try, and take it off the list."""
         is_owed = key in self._owed
         self._owed.discard(key)
+        return is_owed
+
+    def pay_analysed(self, analysis: Job) -> bool:
+        """Return whether the failed jobs that an analysis plans were owed a try; they are not any more."""
+        index = (analysis.source.key, analysis.builder)
+        is_owed = index in self.after_analysis
+        self.after_analysis.discard(index)
         return is_owed
 
     def folders(self) -> list[str]:

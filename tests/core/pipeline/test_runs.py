@@ -331,6 +331,21 @@ def test_a_job_that_is_owed_a_run_runs_as_last_planned_when_its_analysis_fails(w
     assert world.is_idle()
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_failed_job_is_tried_again_at_the_next_start_unless_its_analysis_fails(world: World, is_changed: bool) -> None:
+    settled(world, a_s="FAIL")
+    world.commands.clear()
+    if is_changed:
+        world.write("a.s", "FAIL ANALYSIS")
+
+    world.settle(restart=True)
+
+    orders = [order for command in of(world, StartRuns) for order in command.orders]
+    assert sum(isinstance(order, ProcessOrder) for order in orders) == (not is_changed)
+    assert world.statuses()["a.s@linux:main"] == "failed"
+    assert world.is_idle()
+
+
 def test_outcomes_without_a_word_get_one(world: World) -> None:
     world.write("a.s", "")
     world.held = {"a.s:analyse", "a.s@linux:main"}
