@@ -217,7 +217,10 @@ class World:
         self.disk.delete(folder, rel)
 
     def save_twice(self, rel: str, text: str, folder: str = "game") -> None:
-        """Write a file in two steps, while the engine takes it for being written: it counts as it was until `_moves` lets go of it."""
+        """Write a file in two steps, while the engine takes it for being written.
+
+        It counts as it was until `_moves` lets go of it.
+        """
         key = key_of(RelPath(rel))
         pending = self.pipeline.memory.folders.get(parent(key))
         self._scanner.unfinished[key] = pending.winners.get(key) if pending is not None else None

@@ -1,4 +1,7 @@
-"""Options that verbs share: of the project and its configuration, and of those that run the engine. What is done with them is not known here."""
+"""Options that verbs share: of the project and its configuration, and of those that run the engine.
+
+What is done with them is not known here.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ def load_config(arguments: Namespace) -> configuration.Config:
 
 
 def load_last_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration as `load_config` does, and while it is broken the last one that was not: for verbs that only look or ask.
+    """Return the configuration as `load_config` does, and while it is broken the last valid one: for verbs that only read or ask.
 
     Raises:
         UserError: it is broken, and nobody remembers an earlier one.

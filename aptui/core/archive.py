@@ -58,7 +58,8 @@ class Archive(Protocol):
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.
 
-        `fact` of a source is taken from the folder table when it is there, else None; its digest is that of the source's row (`as_planned`).
+        `fact` of a source is taken from the folder table when it is there, else None; its digest is that of the source's row
+        (`as_planned`).
         """
         ...
 

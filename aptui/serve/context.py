@@ -1,4 +1,7 @@
-"""What every part of the gateway shares: the configuration, the database, the engine's link, the guard. Who is connected is `ws.sessions`' business."""
+"""What every part of the gateway shares: the configuration, the database, the engine's link, the guard.
+
+Who is connected is `ws.sessions`' business.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,8 @@ def fill(store: Store, log_dir: Path) -> None:
         put_product=[product_row(1, 1, "linux/textures/rock_01.dds"), product_row(2, 1, "linux/textures/rock_01.mip")],
         put_edge=[edge_row(0, "textures/sand.png")],
         put_run=[
-            (1, 9, NOW_MS - 1000, 1420, 1, "the source changed", "IDAT chunk is broken", "JobLogs/rock-9.log", 0xABC, "1", b"", "", ""),
+            (1, 9, NOW_MS - 1000, 1420, 1, "the source changed", "IDAT chunk is broken", "JobLogs/rock-9.log", 0xABC, "1",
+         b"", "", ""),
             (1, 7, NOW_MS - 90_000, 900, 0, "new source", "", "JobLogs/rock-7.log", 0xAB, "1", b"", "", ""),
         ],
     )  # fmt: skip

@@ -1,7 +1,9 @@
 """Sources that are written, again and again, by jobs of the chain that begins with them: such a chain would run for ever.
 
-A job that writes its own source is found by its own run, which ends with another source than it began with. Where a later stage writes the
-source of an earlier one, each run is right for itself. What shows is that every change of the source falls into a run of its chain: one that
+A job that writes its own source is found by its own run, which ends with another source than it began with. Where a later stage
+writes the
+source of an earlier one, each run is right for itself. What shows is that every change of the source falls into a run of its
+chain: one that
 is under way when the change is seen, or one that has ended and had begun before the file was written.
 """
 
@@ -17,7 +19,10 @@ from aptui.core.state.working_set import WorkingSet
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
-"""Runs of one source, on several platforms, that lie no further apart count as one: the file may be seen after the last of them only."""
+"""Runs of one source, on several platforms, that lie no further apart count as one.
+
+The file may be seen after the last of them only.
+"""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,11 @@
 """Product-name conflicts: which job may make a name, and the claims that outlive the conflict.
 
-Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed; within one
-source the job that stands first (builder's place in the configuration, then key) keeps it, whoever came first. A job that failed so holds
-a *claim* on the name, which outlives restarts, until it succeeds without it or goes. A product `a` and one in a folder `a/` cannot lie in one
+Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed;
+within one
+source the job that stands first (builder's place in the configuration, then key) keeps it, whoever came first. A job that failed
+so holds
+a *claim* on the name, which outlives restarts, until it succeeds without it or goes. A product `a` and one in a folder `a/`
+cannot lie in one
 cache either, and are treated as one name.
 
 `resolve` finds out what a batch of results means for names and changes nothing; `settle` makes that true.
@@ -127,7 +130,10 @@ class Conflicts:
         ]
 
     def _judge(self, one: tuple[Job, str], two: tuple[Job, str], verdict: Verdict) -> None:
-        """Two jobs make names that cannot both be, mostly the same: say who loses his, and take it away from a loser that has it."""
+        """Two jobs make names that cannot both be, mostly the same.
+
+        Say who loses his, and take it away from a loser that has it.
+        """
         (job, _), (other, _) = one, two
         if job.source is other.source:
             beaten: tuple[Job, ...] = (other,) if self._stands(job) < self._stands(other) else (job,)

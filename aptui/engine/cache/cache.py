@@ -93,7 +93,10 @@ class Cache:
         self.deleted: dict[str, None] = {}
         """The last products that we deleted ourselves and have not made again: whoever watches the cache need not wonder."""
         self.placed: dict[str, Stamp] = {}
-        """{name: its stamp} of the last intermediates that were moved in: a file there that has another one is somebody else's work."""
+        """{name.
+
+        Its stamp} of the last intermediates that were moved in: a file there that has another one is somebody else's work.
+        """
         self._lock = -1
 
     # ---------------------------------------------------------------------------------------------------------- open, close

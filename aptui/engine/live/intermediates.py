@@ -1,6 +1,7 @@
 """Intermediates that somebody else wrote: nothing may be made of them, so they are looked at, and their jobs make them again.
 
-The engine writes there itself, and the watcher names its files as well. What it wrote is told by the stamp that it noted when it moved the
+The engine writes there itself, and the watcher names its files as well. What it wrote is told by the stamp that it noted when it
+moved the
 file in (`Cache.placed`), so that a build costs one stat for each. Names are gathered for a moment, and while a commit is
 under way.
 """

@@ -54,7 +54,10 @@ _UNSETTLED_S = 0.05
 
 
 class LoopPart(Protocol):
-    """Something that lives in the loop beside the engine: asked when it has something to do, and told to do it, never both at once."""
+    """Something that lives in the loop beside the engine.
+
+    Asked when it has something to do, and told to do it, never both at once.
+    """
 
     def next_deadline(self, now: float) -> float | None:
         """Return when (monotonic) `poll` has something to do at the latest; None when only events matter."""

@@ -100,7 +100,10 @@ def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple
 
 
 def told(engine: DescribedEngine, error: str) -> None:
-    """Builders were described anew for an engine that stays: they are as they were, or, for `error`, nobody can tell how they are."""
+    """Builders were described anew for an engine that stays.
+
+    They are as they were, or, for `error`, nobody can tell how they are.
+    """
     if engine.pipeline.is_outdated:
         resume(engine, error)
     elif engine.pipeline.code_problem and not error:

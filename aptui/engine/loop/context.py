@@ -1,4 +1,7 @@
-"""What the parts of one engine share: its project, its pipeline, its database and cache, its voice. Who does what with them is the parts' business."""
+"""What the parts of one engine share: its project, its pipeline, its database and cache, its voice.
+
+Who does what with them is the parts' business.
+"""
 
 from __future__ import annotations
 

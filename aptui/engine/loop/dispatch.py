@@ -109,7 +109,8 @@ class RunDispatcher:
                 return None
             self.account = service.account
             self._shared = SharedCache(
-                sharing, service, context.project.builders, context.roots, context.config.cache_dir, context.wake, context.news.told.append,
+                sharing, service, context.project.builders, context.roots, context.config.cache_dir, context.wake,
+                context.news.told.append,
                 is_patient=not self._runs_builders,
             )  # fmt: skip
             context.closing.callback(self._close_shared)
@@ -269,7 +270,10 @@ class RunDispatcher:
             self._run(orders)
 
     def _checked(self, result: RunResult) -> RunResult:
-        """A result of a source that somebody is writing just now is worth nothing: it is thrown away and the source looked at again."""
+        """A result of a source that somebody is writing just now is worth nothing.
+
+        It is thrown away and the source looked at again.
+        """
         context = self._context
         job = context.pipeline.running.get(result.run_key)
         if job is None or context.live is None or result.outcome != Outcome.SUCCEEDED:

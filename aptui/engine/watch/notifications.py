@@ -38,7 +38,8 @@ class NotifiedRoot:
         path: absolute.
         tag: given back in notifications.
         is_recursive: False = only direct children matter.
-        wants: `"all"` changes, `"deletions"` only, or `"contents"`: these and paths that changed somehow, but no trees to look at again.
+        wants: `"all"` changes, `"deletions"` only, or `"contents"`: these and paths that changed somehow, but no trees to look at
+        again.
         poll: None = decide by file system; True or False = forced.
         skips: absolute folders below that are never of interest (cache, logs).
     """

@@ -1,8 +1,11 @@
 """The page that draws a demo project's products; the gateway that is opened for it is `web.demo`'s.
 
-The page is files of this package and says nothing of the project: it is served without a token, to demo projects' gateways alone. What it draws
-it asks for through `/v1/connect` and `/v1/products`, with the token that stands behind the `#` of its address. No browser sends that part, and the
-page forgets it at once: the token is kept for the tab (`sessionStorage`), which, unlike a cookie, no server on another port ever sees.
+The page is files of this package and says nothing of the project: it is served without a token, to demo projects' gateways alone.
+What it draws
+it asks for through `/v1/connect` and `/v1/products`, with the token that stands behind the `#` of its address. No browser sends
+that part, and the
+page forgets it at once: the token is kept for the tab (`sessionStorage`), which, unlike a cookie, no server on another port ever
+sees.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A device that listens, for tests and people: a gateway that dials it becomes a connection of whoever listens, on which it hears and asks."""
+"""A device that listens, for tests and people.
+
+A gateway that dials it becomes a connection of whoever listens, on which it hears and asks.
+"""
 
 from __future__ import annotations
 

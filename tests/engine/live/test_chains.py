@@ -247,14 +247,17 @@ def test_batch_makes_what_the_live_engine_made_and_no_identity_of_its_own(projec
     assert known(project, "plain.txt") == bytes(path_uuids(RelPath("plain.txt"))[0]).hex()
 
 
-# ------------------------------------------------------------------------------------------- stages that write what they are made of
+# ---------------------------------------------------------------------------------- stages that write what they are made of
 
 SELF_FEEDING = """
 scan_folders: [{name: game, path: assets}]
 builders:
   - {name: first, patterns: ["*.t"], version: 1, intermediate: true, command: 'cp {source} {products_dir}/{stem}.m'}
   - {name: second, patterns: ["*.m"], version: 1, intermediate: true, command: 'cp {source} {products_dir}/{stem}.l'}
-  - {name: third, patterns: ["*.l"], version: 1, command: 'PAUSE; cp {source} {products_dir}/{stem}.e; echo x >> "ROOT/assets/{stem}.t"'}
+  - name: third
+    patterns: ["*.l"]
+    version: 1
+    command: 'PAUSE; cp {source} {products_dir}/{stem}.e; echo x >> "ROOT/assets/{stem}.t"'
 """
 
 

@@ -1,4 +1,7 @@
-"""A product `a` and one in a folder `a/` cannot lie in one cache: both fail and name each other, whoever came first; one alone heals."""
+"""A product `a` and one in a folder `a/` cannot lie in one cache: both fail and name each other, whoever came first.
+
+One alone heals.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -441,7 +441,8 @@ class BuildersPane(Pane):
 
         Menu.ask(self.shell.app, items, sort, title="Sort by")
 
-    # -------------------------------------------------------------------------------------------------------------------- row actions
+    # -------------------------------------------------------------------------------------------------------------------- row
+    # actions
 
     def action_jobs(self) -> None:
         """Show the jobs of the builder."""

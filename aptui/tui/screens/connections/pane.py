@@ -363,7 +363,8 @@ class ConnectionsPane(ConnectionTables, Pane):
             self._share_height()
         self.refresh_bindings()
 
-    # -------------------------------------------------------------------------------------------------------------------- row actions
+    # -------------------------------------------------------------------------------------------------------------------- row
+    # actions
 
     def _numbers(self, name: str) -> list[str]:
         return [f"{row.key}" for row in self.lists[name].records]

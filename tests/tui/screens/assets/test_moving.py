@@ -49,7 +49,8 @@ class Mover(FakeSession):
 
     def report(self, order: Relocate) -> RelocationReport:
         dependant = Dependant("mesh/rock.fbx", "/p/mesh/rock.fbx", "{M}", "source", 1, by_uuid=False)
-        item = RelocationItem(ROCK, f"/p/{ROCK}", "project", order.destination, "/p/new", "project", source_id=1, uuid="{A}", new_uuid="{B}",
+        item = RelocationItem(ROCK, f"/p/{ROCK}", "project", order.destination, "/p/new", "project",
+        source_id=1, uuid="{A}", new_uuid="{B}",
                     dependants=(dependant,))  # fmt: skip
         is_refused = not (order.updates_references or order.allows_broken)
         refusals = ("one file depends on what would be moved, and would break",) if is_refused else ()
