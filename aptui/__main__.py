@@ -1,4 +1,7 @@
-"""The program's entry: `python -m aptui` and the `aptui` script; what the words mean is in `cli`."""
+"""The program's entry: `python -m aptui` and the `aptui` script; what the words mean is in `cli`.
+
+Tests: `tests/cli/test_main.py`.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ with Client.connect("http://127.0.0.1:45650", token=…, platforms=("linux",), w
     state = client.ask(WaitReady(term="textures/grass.png"))
     for notice in client.notices():
         …
+
+Tests: `tests/serve/ws/test_answers.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A builder answers two questions. `create_jobs` (analyse): which jobs does this source need, and on which other sources do they
 depend? `process_job` (process): do one of them, and say which products it made. The meanings are those of O3DE's `AssetBuilderSDK`
 (`CreateJobs`, `ProcessJob`). Builders run in worker processes: one call at a time, killed when they overrun their limit.
+
+Tests: `tests/worker/test_run.py`.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ REPOSITORY = ROOT.parent
 
 def test_the_grid_in_the_architecture_equals_the_table() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    text = text[text.index("| state · trigger |") :]
+    text = text[: text.index("\n\n")]
     lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("|---")]
     triggers = [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
 
@@ -122,3 +124,20 @@ def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert answer.stdout.strip() == "[]"
+
+
+def test_every_module_has_a_test_of_its_name_or_says_which_test_holds_it() -> None:
+    tests = REPOSITORY / "tests"
+    if not tests.is_dir():
+        pytest.skip("not a checkout")
+
+    lost = []
+    for file in ROOT.rglob("*.py"):
+        place = file.relative_to(ROOT)
+        if file.name == "__init__.py" or (tests / place.parent / f"test_{file.name}").is_file():
+            continue
+        said = re.search(r"Tests: `(tests/[\w/]+\.py)`", ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "")
+        if said is None or not (REPOSITORY / said[1]).is_file():
+            lost.append(str(place))
+
+    assert lost == []

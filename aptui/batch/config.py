@@ -1,4 +1,7 @@
-"""The last configuration that was valid, for verbs that ask a running engine or read its database while the files are broken."""
+"""The last configuration that was valid, for verbs that ask a running engine or read its database while the files are broken.
+
+Tests: `tests/batch/test_attach.py`.
+"""
 
 from __future__ import annotations
 

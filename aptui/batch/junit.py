@@ -1,6 +1,8 @@
 """Jobs as JUnit XML, which every CI service reads.
 
 There is one test case for each job of the whole database, so that a second run says the same.
+
+Tests: `tests/batch/test_run.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Options that verbs share: of the project and its configuration, and of those that run the engine.
 
 What is done with them is not known here.
+
+Tests: `tests/batch/test_attach.py`.
 """
 
 from __future__ import annotations

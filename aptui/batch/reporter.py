@@ -2,6 +2,8 @@
 
 It is a listener of the engine: quick, and it never raises, whoever closed the stream. It also remembers what only a run knows:
 which jobs ran, and which of them were slow; what is true of the whole project is read from the database (`batch.summary`).
+
+Tests: `tests/batch/test_run.py`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A job that was skipped keeps its warnings, errors and failure, so a gate sees the same on a second run: everything but `jobs_run`,
 `jobs_skipped` and `seconds` is read from the database.
+
+Tests: `tests/batch/test_run.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 `Checker(document, read).check()` fills `errors` and `warnings` with one line each, which names the object as a person finds it: by
 index, by name, and an accessor by what uses it. An object with one mistake is not looked at further, and those built on it are.
 What the extensions change is known for Draco, meshopt and quantised meshes; other extensions are not looked into.
+
+Tests: `tests/builders/test_gltf_builder.py`.
 """
 
 from __future__ import annotations

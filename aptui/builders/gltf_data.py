@@ -1,4 +1,7 @@
-"""What a glTF document holds, found by index, and the numbers behind its accessors; `gltf_check` judges them."""
+"""What a glTF document holds, found by index, and the numbers behind its accessors; `gltf_check` judges them.
+
+Tests: `tests/builders/test_gltf_builder.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """glTF 2.0 as a container: reading `.gltf` and `.glb`, finding the bytes of buffers and images, packing one `.glb`.
 
 Whether the contents are right is `gltf_check`'s question. Section numbers are those of the glTF 2.0 specification.
+
+Tests: `tests/builders/test_gltf_builder.py`.
 """
 
 from __future__ import annotations

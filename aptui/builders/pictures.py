@@ -1,6 +1,8 @@
 """Opens pictures of content safely: only listed formats, none whose reader runs a program, and a bounded number of pixels.
 
 Pillow alone would try all that it knows: its EPS reader starts Ghostscript on the bytes of whoever made the file.
+
+Tests: `tests/builders/test_params.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""JSON Schema files of a project: reading one and holding data against it, without ever fetching anything."""
+"""JSON Schema files of a project: reading one and holding data against it, without ever fetching anything.
+
+Tests: `tests/builders/test_yaml_builder.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The compiled form of a configuration, kept so that the next start reads no YAML; a damaged file is as good as none."""
+"""The compiled form of a configuration, kept so that the next start reads no YAML; a damaged file is as good as none.
+
+Tests: `tests/config/test_load.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where things lie on this machine: the project above a folder, what ships with the package, a person's configuration and store."""
+"""Where things lie on this machine: the project above a folder, what ships with the package, a person's configuration and store.
+
+Tests: `tests/config/test_compiler.py`.
+"""
 
 from __future__ import annotations
 

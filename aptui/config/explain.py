@@ -1,4 +1,7 @@
-"""Which line of which file gave a key of the configuration its value, layer by layer."""
+"""Which line of which file gave a key of the configuration its value, layer by layer.
+
+Tests: `tests/o3de/project/test_project_format.py`.
+"""
 
 from __future__ import annotations
 

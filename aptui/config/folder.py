@@ -1,6 +1,8 @@
 """Compiles a folder's `.aptui.yaml` to the text that `core.settings` reads: canonical JSON with the place of every key.
 
 The first mistake is raised instead.
+
+Tests: `tests/engine/test_folder_settings.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Formats of projects other than ours: who opens a folder that has their marker file."""
+"""Formats of projects other than ours: who opens a folder that has their marker file.
+
+Tests: `tests/o3de/project/test_project_format.py`.
+"""
 
 from __future__ import annotations
 

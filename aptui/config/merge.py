@@ -1,4 +1,7 @@
-"""Layers of YAML laid over each other, key by key; where each value stands is kept."""
+"""Layers of YAML laid over each other, key by key; where each value stands is kept.
+
+Tests: `tests/config/test_load.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 An unchanged configuration costs no YAML: what it compiles to is kept as JSON in the user's cache folder under a digest of all that
 it depends on, so nothing heavy may be imported at the top of this module.
+
+Tests: `tests/config/test_load.py`.
 """
 
 from __future__ import annotations

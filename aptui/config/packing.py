@@ -1,4 +1,7 @@
-"""Records of the configuration as plain JSON, and digests over that."""
+"""Records of the configuration as plain JSON, and digests over that.
+
+Tests: `tests/config/test_load.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One digest over everything in a configuration that decides about products: equal signatures need no look at all."""
+"""One digest over everything in a configuration that decides about products: equal signatures need no look at all.
+
+Tests: `tests/config/test_load.py`.
+"""
 
 from __future__ import annotations
 

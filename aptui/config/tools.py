@@ -1,4 +1,7 @@
-"""Programs that commands need: found, and known by the digest of their bytes."""
+"""Programs that commands need: found, and known by the digest of their bytes.
+
+Tests: `tests/config/test_load.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
 saved and is not acknowledged yet, the pipeline overlays from memory.
+
+Tests: `tests/core/test_rows.py`.
 """
 
 from __future__ import annotations

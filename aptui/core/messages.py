@@ -3,6 +3,8 @@
 Events are facts (past tense), commands are orders (imperative), notices are news (in `notices`). Events about files and
 runs carry batches: the loop must move thousands of them a second. Each Command and Notice carries `cause`, the `seq` of the
 event that led to it.
+
+Tests: `tests/core/pipeline/test_runs.py`.
 """
 
 from __future__ import annotations

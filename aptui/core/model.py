@@ -1,4 +1,7 @@
-"""The records every room shares: platforms, scan folders, builders, sources, jobs; the rules live elsewhere."""
+"""The records every room shares: platforms, scan folders, builders, sources, jobs; the rules live elsewhere.
+
+Tests: `tests/core/test_rows.py`.
+"""
 
 from __future__ import annotations
 

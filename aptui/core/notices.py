@@ -2,6 +2,8 @@
 
 Apart from `messages`, so that who only listens makes these few records alone: each costs most of a millisecond at the start
 of a program.
+
+Tests: `tests/core/pipeline/test_runs.py`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 What they were when they were last digested is stored in `aptui_state`, one row each: the next engine can tell by a `stat`
 whether they are that still.
+
+Tests: `tests/core/test_simulation.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The planner: which builders a source has, and which jobs follow without an analysis; no state of its own."""
+"""The planner: which builders a source has, and which jobs follow without an analysis; no state of its own.
+
+Tests: `tests/core/test_priority.py`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A result is tied to what the run really read, not to what was planned: the pipeline compares both before anything of it is
 committed, kept or shared. What nobody can know is what a library in C, or a program, reads on its own: such files are
 covered where they are declared, or found while processing.
+
+Tests: `tests/core/test_simulation.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The demo project's models, shaders, fonts and data: what they are made of, and which of them can be built on this host.
 
 What needs a package of the extra `aptui[builders]`, or a program, is an `Extra`; the demo leaves out those that would fail here.
+
+Tests: `tests/demo/test_project.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How large what a client says may be, field by field: checked where it comes in, so that nothing behind the border has to."""
+"""How large what a client says may be, field by field: checked where it comes in, so that nothing behind the border has to.
+
+Tests: `tests/link/test_codec.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lines that wait to be sent to one client, in order; how many may wait is the server's business."""
+"""Lines that wait to be sent to one client, in order; how many may wait is the server's business.
+
+Tests: `tests/link/test_wire_fuzz.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The file in which a project keeps its connection settings (`shared.peers.PeerSettings`).
 
 The gateway and the screen both change it.
+
+Tests: `tests/serve/peers/test_peers.py`.
 """
 
 from __future__ import annotations

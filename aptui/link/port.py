@@ -2,6 +2,8 @@
 
 A client's first words are `Hello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; news go to
 those who said `subscribe`. What rests (jobs, assets, logs, why) is read from the database and has no verb.
+
+Tests: `tests/link/test_client.py`.
 """
 
 from __future__ import annotations

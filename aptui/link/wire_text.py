@@ -1,4 +1,7 @@
-"""What both JSON wires (the engine's socket and the gateway's) say of messages that they refuse, and how text gets through JSON."""
+"""What both JSON wires (the engine's socket and the gateway's) say of messages that they refuse, and how text gets through JSON.
+
+Tests: `tests/link/test_codec.py`.
+"""
 
 from __future__ import annotations
 

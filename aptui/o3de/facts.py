@@ -1,4 +1,7 @@
-"""What an O3DE project says beyond what every project says: for the rooms and verbs that speak O3DE's language, no one else."""
+"""What an O3DE project says beyond what every project says: for the rooms and verbs that speak O3DE's language, no one else.
+
+Tests: `tests/o3de/project/test_settings.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Output of an asset processor: lines on stdout for whoever started it, records in its log for tools; `lines` has their text."""
+"""Output of an asset processor: lines on stdout for whoever started it, records in its log for tools; `lines` has their text.
+
+Tests: `tests/o3de_programs/test_events.py`.
+"""
 
 from __future__ import annotations
 

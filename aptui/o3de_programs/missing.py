@@ -1,4 +1,7 @@
-"""The search for missing dependencies that an asset processor makes at the end of its work (`--dsp` and what goes with it)."""
+"""The search for missing dependencies that an asset processor makes at the end of its work (`--dsp` and what goes with it).
+
+Tests: `tests/o3de_programs/test_asset_processor.py`.
+"""
 
 from __future__ import annotations
 

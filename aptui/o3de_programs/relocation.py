@@ -1,4 +1,7 @@
-"""Moving and deleting as an asset processor is told on its command line: once, at the end of its work, with O3DE's report."""
+"""Moving and deleting as an asset processor is told on its command line: once, at the end of its work, with O3DE's report.
+
+Tests: `tests/o3de_programs/test_asset_processor.py`.
+"""
 
 from __future__ import annotations
 

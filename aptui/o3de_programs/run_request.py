@@ -1,4 +1,7 @@
-"""The request for a run, as command line and configuration state it, and its form for an engine that owns the cache already."""
+"""The request for a run, as command line and configuration state it, and its form for an engine that owns the cache already.
+
+Tests: `tests/o3de_programs/test_asset_processor.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Starts an asset processor: O3DE's command line and settings become our configuration, a console and a log."""
+"""Starts an asset processor: O3DE's command line and settings become our configuration, a console and a log.
+
+Tests: `tests/o3de_programs/test_asset_processor_batch.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What an asset processor does when nothing is left in the queue, and what it says at the end; the same for both programs.
 
 Order, as in the reference: files of `--reprocessFileList` one after the other, missing dependencies, moving and deleting, catalogs.
+
+Tests: `tests/o3de_programs/test_asset_processor.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What every part of the gateway shares: the configuration, the database, the engine's link, the guard.
 
 Who is connected is `ws.sessions`' business.
+
+Tests: `tests/serve/peers/test_proxy.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Queries of clients to the asset database, answered in threads, so that no client waits for another's query."""
+"""Queries of clients to the asset database, answered in threads, so that no client waits for another's query.
+
+Tests: `tests/serve/access/test_guard.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The gateway's connection to the engine: requests, answers and events, and reconnecting when the engine is gone.
 
 One thread reads.
+
+Tests: `tests/serve/access/test_guard.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The gateway as a process: its application, its socket, its life; it starts with an engine or waits for one."""
+"""The gateway as a process: its application, its socket, its life; it starts with an engine or waits for one.
+
+Tests: `tests/serve/access/test_guard.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 `config/aptui-serve.openapi.json` is this, for other languages; `GET /` names the addresses. A test compares the list with the
 routes.
+
+Tests: `tests/serve/protocol/test_codec.py`.
 """
 
 from __future__ import annotations

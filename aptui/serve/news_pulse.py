@@ -1,4 +1,7 @@
-"""The moments at which anything has happened, for requests that wait. What happened is told by `ws.news`."""
+"""The moments at which anything has happened, for requests that wait. What happened is told by `ws.news`.
+
+Tests: `tests/serve/peers/test_proxy.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Entries of the allowed and rejected lists (host names, addresses, ranges), and which addresses they match.
 
 Names are never looked up here.
+
+Tests: `tests/serve/peers/test_peers.py`.
 """
 
 from __future__ import annotations

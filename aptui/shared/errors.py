@@ -1,4 +1,7 @@
-"""The three families of errors that reach people; the failure of a builder is a result, not an exception."""
+"""The three families of errors that reach people; the failure of a builder is a result, not an exception.
+
+Tests: `tests/serve/access/test_guard.py`.
+"""
 
 from __future__ import annotations
 

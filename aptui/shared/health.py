@@ -1,6 +1,8 @@
 """Health of the engine itself: watched roots, workers, connections, disk, database.
 
 Records that notices carry to people; no rules.
+
+Tests: `tests/engine/watch/test_watcher.py`.
 """
 
 from __future__ import annotations

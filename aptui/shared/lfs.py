@@ -1,4 +1,7 @@
-"""Git LFS pointers: the few lines that stand where a large file should be, and the digest of that file, which they name."""
+"""Git LFS pointers: the few lines that stand where a large file should be, and the digest of that file, which they name.
+
+Tests: `tests/worker/test_files.py`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Content comes from strangers: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that
 leads out of the tree, a pipe or a device. What is named is looked at after all of that is resolved, and never trusted by
 its spelling.
+
+Tests: `tests/worker/test_run.py`.
 """
 
 from __future__ import annotations

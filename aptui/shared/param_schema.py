@@ -3,6 +3,8 @@
 `jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A word that is not
 understood here allows
 everything: another package's schema may say more than this.
+
+Tests: `tests/engine/test_registry_params.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Rules of orders about connections: what they make of earlier orders, and which are refused.
 
 Screen and gateway judge alike.
+
+Tests: `tests/serve/peers/test_peers.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Connections of the gateway: who is connected, whom it dials, who may come in, and orders about them.
 
 Records; no rules.
+
+Tests: `tests/serve/peers/test_peers.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Relocations of sources: what is requested, and what came, or would come, of it.
 
 Plain records that travel; `engine.relocate` makes them.
+
+Tests: `tests/engine/requests/test_relocation.py`.
 """
 
 from __future__ import annotations

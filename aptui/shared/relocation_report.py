@@ -1,4 +1,7 @@
-"""The report of a relocation as people read it, in the terminal and on the screen: lines with roles, no colour yet."""
+"""The report of a relocation as people read it, in the terminal and on the screen: lines with roles, no colour yet.
+
+Tests: `tests/tui/screens/assets/test_moving.py`.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ asyncio tells a protocol of a connection after its TLS handshake; until then nob
 sockets would use up the descriptors. Here a socket is looked at before its handshake. Where there is no room, those that have had
 their chance go first, and if there are none, the next one is left in the kernel's queue: a crowd that means well is taken in one
 after the other.
+
+Tests: `tests/serve/access/test_guard.py`.
 """
 
 from __future__ import annotations

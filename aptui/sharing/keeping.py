@@ -1,4 +1,7 @@
-"""Results that were made here on their way into the stores: kept on this machine, then uploaded, in the background."""
+"""Results that were made here on their way into the stores: kept on this machine, then uploaded, in the background.
+
+Tests: `tests/sharing/test_service.py`.
+"""
 
 from __future__ import annotations
 

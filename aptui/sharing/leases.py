@@ -3,6 +3,8 @@
 A lease is a locked file: it ends with its process, however that dies. While anybody has one, what was used a short while ago stays.
 Whoever puts something in shares a lock with others who do; removing files needs it alone, for a moment. No lock is trusted for
 correctness: a record whose blob is gone is a miss.
+
+Tests: `tests/sharing/test_maintenance.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which namespaces this machine reads and writes, whom it believes in them, and where their results are."""
+"""Which namespaces this machine reads and writes, whom it believes in them, and where their results are.
+
+Tests: `tests/sharing/test_simulation.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Shared results in an object store (S3 and its kin, Google, Azure), through obstore, which is imported when one is used.
 
 Credentials and the region come from where that provider's own tools look for them.
+
+Tests: `tests/sharing/test_stores.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which store an address means."""
+"""Which store an address means.
+
+Tests: `tests/sharing/test_stores.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What goes wrong with a store is said once, not for each of a thousand jobs."""
+"""What goes wrong with a store is said once, not for each of a thousand jobs.
+
+Tests: `tests/sharing/test_service.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reports errors that outsiders can cause on standard error, at a bounded rate: nobody fills a disk with them."""
+"""Reports errors that outsiders can cause on standard error, at a bounded rate: nobody fills a disk with them.
+
+Tests: `tests/serve/access/test_guard.py`.
+"""
 
 from __future__ import annotations
 

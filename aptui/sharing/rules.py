@@ -1,4 +1,7 @@
-"""Which results may be shared: of runs that saw one state of their inputs, ended well, and would end so again."""
+"""Which results may be shared: of runs that saw one state of their inputs, ended well, and would end so again.
+
+Tests: `tests/sharing/test_service.py`.
+"""
 
 from __future__ import annotations
 

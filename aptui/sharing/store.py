@@ -1,6 +1,8 @@
 """What a place for shared results must offer, and how it fails.
 
 Records lie at keys, blobs at their digest; both names are SHA-256 in hex.
+
+Tests: `tests/sharing/test_http_store.py`.
 """
 
 from __future__ import annotations

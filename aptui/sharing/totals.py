@@ -1,4 +1,7 @@
-"""What sharing gave and cost over all runs of a project: a small file beside its cache, added to when an engine ends."""
+"""What sharing gave and cost over all runs of a project: a small file beside its cache, added to when an engine ends.
+
+Tests: `tests/tui/screens/cache/test_sharing.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and
 the visible one draws (`frame_clock`). While nothing happens no timer runs and no byte is sent.
+
+Tests: `tests/tui/test_foreign_database.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The last line of the screen: hints, or the `:` line, or a question. What a command does stands in `commands`."""
+"""The last line of the screen: hints, or the `:` line, or a question. What a command does stands in `commands`.
+
+Tests: `tests/tui/test_foreign_database.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What can be said on the `:` line wherever one is; what panes add is theirs. Each does what an action of the app does."""
+"""What can be said on the `:` line wherever one is; what panes add is theirs. Each does what an action of the app does.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the screen asks of the engine, and what it says when the engine comes, goes or refuses."""
+"""What the screen asks of the engine, and what it says when the engine comes, goes or refuses.
+
+Tests: `tests/tui/test_foreign_database.py`.
+"""
 
 from __future__ import annotations
 

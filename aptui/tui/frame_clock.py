@@ -1,4 +1,7 @@
-"""When the screen draws: ten frames a second at most, and none while nothing happens. What a frame draws is the app's business."""
+"""When the screen draws: ten frames a second at most, and none while nothing happens. What a frame draws is the app's business.
+
+Tests: `tests/tui/screens/logs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

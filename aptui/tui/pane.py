@@ -1,6 +1,8 @@
 """What every pane of the screen is, and which panes there are.
 
 A pane itself lives in `screens/` and is imported when it is first visited.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which pane is shown, which sheet covers it, and where the focus goes back to. What a pane shows is its own business."""
+"""Which pane is shown, which sheet covers it, and where the focus goes back to. What a pane shows is its own business.
+
+Tests: `tests/tui/test_foreign_database.py`.
+"""
 
 from __future__ import annotations
 

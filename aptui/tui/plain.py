@@ -1,4 +1,7 @@
-r"""News as plain lines in the terminal's own scrollback: what `\` shows, and all there is on a dumb terminal. No Textual here."""
+r"""News as plain lines in the terminal's own scrollback: what `\` shows, and all there is on a dumb terminal. No Textual here.
+
+Tests: `tests/tui/test_shell.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tells people, once, of each address that the gateway did not let in; how often it came back is in the Connections screen."""
+"""Tells people, once, of each address that the gateway did not let in; how often it came back is in the Connections screen.
+
+Tests: `tests/tui/test_foreign_database.py`.
+"""
 
 from __future__ import annotations
 

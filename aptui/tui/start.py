@@ -1,4 +1,7 @@
-"""Opens the screen on a real terminal, after guard, signals and collector are set; a dumb terminal gets plain lines."""
+"""Opens the screen on a real terminal, after guard, signals and collector are set; a dumb terminal gets plain lines.
+
+Tests: `tests/cli/test_main.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The theme the app wears, the picker, and theme files that change while it runs. What a theme is stands in `theming`."""
+"""The theme the app wears, the picker, and theme files that change while it runs. What a theme is stands in `theming`.
+
+Tests: `tests/tui/preferences/test_theming.py`.
+"""
 
 from __future__ import annotations
 

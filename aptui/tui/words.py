@@ -1,4 +1,7 @@
-"""Numbers, sizes and times as the screen writes them; no widget."""
+"""Numbers, sizes and times as the screen writes them; no widget.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
 
 from __future__ import annotations
 

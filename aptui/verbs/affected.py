@@ -1,4 +1,7 @@
-"""`affected`: what the changes since a commit would make run again, by git's list of files and the database."""
+"""`affected`: what the changes since a commit would make run again, by git's list of files and the database.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
 
 from __future__ import annotations
 

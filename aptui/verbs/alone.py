@@ -1,6 +1,8 @@
 """Jobs run outside an engine: their orders, from what the database has, and workers for them.
 
 Cache and database are not touched.
+
+Tests: `tests/verbs/test_rebuild.py`.
 """
 
 from __future__ import annotations

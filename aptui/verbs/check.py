@@ -1,6 +1,8 @@
 """`verify`: every product's bytes against the digest that the database has, and with `--repair` what is wrong made again.
 
 What `--rebuild` does is in `rebuild`.
+
+Tests: `tests/verbs/test_shipping.py`.
 """
 
 from __future__ import annotations

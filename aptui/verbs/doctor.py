@@ -1,4 +1,7 @@
-"""`doctor`: looks for trouble around a project and says what to do about it; it changes nothing."""
+"""`doctor`: looks for trouble around a project and says what to do about it; it changes nothing.
+
+Tests: `tests/verbs/test_run.py`.
+"""
 
 from __future__ import annotations
 

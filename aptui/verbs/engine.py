@@ -1,4 +1,7 @@
-"""The verbs about engines themselves: start, stop, list and steer them; all but `serve` are words through the socket."""
+"""The verbs about engines themselves: start, stop, list and steer them; all but `serve` are words through the socket.
+
+Tests: `tests/daemon/test_engine.py`.
+"""
 
 from __future__ import annotations
 

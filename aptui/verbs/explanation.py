@@ -2,6 +2,8 @@
 
 The configuration is compiled without places, so its layers are parsed anew here, and so are the `.aptui.yaml` files above the path:
 what is told is what the next run goes by, whether or not an engine has looked yet.
+
+Tests: `tests/test_linear_patterns.py`.
 """
 
 from __future__ import annotations

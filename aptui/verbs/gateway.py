@@ -1,4 +1,7 @@
-"""The verbs of the outer wire: run a gateway, make and revoke tokens, and be a client from the command line."""
+"""The verbs of the outer wire: run a gateway, make and revoke tokens, and be a client from the command line.
+
+Tests: `tests/serve/test_client_verbs.py`.
+"""
 
 from __future__ import annotations
 

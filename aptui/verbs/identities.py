@@ -1,4 +1,7 @@
-"""`aptui identities`: who has which UUID by a `.meta` file, whose cannot be used, and which files look moved without theirs."""
+"""`aptui identities`: who has which UUID by a `.meta` file, whose cannot be used, and which files look moved without theirs.
+
+Tests: `tests/verbs/test_shipping.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Job rows as the filter language sees them, for `aptui jobs --filter`."""
+"""Job rows as the filter language sees them, for `aptui jobs --filter`.
+
+Tests: `tests/verbs/test_shipping.py`.
+"""
 
 from __future__ import annotations
 

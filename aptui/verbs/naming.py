@@ -1,4 +1,7 @@
-"""How people name things: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; and pieces of names."""
+"""How people name things: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; and pieces of names.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
 
 from __future__ import annotations
 

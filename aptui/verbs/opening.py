@@ -1,4 +1,7 @@
-"""What the verbs that only read begin with: the configuration, the database, the names of builders; no engine."""
+"""What the verbs that only read begin with: the configuration, the database, the names of builders; no engine.
+
+Tests: `tests/o3de/scripts/test_azlmbr_project.py`.
+"""
 
 from __future__ import annotations
 

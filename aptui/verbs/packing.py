@@ -1,4 +1,7 @@
-"""Bundles: a zip of products with a manifest, the same bytes for the same products; `shipping` chooses the products."""
+"""Bundles: a zip of products with a manifest, the same bytes for the same products; `shipping` chooses the products.
+
+Tests: `tests/verbs/test_shipping.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`init`, `demo`, `config`, `schema`: a project's beginning and its settings."""
+"""`init`, `demo`, `config`, `schema`: a project's beginning and its settings.
+
+Tests: `tests/verbs/test_shipping.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Everything is planned as in a real run; a job whose result nobody has fails there. What can be known so ends at such a job: what is
 made of its products is not planned as it would be. Tools and scan folders outside the repository are looked at as they are now.
+
+Tests: `tests/verbs/test_cache.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The screen: `aptui` alone opens it over the project's engine, `aptui open` over a database without one."""
+"""The screen: `aptui` alone opens it over the project's engine, `aptui open` over a database without one.
+
+Tests: `tests/verbs/test_shipping.py`.
+"""
 
 from __future__ import annotations
 

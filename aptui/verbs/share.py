@@ -1,4 +1,7 @@
-"""A share of many things, as the command line has it: `5%`, or `12`."""
+"""A share of many things, as the command line has it: `5%`, or `12`.
+
+Tests: `tests/verbs/test_rebuild.py`.
+"""
 
 from __future__ import annotations
 

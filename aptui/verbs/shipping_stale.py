@@ -1,6 +1,8 @@
 """For `bundle` and `scan-missing`: whether a cache is made of the sources as they are now.
 
 Nothing is processed, and no digest is made.
+
+Tests: `tests/verbs/test_missing.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Why a file has no jobs: an ignore rule, no builder's pattern, another file that wins its path, no scan folder; for `why`."""
+"""Why a file has no jobs: an ignore rule, no builder's pattern, another file that wins its path, no scan folder; for `why`.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
 
 from __future__ import annotations
 

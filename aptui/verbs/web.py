@@ -1,4 +1,7 @@
-"""`web`, and `demo --web`: the screen, and the demo's page, in a browser."""
+"""`web`, and `demo --web`: the screen, and the demo's page, in a browser.
+
+Tests: `tests/verbs/test_shipping.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""For `why`: what a file on the disk says that the database does not know yet, and what a file in the cache comes from."""
+"""For `why`: what a file on the disk says that the database does not know yet, and what a file in the cache comes from.
+
+Tests: `tests/verbs/test_shipping.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Answers of a builder's `create_jobs`, checked and turned into the core's records."""
+"""Answers of a builder's `create_jobs`, checked and turned into the core's records.
+
+Tests: `tests/worker/test_workspace.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One job of a command builder: values for the template, log records and dependencies from the output, products by glob."""
+"""One job of a command builder: values for the template, log records and dependencies from the output, products by glob.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
 
 from __future__ import annotations
 

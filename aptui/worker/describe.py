@@ -3,6 +3,8 @@
 Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswer` to stdout. Each question is answered in a
 fork, so that a builder that dies at its import, or changes the interpreter, spoils no other answer. `registry` is the only
 caller.
+
+Tests: `tests/builders/test_gltf_builder.py`.
 """
 
 from __future__ import annotations

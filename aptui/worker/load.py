@@ -3,6 +3,8 @@
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a
 project's `builders/` folder). A builder with an adapter is made by that, whatever its origin.
+
+Tests: `tests/builders/test_gltf_builder.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The log of one run inside a worker: records in order, bounded, with counts of warnings and errors."""
+"""The log of one run inside a worker: records in order, bounded, with counts of warnings and errors.
+
+Tests: `tests/worker/test_workspace.py`.
+"""
 
 from __future__ import annotations
 

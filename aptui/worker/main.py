@@ -5,6 +5,8 @@ lives through thousands of orders and expects the worst of builders: they may cl
 threads and processes, or end it. The engine sees the death of this process as the loss of the one run that it was doing.
 
 Imports here are what every order needs; numpy, Pillow and the like come with the first builder that wants them.
+
+Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A
 flood costs it time in proportion but never memory: of each run the first and the last 128 KiB are kept, and the log says
 how much was left out.
+
+Tests: `tests/worker/test_command.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Questions of the engine to a short-lived process about builder classes, and the answers.
 
 Who asks is `engine.registry`, who answers `worker.describe`.
+
+Tests: `tests/engine/cluster/test_pool.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ r"""Reads of a command as `strace` records them: how a command is put under it, 
 With `-D` the tracer is a grandchild: the command stays our own child, so exit status, memory, time limits and its process
 group are as they are without. One file for each process (`-ff`), so that no line is torn in two: `openat(AT_FDCWD</tmp>,
 "a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
+
+Tests: `tests/worker/test_reads.py`.
 """
 
 from __future__ import annotations

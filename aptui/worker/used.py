@@ -3,6 +3,8 @@
 A project's own builders, and what they import from beside them, are loaded by `ExactLoader`: what it compiles is what it
 digests, and no `.pyc` file comes between, which is told from others of its age by whole seconds and sizes alone. Of code
 that is installed, the files are digested before the import, and have to be the same after it.
+
+Tests: `tests/worker/test_workspace.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Results of analyses: validation, and the jobs and dependencies that follow from them."""
+"""Results of analyses: validation, and the jobs and dependencies that follow from them.
+
+Tests: `tests/core/pipeline/test_configuration.py`.
+"""
 
 from __future__ import annotations
 

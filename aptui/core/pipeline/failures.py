@@ -1,4 +1,7 @@
-"""Failing jobs: after a run, or refused without one because they cannot work."""
+"""Failing jobs: after a run, or refused without one because they cannot work.
+
+Tests: `tests/core/pipeline/test_jobs.py`.
+"""
 
 from __future__ import annotations
 

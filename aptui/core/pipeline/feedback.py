@@ -5,6 +5,8 @@ writes the
 source of an earlier one, each run is right for itself. What shows is that every change of the source falls into a run of its
 chain: one that
 is under way when the change is seen, or one that has ended and had begun before the file was written.
+
+Tests: `tests/core/pipeline/test_configuration.py`.
 """
 
 from __future__ import annotations

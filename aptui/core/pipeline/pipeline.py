@@ -15,6 +15,8 @@ What it decides is decided by its parts, each of which has one kind of event to 
 
 A part knows those above it and none below. Parts do not call each other in depth: who may have to be looked at again is put on
 `Jobs.todo` and looked at when the event itself has been handled, so that a chain of ten thousand jobs needs no stack.
+
+Tests: `tests/core/pipeline/test_undeclared_reads.py`.
 """
 
 from __future__ import annotations

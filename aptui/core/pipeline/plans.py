@@ -1,4 +1,7 @@
-"""Plans of jobs: what a job is made of now, and whether it needs a run for that; starts and results are elsewhere."""
+"""Plans of jobs: what a job is made of now, and whether it needs a run for that; starts and results are elsewhere.
+
+Tests: `tests/core/pipeline/test_configuration.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Queues of what is re-evaluated: at once (`Todo`), when a key is known (`Waiters`), at the next scan (`Retries`).
 
 They decide nothing.
+
+Tests: `tests/core/pipeline/test_jobs.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Reasons in words: why a job needs a run."""
+"""Reasons in words: why a job needs a run.
+
+Tests: `tests/core/pipeline/test_configuration.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reports about jobs: log records, notices, counts, durations; no job changes its state here."""
+"""Reports about jobs: log records, notices, counts, durations; no job changes its state here.
+
+Tests: `tests/core/pipeline/test_undeclared_reads.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests for runs: reprocess, escalate, cancel; by people, by clients, and by a cache that has lost products."""
+"""Requests for runs: reprocess, escalate, cancel; by people, by clients, and by a cache that has lost products.
+
+Tests: `tests/core/pipeline/test_configuration.py`.
+"""
 
 from __future__ import annotations
 

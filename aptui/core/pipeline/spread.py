@@ -1,4 +1,7 @@
-"""The spread of a change: which sources are planned again because files, names or settings are not what they were."""
+"""The spread of a change: which sources are planned again because files, names or settings are not what they were.
+
+Tests: `tests/core/pipeline/test_configuration.py`.
+"""
 
 from __future__ import annotations
 

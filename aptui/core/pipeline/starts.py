@@ -1,4 +1,7 @@
-"""Starts of runs: which jobs start, how many in one message, and what their workers receive."""
+"""Starts of runs: which jobs start, how many in one message, and what their workers receive.
+
+Tests: `tests/core/pipeline/test_configuration.py`.
+"""
 
 from __future__ import annotations
 

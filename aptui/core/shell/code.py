@@ -1,4 +1,7 @@
-"""Programs that take an argument for code, and where in a command line; no value from a file name may stand there."""
+"""Programs that take an argument for code, and where in a command line; no value from a file name may stand there.
+
+Tests: `tests/core/shell/test_template.py`.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ cannot lie in one
 cache either, and are treated as one name.
 
 `resolve` finds out what a batch of results means for names and changes nothing; `settle` makes that true.
+
+Tests: `tests/core/state/test_commits.py`.
 """
 
 from __future__ import annotations

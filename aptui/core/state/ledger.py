@@ -1,4 +1,7 @@
-"""The ledger of one event: commands, notices and rows gathered while it is handled, with the ids and tickets they need."""
+"""The ledger of one event: commands, notices and rows gathered while it is handled, with the ids and tickets they need.
+
+Tests: `tests/core/state/test_commits.py`.
+"""
 
 from __future__ import annotations
 

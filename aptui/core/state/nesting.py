@@ -1,4 +1,7 @@
-"""Names of products that cannot lie in one cache: `a` is a file where `a/b` needs a folder."""
+"""Names of products that cannot lie in one cache: `a` is a file where `a/b` needs a folder.
+
+Tests: `tests/core/state/test_working_set.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Preload cycles: products that load each other before themselves, found where dependencies changed.
 
 They are reported, not repaired.
+
+Tests: `tests/engine/cache/test_shared_cache.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Runs as results that other machines can use, and back.
 
 Relative names replace this machine's paths, digests replace staged files.
+
+Tests: `tests/engine/cache/test_shared_cache.py`.
 """
 
 from __future__ import annotations

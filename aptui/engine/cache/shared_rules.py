@@ -1,4 +1,7 @@
-"""Rules of sharing: whose results are kept on this machine, and whose are shared with a team; not where."""
+"""Rules of sharing: whose results are kept on this machine, and whose are shared with a team; not where.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The worker processes of a cluster worker: the engine's pool with its limits, for calls from many threads.
 
 A bench belongs to one configuration of one project. One thread drives its pool; whoever asks for a run waits for its result.
+
+Tests: `tests/engine/cluster/test_task.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The transport over Dask: certificates, results of tasks, errors in a few words; which tasks there are is not known here."""
+"""The transport over Dask: certificates, results of tasks, errors in a few words; which tasks there are is not known here.
+
+Tests: `tests/engine/cluster/test_scheduler.py`.
+"""
 
 from __future__ import annotations
 

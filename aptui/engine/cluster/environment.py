@@ -2,6 +2,8 @@
 
 The engine and each worker of a cluster find out for themselves; where they differ, products might. No code of a builder
 runs here: a process looks at its classes (`worker.describe`), imports are read from the source text.
+
+Tests: `tests/engine/cluster/test_pool.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A job may go only if everything that it may read is known by its digest. What an answer says that a builder looked for and
 did not find is compared with what is here: if a file of that name is here, the job did not have all that it reads, and it
 is done again on this machine.
+
+Tests: `tests/engine/cluster/test_pool.py`.
 """
 
 from __future__ import annotations

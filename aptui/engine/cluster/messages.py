@@ -2,6 +2,8 @@
 
 An answer is a small manifest: what is longer than `MANIFEST_BYTES` (a long log, thousands of products) goes into the store
 as a blob, and its digest travels instead, so that neither scheduler nor network is loaded with it.
+
+Tests: `tests/engine/cluster/test_pool.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Remote workers as the engine knows them: which may do which job, what they are sent, and what they ask for."""
+"""Remote workers as the engine knows them: which may do which job, what they are sent, and what they ask for.
+
+Tests: `tests/engine/cluster/test_pool.py`.
+"""
 
 from __future__ import annotations
 

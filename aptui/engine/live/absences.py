@@ -2,6 +2,8 @@
 
 Some programs save by removing or renaming a file and writing it anew; for a moment nothing lies there, and nothing has been
 deleted.
+
+Tests: `tests/engine/live/test_supervisor.py`.
 """
 
 from __future__ import annotations

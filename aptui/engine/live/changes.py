@@ -8,6 +8,8 @@ within 150 ms, it waits for 150 ms of quiet, 5 s at most.
 A file or folder that is known and not there may be on its way back: some programs remove a file, or rename it, and write it
 anew. So it is asked twice (`live.absences`) before anything of what was reported with it is looked at; until then it counts
 as it was.
+
+Tests: `tests/engine/live/test_supervisor.py`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The engine writes there itself, and the watcher names its files as well. What it
 moved the
 file in (`Cache.placed`), so that a build costs one stat for each. Names are gathered for a moment, and while a commit is
 under way.
+
+Tests: `tests/engine/live/test_supervisor.py`.
 """
 
 from __future__ import annotations

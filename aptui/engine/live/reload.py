@@ -1,6 +1,8 @@
 """Reloading the configuration of a live engine in a thread when it may have changed.
 
 What follows from that is `live.supervisor`'s.
+
+Tests: `tests/engine/live/test_supervisor.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The roots that a live engine watches: scan folders, the cache, the configuration.
 
 What follows from a notification is `live.changes`'s.
+
+Tests: `tests/engine/live/test_supervisor.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Re-stat of the tools of commands beside a live engine: from time to time, and whenever a client asks for all changes.
 
 Their folders are not watched: a tool may lie anywhere, behind any number of links, and a look costs one stat each.
+
+Tests: `tests/engine/live/test_supervisor.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What the parts of one engine share: its project, its pipeline, its database and cache, its voice.
 
 Who does what with them is the parts' business.
+
+Tests: `tests/engine/loop/test_engine.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Dispatch of runs: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit."""
+"""Dispatch of runs: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit.
+
+Tests: `tests/engine/loop/test_engine.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hashing for the core: which files are to be read, who reads them, and what came of it; it decides nothing."""
+"""Hashing for the core: which files are to be read, who reads them, and what came of it; it decides nothing.
+
+Tests: `tests/engine/loop/test_engine.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The prepared session, the cheap first half of every engine: take the cache, look at database, builders and sources.
 
 Where nothing is pending, the second half (`loop`) is never imported.
+
+Tests: `tests/engine/loop/test_reports.py`.
 """
 
 from __future__ import annotations

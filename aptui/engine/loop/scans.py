@@ -1,6 +1,8 @@
 """Scans of the scan folders and the cache: the scan under way, single folders beside it, and what of it is trusted next time.
 
 What lies in a folder is `scanner`'s business; when notifications of the watcher lead to a look, `live.changes`'s.
+
+Tests: `tests/engine/loop/test_reports.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The meaning of names in a file: which assets they are, and which of them its maker did not declare.
 
 The database is asked through `store.queries.missing.KnownName`.
+
+Tests: `tests/engine/missing/test_scanner.py`.
 """
 
 from __future__ import annotations

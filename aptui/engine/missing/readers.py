@@ -2,6 +2,8 @@
 
 Each process has a thread that talks to it and waits for it, so that nobody else has to. One that dies takes the file it was
 at with it: that file is broken, the next gets another process.
+
+Tests: `tests/engine/missing/test_scanner.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Files of scan folders about undeclared dependencies: `*_Dependencies.xml` (always shipped), `*.filetag` (not scanned).
 
 Both lie at the top of a scan folder. They are read as written; one that cannot be read has no rules, and says so.
+
+Tests: `tests/engine/missing/test_scanner.py`.
 """
 
 from __future__ import annotations

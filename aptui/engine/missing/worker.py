@@ -2,6 +2,8 @@
 
 Spoken in JSON Lines over its standard streams. It ends when nobody speaks to it any more, so none outlives an engine that
 was killed.
+
+Tests: `tests/engine/missing/test_scanner.py`.
 """
 
 from __future__ import annotations

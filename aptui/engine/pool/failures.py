@@ -1,4 +1,7 @@
-"""The failure tracker: runs that killed their worker, builders that are broken by that, jobs that have to run alone."""
+"""The failure tracker: runs that killed their worker, builders that are broken by that, jobs that have to run alone.
+
+Tests: `tests/engine/pool/test_pool.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Messages to workers and the fate of their orders: the bookkeeping of the pool, without processes or clocks."""
+"""Messages to workers and the fate of their orders: the bookkeeping of the pool, without processes or clocks.
+
+Tests: `tests/engine/pool/test_slots.py`.
+"""
 
 from __future__ import annotations
 

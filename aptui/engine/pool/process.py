@@ -2,6 +2,8 @@
 
 Three descriptors wake the loop: the channel (frames), the output pipe (whatever builders print), and a pidfd (its death, which no
 grandchild that holds a pipe open can hide). None of them is ever waited for.
+
+Tests: `tests/engine/pool/test_environment.py`.
 """
 
 from __future__ import annotations

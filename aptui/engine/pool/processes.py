@@ -1,6 +1,8 @@
 """The worker manager of a pool: starts, retires, ends and replaces worker processes by the clock.
 
 What they are given is `pool`'s business.
+
+Tests: `tests/engine/pool/test_pool.py`.
 """
 
 from __future__ import annotations

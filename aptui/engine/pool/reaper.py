@@ -3,6 +3,8 @@
 A worker dies with the engine (`die_with_parent`), but the kernel does not pass that on: the commands that it had started
 would go on, and write into folders that the next engine gives to others. They are known by a variable in their environment.
 An engine that ends in good order ends its reaper first; that one has nothing to do then.
+
+Tests: `tests/engine/pool/test_pool.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The scan folders on disk for relocations: names in folders, renames, deletions, empty folders; never outside of them."""
+"""The scan folders on disk for relocations: names in folders, renames, deletions, empty folders; never outside of them.
+
+Tests: `tests/engine/relocate/test_relocate.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Dependants of moved or deleted files, what becomes of them, and the renames that repair their texts."""
+"""Dependants of moved or deleted files, what becomes of them, and the renames that repair their texts.
+
+Tests: `tests/engine/relocate/test_relocate.py`.
+"""
 
 from __future__ import annotations
 

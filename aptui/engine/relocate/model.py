@@ -1,4 +1,7 @@
-"""Records of a planned relocation: items, mentions, problems; `relocate.plan` finds them."""
+"""Records of a planned relocation: items, mentions, problems; `relocate.plan` finds them.
+
+Tests: `tests/engine/relocate/test_relocate.py`.
+"""
 
 from __future__ import annotations
 

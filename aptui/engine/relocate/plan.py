@@ -1,4 +1,7 @@
-"""The plan of a move or a deletion: its files with their metadata, who depends on them, what forbids it; nothing is changed."""
+"""The plan of a move or a deletion: its files with their metadata, who depends on them, what forbids it; nothing is changed.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Relocations of files that Git tracks: `git mv`, `git rm`, where people ask for it."""
+"""Relocations of files that Git tracks: `git mv`, `git rm`, where people ask for it.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
 
 from __future__ import annotations
 

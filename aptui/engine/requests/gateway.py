@@ -1,4 +1,7 @@
-"""Requests of the gateway (`port.Fence`, `Readiness`, `SaveCatalog`, `Show`), answered now or when it has come true."""
+"""Requests of the gateway (`port.Fence`, `Readiness`, `SaveCatalog`, `Show`), answered now or when it has come true.
+
+Tests: `tests/serve/ws/test_answers.py`.
+"""
 
 from __future__ import annotations
 

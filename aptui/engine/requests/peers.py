@@ -1,4 +1,7 @@
-"""Requests about the gateway's connections: the engine keeps the last report and passes orders on; it judges nothing itself."""
+"""Requests about the gateway's connections: the engine keeps the last report and passes orders on; it judges nothing itself.
+
+Tests: `tests/engine/requests/test_handler.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Git LFS pointers among a job's inputs besides its source.
 
 No job may run on the few lines that stand where a file should be.
+
+Tests: `tests/engine/scan/test_verification.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Re-stat of files outside of all scan folders that runs read: one stat each, and a hash where it differs.
 
 This module is imported by runs that find nothing to do: it must stay light.
+
+Tests: `tests/engine/loop/test_reports.py`.
 """
 
 from __future__ import annotations

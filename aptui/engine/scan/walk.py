@@ -5,6 +5,8 @@ stands earlier in the order owns all it contains (a non-recursive one: its direc
 never walked.
 
 This module is imported by runs that find nothing to do: it must stay light.
+
+Tests: `tests/engine/scan/test_up_to_date.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The watch supervisor: sets up the watch of each root, checks it, re-establishes it, and polls where none is possible."""
+"""The watch supervisor: sets up the watch of each root, checks it, re-establishes it, and polls where none is possible.
+
+Tests: `tests/engine/watch/test_watcher.py`.
+"""
 
 from __future__ import annotations
 

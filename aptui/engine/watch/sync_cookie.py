@@ -3,6 +3,8 @@
 The file that marks the moment is made elsewhere. Each watch has a queue of its own in the kernel, so a file made in one
 folder says nothing of the others. Hence each watch covers the folder of sync cookies too, and a file that is made there has passed
 when every watch has come to it.
+
+Tests: `tests/engine/watch/test_watcher.py`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while somebody writes it, and what is shared
 is said by the patterns of the shared cache.
+
+Tests: `tests/o3de/project/test_project_format.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The order in which the settings of engine, gems, project, person and command line are merged: later ones win, as in O3DE."""
+"""The order in which the settings of engine, gems, project, person and command line are merged: later ones win, as in O3DE.
+
+Tests: `tests/o3de/project/test_project_format.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `BuilderConfig.ini` says about builders, laid over builders of an `aptui.yaml`; those of scripts ask `facts` themselves."""
+"""What `BuilderConfig.ini` says about builders, laid over builders of an `aptui.yaml`; those of scripts ask `facts` themselves.
+
+Tests: `tests/o3de/project/test_project_format.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 In the reference the patterns of recognisers match absolute paths, those of excludes paths relative to their scan folder; both
 ignore case and match the whole (`Amazon/AssetProcessor/Settings/RC *`, `Exclude *`).
+
+Tests: `tests/o3de/project/test_settings.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which folders an O3DE project scans: those of its settings (`ScanFolder *`), with macros, and those of its gems."""
+"""Which folders an O3DE project scans: those of its settings (`ScanFolder *`), with macros, and those of its gems.
+
+Tests: `tests/o3de/project/test_project_format.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Keys of the settings registry that are accepted and change nothing here, and why; for whoever asks what a key does."""
+"""Keys of the settings registry that are accepted and change nothing here, and why; for whoever asks what a key does.
+
+Tests: `tests/o3de/project/test_project_format.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`aptui init --from-o3de`: the `aptui.yaml` that says what a project's settings registry says."""
+"""`aptui init --from-o3de`: the `aptui.yaml` that says what a project's settings registry says.
+
+Tests: `tests/o3de/project/test_project_format.py`.
+"""
 
 from __future__ import annotations
 

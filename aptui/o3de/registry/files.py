@@ -1,4 +1,7 @@
-"""Which files of a `Registry` folder are merged, and in which order: names, tags, platforms; what is in them is not looked at."""
+"""Which files of a `Registry` folder are merged, and in which order: names, tags, platforms; what is in them is not looked at.
+
+Tests: `tests/o3de/registry/test_registry.py`.
+"""
 
 from __future__ import annotations
 

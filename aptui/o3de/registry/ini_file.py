@@ -1,4 +1,7 @@
-"""Reads the INI files that the reference still has: sections of `key = value`, each value with its place."""
+"""Reads the INI files that the reference still has: sections of `key = value`, each value with its place.
+
+Tests: `tests/o3de/registry/test_registry.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the room reads of the disk, and remembers having read: an unchanged configuration is known by looking at just that again."""
+"""What the room reads of the disk, and remembers having read: an unchanged configuration is known by looking at just that again.
+
+Tests: `tests/o3de/registry/test_registry.py`.
+"""
 
 from __future__ import annotations
 

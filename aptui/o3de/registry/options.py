@@ -1,4 +1,7 @@
-"""What marks an O3DE project, and what a command line may add to its settings; nothing heavy is imported here."""
+"""What marks an O3DE project, and what a command line may add to its settings; nothing heavy is imported here.
+
+Tests: `tests/o3de/registry/test_registry.py`.
+"""
 
 from __future__ import annotations
 

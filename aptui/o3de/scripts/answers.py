@@ -1,4 +1,7 @@
-"""What scripts of O3DE answer (the classes of `azlmbr.asset.builder`), in the terms of our SDK."""
+"""What scripts of O3DE answer (the classes of `azlmbr.asset.builder`), in the terms of our SDK.
+
+Tests: `tests/o3de/scripts/test_azlmbr_answers.py`.
+"""
 
 from __future__ import annotations
 

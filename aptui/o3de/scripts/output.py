@@ -1,4 +1,7 @@
-"""What a script prints while it is asked something: lines of its job's log."""
+"""What a script prints while it is asked something: lines of its job's log.
+
+Tests: `tests/o3de/scripts/test_azlmbr_answers.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.builder_config` reads that file."""
+"""Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.builder_config` reads that file.
+
+Tests: `tests/o3de/scripts/test_azlmbr_project.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 `scripts_builder` stands in a configuration for all of them, and runs nothing. The registry has `find` called in a process of its
 own, and a worker calls `load`; both take the builder's record, whose `environment` tells which scripts to run.
+
+Tests: `tests/o3de/scripts/test_azlmbr_answers.py`.
 """
 
 from __future__ import annotations

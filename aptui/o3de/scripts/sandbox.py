@@ -2,6 +2,8 @@
 
 All bootstrap files of a project are run in order in one interpreter, as O3DE does it, so that one may rely on another. One that
 fails spoils no other. What code a builder is made of is what its bootstrap file loaded, and what that imports in turn.
+
+Tests: `tests/o3de/scripts/test_azlmbr_answers.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Admits clients by address: allowed and rejected lists, host names, and the log of rejected clients; tokens are `guard`'s."""
+"""Admits clients by address: allowed and rejected lists, host names, and the log of rejected clients; tokens are `guard`'s.
+
+Tests: `tests/serve/peers/test_peers.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sockets before anybody has said who they are: how many, and for how long. Who may do what is `guard`'s."""
+"""Sockets before anybody has said who they are: how many, and for how long. Who may do what is `guard`'s.
+
+Tests: `tests/serve/access/test_guard.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Tokens of clients: a file of the user's that holds their digests, names and scopes.
 
 A token itself is shown once, when it is made.
+
+Tests: `tests/serve/access/test_guard.py`.
 """
 
 from __future__ import annotations

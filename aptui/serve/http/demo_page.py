@@ -6,6 +6,8 @@ it asks for through `/v1/connect` and `/v1/products`, with the token that stands
 that part, and the
 page forgets it at once: the token is kept for the tab (`sessionStorage`), which, unlike a cookie, no server on another port ever
 sees.
+
+Tests: `tests/serve/web/test_demo.py`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ must be the row's.
 Small files that are asked for again stay open until anything is written: what was the row's file then is so still.
 
 All of this happens in the event loop: it is microseconds, less than a thread would take to be asked.
+
+Tests: `tests/serve/http/test_files.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way."""
+"""Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way.
+
+Tests: `tests/serve/http/test_files.py`.
+"""
 
 from __future__ import annotations
 

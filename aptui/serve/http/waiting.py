@@ -1,4 +1,7 @@
-"""`wait=1`: a requested product jumps the queue and is sent when it is processed; earlier changes on the disk count."""
+"""`wait=1`: a requested product jumps the queue and is sent when it is processed; earlier changes on the disk count.
+
+Tests: `tests/serve/http/test_files.py`.
+"""
 
 from __future__ import annotations
 

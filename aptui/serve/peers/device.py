@@ -1,6 +1,8 @@
 """A device that listens, for tests and people.
 
 A gateway that dials it becomes a connection of whoever listens, on which it hears and asks.
+
+Tests: `tests/serve/peers/test_peers.py`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A device at a loopback address, as USB forwarding gives it one, is dialled without TLS, every other with it: it becomes a client
 that may read all products, and whoever has taken its address must not. Who it is, its certificate says (`trust`).
+
+Tests: `tests/serve/peers/test_peers.py`.
 """
 
 from __future__ import annotations

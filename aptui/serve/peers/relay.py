@@ -1,4 +1,7 @@
-"""Raw TCP through a WebSocket: each binary frame is a piece of the stream, in either direction (for remote shader compilers)."""
+"""Raw TCP through a WebSocket: each binary frame is a piece of the stream, in either direction (for remote shader compilers).
+
+Tests: `tests/serve/peers/test_proxy.py`.
+"""
 
 from __future__ import annotations
 

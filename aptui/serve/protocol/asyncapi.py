@@ -1,4 +1,7 @@
-"""Makes `config/aptui-serve.asyncapi.json`, the protocol as an AsyncAPI 3 document, from its records."""
+"""Makes `config/aptui-serve.asyncapi.json`, the protocol as an AsyncAPI 3 document, from its records.
+
+Tests: `tests/serve/protocol/test_codec.py`.
+"""
 
 from __future__ import annotations
 

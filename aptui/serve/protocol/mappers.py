@@ -1,4 +1,7 @@
-"""Rows of the database as records of the protocol, and asset ids as text; no question is asked here."""
+"""Rows of the database as records of the protocol, and asset ids as text; no question is asked here.
+
+Tests: `tests/serve/ws/test_frames.py`.
+"""
 
 from __future__ import annotations
 

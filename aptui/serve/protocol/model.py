@@ -1,4 +1,7 @@
-"""What the outer wire speaks of, in requests, answers and notifications alike: assets, jobs, and closed sets of words."""
+"""What the outer wire speaks of, in requests, answers and notifications alike: assets, jobs, and closed sets of words.
+
+Tests: `tests/serve/protocol/test_codec.py`.
+"""
 
 from __future__ import annotations
 

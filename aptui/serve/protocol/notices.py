@@ -1,4 +1,7 @@
-"""What clients are told on the outer wire without asking: one record each."""
+"""What clients are told on the outer wire without asking: one record each.
+
+Tests: `tests/serve/ws/test_sessions.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests of clients to the gateway and their answers, one record each; scopes and JSON are `codec`'s."""
+"""Requests of clients to the gateway and their answers, one record each; scopes and JSON are `codec`'s.
+
+Tests: `tests/serve/ws/test_answers.py`.
+"""
 
 from __future__ import annotations
 

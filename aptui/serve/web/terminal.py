@@ -3,6 +3,8 @@
 `python -m aptui.serve.web.terminal COMMAND…`. Packets are a letter (D data, M something about it, as JSON), their length in four
 bytes, most significant first, and their payload. Nothing here waits for the browser or for the screen alone: whoever does not read
 must not keep "quit" from us.
+
+Tests: `tests/serve/web/test_web.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Answers about assets: their state, what they are made of and need, their jobs, their bytes; every list is bounded."""
+"""Answers about assets: their state, what they are made of and need, their jobs, their bytes; every list is bounded.
+
+Tests: `tests/serve/ws/test_sessions.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Answers about engine and project (pending jobs, logs, scan folders, relocation), and commands to the engine."""
+"""Answers about engine and project (pending jobs, logs, scan folders, relocation), and commands to the engine.
+
+Tests: `tests/serve/ws/test_sessions.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The catalog for a client: every asset of its platforms, page by page, each page a short look at the database."""
+"""The catalog for a client: every asset of its platforms, page by page, each page a short look at the database.
+
+Tests: `tests/serve/ws/test_sessions.py`.
+"""
 
 from __future__ import annotations
 

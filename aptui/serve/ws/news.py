@@ -1,4 +1,7 @@
-"""The engine's events as notifications of the protocol: completed from the database, batched, sent to all sessions."""
+"""The engine's events as notifications of the protocol: completed from the database, batched, sent to all sessions.
+
+Tests: `tests/serve/ws/test_frames.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A mark in the database goes with the first change of a product; and which products changed. The mark outlives the engine;
 the names of what changed are there as long as they are few, so that few lines are written for few changes.
+
+Tests: `tests/engine/cache/test_catalog.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The SQL of each row operation of `core.archive`; `writer` executes it."""
+"""The SQL of each row operation of `core.archive`; `writer` executes it.
+
+Tests: `tests/store/db/test_writer.py`.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ The first part is O3DE's version 40, name by name. The second part is ours: what
 Rows of ours go with O3DE's by triggers, which cost nothing until something is deleted; foreign keys would be checked at
 every insert (1 µs each, and these are most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine
 numbers its rows itself.
+
+Tests: `tests/store/queries/test_reader.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Asset lists: the closure of product dependencies of some assets, each with what pulled it in; as records and JSON."""
+"""Asset lists: the closure of product dependencies of some assets, each with what pulled it in; as records and JSON.
+
+Tests: `tests/store/graph/test_asset_graph.py`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has
 `SourceDependency` alone. Every question takes many sources at once.
+
+Tests: `tests/store/graph/test_asset_graph.py`.
 """
 
 from __future__ import annotations

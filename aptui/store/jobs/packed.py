@@ -1,6 +1,8 @@
 """Columns of a large table in few large pieces: SQLite joins thousands of rows into one value a column.
 
 That is several times cheaper than rows.
+
+Tests: `tests/store/jobs/test_job_table.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 What a pattern means is `filter`'s. Text is kept as one blob of UTF-8 a chunk until it is searched; then the chunk
 becomes a polars series and the blob goes, so that nothing is held twice and polars (0.1 s and 50 MB) is imported by the
 first search alone.
+
+Tests: `tests/store/jobs/test_filter.py`.
 """
 
 from __future__ import annotations

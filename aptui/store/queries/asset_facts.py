@@ -1,6 +1,8 @@
 """Facts about nodes of the asset graph: their names, and their dependencies that lead nowhere.
 
 Records only; `graph.asset_graph` finds them.
+
+Tests: `tests/store/graph/test_asset_graph.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Queries about one source or one product, for the panels of the Assets screen.
 
 Every answer is small and asked for lazily.
+
+Tests: `tests/store/queries/test_missing.py`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ The records are those of `changes`, and two more, both with the number to go on 
     from this one
 
 A removal of what nobody told of can follow a listing, and means nothing.
+
+Tests: `tests/serve/http/test_feed.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Queries of the change feed: the last number, entries since one, what is there now; `db.change_log` writes it."""
+"""Queries of the change feed: the last number, entries since one, what is there now; `db.change_log` writes it.
+
+Tests: `tests/store/db/test_change_log.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The database that lies at a path just now: opened again when it is replaced, and cheap to ask whether it was written."""
+"""The database that lies at a path just now: opened again when it is replaced, and cheap to ask whether it was written.
+
+Tests: `tests/serve/http/test_files.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Metrics: what builders cost and what the cache holds, for two screens.
 
 One pass over the tables each, so ask in a thread.
+
+Tests: `tests/store/db/test_foreign.py`.
 """
 
 from __future__ import annotations

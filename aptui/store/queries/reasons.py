@@ -1,4 +1,7 @@
-"""The reason of a job's status in one sentence, for `aptui why` and the screen; they print it."""
+"""The reason of a job's status in one sentence, for `aptui why` and the screen; they print it.
+
+Tests: `tests/cli/test_main.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which rows of a job table are shown, in which order: computed in one background thread, for the newest request alone."""
+"""Which rows of a job table are shown, in which order: computed in one background thread, for the newest request alone.
+
+Tests: `tests/tui/data/test_jobs_store.py`.
+"""
 
 from __future__ import annotations
 

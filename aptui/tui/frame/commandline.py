@@ -1,6 +1,8 @@
 """The `:` line with completion, and questions that are answered with one letter; both take the place of the hints.
 
 What they do is the app's.
+
+Tests: `tests/tui/test_shell.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What `?` and `:keys` show, made from the bindings that are really active.
 
 Lines only, the sheet that holds them is `sheet.Sheet`.
+
+Tests: `tests/tui/test_shell.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The last line: keys that mean something here and now, taken from the bindings that are really active."""
+"""The last line: keys that mean something here and now, taken from the bindings that are really active.
+
+Tests: `tests/tui/test_foreign_database.py`.
+"""
 
 from __future__ import annotations
 

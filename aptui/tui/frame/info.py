@@ -1,4 +1,7 @@
-"""What `i` shows: project, engine, versions, watched roots, and where things lie; lines only."""
+"""What `i` shows: project, engine, versions, watched roots, and where things lie; lines only.
+
+Tests: `tests/tui/test_snapshots.py`.
+"""
 
 from __future__ import annotations
 

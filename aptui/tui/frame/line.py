@@ -1,4 +1,7 @@
-"""Lines made of parts: what the frame draws instead of stock labels. Text of parts is safe already, and never markup."""
+"""Lines made of parts: what the frame draws instead of stock labels. Text of parts is safe already, and never markup.
+
+Tests: `tests/tui/test_shell.py`.
+"""
 
 from __future__ import annotations
 

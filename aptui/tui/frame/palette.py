@@ -1,6 +1,8 @@
 """What the command palette offers: the commands of the `:` line, the actions with a key, and the themes.
 
 Imported when it is first opened.
+
+Tests: `tests/tui/test_foreign_database.py`.
 """
 
 from __future__ import annotations

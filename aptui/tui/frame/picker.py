@@ -1,6 +1,8 @@
 """The theme picker: a narrow column beside the pane, so that what is chosen is seen at once.
 
 Which themes there are is `theming`'s.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A list of lines that scrolls, with or without a cursor; and the sheets made of it, which take a pane's place for a while."""
+"""A list of lines that scrolls, with or without a cursor; and the sheets made of it, which take a pane's place for a while.
+
+Tests: `tests/tui/test_shell.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Line 1, what goes on: project, activity, counts, ETA, the three timers; and the rules, whose upper one is the progress bar."""
+"""Line 1, what goes on: project, activity, counts, ETA, the three timers; and the rules, whose upper one is the progress bar.
+
+Tests: `tests/tui/test_foreign_database.py`.
+"""
 
 from __future__ import annotations
 

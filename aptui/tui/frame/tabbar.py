@@ -1,6 +1,8 @@
 """Line 2: the tabs, and how things stand: platforms, watched roots, attached or not.
 
 And the banner that says when the engine is gone.
+
+Tests: `tests/tui/test_foreign_database.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Short messages in the lower right corner: the last few, gone after some seconds, kept for `:messages`. Never markup."""
+"""Short messages in the lower right corner: the last few, gone after some seconds, kept for `:messages`. Never markup.
+
+Tests: `tests/tui/preferences/test_theming.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What the screen remembers of a project (tab, sort, columns …) and of a person (theme, mouse), as JSON in the state folder.
 
 Nothing here is precious: a damaged file is as good as none, and one that cannot be written is tried again next time.
+
+Tests: `tests/tui/preferences/test_keymap.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""YAML files of the screen (themes, keys) → plain data, checked by who asks; an unchanged file costs no YAML, as in `config`."""
+"""YAML files of the screen (themes, keys) → plain data, checked by who asks; an unchanged file costs no YAML, as in `config`.
+
+Tests: `tests/tui/preferences/test_theming.py`.
+"""
 
 from __future__ import annotations
 

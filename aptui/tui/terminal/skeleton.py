@@ -1,6 +1,8 @@
 """The frame written to the terminal before Textual is imported: something on screen within milliseconds.
 
 Imports nothing that takes time.
+
+Tests: `tests/tui/test_safety.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Cells and how they become segments: measuring, shortening, matches, roles; no widget."""
+"""Cells and how they become segments: measuring, shortening, matches, roles; no widget.
+
+Tests: `tests/tui/widgets/test_table.py`.
+"""
 
 from __future__ import annotations
 

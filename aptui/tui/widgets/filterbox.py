@@ -11,6 +11,8 @@ How to use it:
 
 Enter keeps the filter and remembers it in the history; Esc clears, then leaves; up and down walk the history; right takes what is
 suggested.
+
+Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

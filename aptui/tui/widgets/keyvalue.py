@@ -5,6 +5,8 @@ r"""Details as keys and values: `KeyValue`, for the context of a log line and ev
     details.current()      # the pair under the cursor, with the whole value
 
 A value of several lines takes several rows.
+
+Tests: `tests/tui/widgets/test_table.py`.
 """
 
 from __future__ import annotations

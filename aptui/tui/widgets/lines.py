@@ -1,6 +1,8 @@
 """Where the lines of a log come from: `MemoryLines`, a ring, and `FileLines`, a file of any size read with `pread`.
 
 Nothing is drawn here.
+
+Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

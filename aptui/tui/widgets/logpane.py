@@ -14,6 +14,8 @@ How to use it:
 Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show
 and hide infos and debug lines, left and right scroll long lines. A capital letter in `modes` is a level that shows. Wrapped lines
 scroll by lines, not rows.
+
+Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

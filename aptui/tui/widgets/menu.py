@@ -11,6 +11,8 @@ How to use it:
 
 Each calls back once, with the id of the item, True or False, the text; None is Esc. The focus goes back to where it was. Arrows and
 j k choose, Enter takes, the key of an item takes it at once. A click beside it closes it.
+
+Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ What a row looks like is decided elsewhere.
 
 A subclass says how many rows there are, which key each has and how it is drawn. Nothing here is done for all rows: a frame costs
 what is visible.
+
+Tests: `tests/tui/widgets/test_table.py`.
 """
 
 from __future__ import annotations

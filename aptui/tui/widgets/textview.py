@@ -10,6 +10,8 @@ How to use it:
     view.title()                              # "Lua  41 lines" for the title line; `Ready` says when it changed
 
 Keys are those of `Rows` and left and right.
+
+Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

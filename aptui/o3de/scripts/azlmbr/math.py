@@ -1,4 +1,7 @@
-"""`azlmbr.math`: UUIDs and checksums, what asset builders use of it."""
+"""`azlmbr.math`: UUIDs and checksums, what asset builders use of it.
+
+Tests: `tests/o3de/scripts/test_azlmbr_answers.py`.
+"""
 
 from __future__ import annotations
 

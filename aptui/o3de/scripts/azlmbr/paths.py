@@ -1,4 +1,7 @@
-"""`azlmbr.paths`: where the engine and the project lie; `scripts.sandbox` sets them."""
+"""`azlmbr.paths`: where the engine and the project lie; `scripts.sandbox` sets them.
+
+Tests: `tests/cli/test_main.py`.
+"""
 
 from __future__ import annotations
 

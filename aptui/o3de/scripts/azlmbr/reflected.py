@@ -1,4 +1,7 @@
-"""The common base of the stand-in's classes: properties with defaults, constructor forms, and refusal of unknown names."""
+"""The common base of the stand-in's classes: properties with defaults, constructor forms, and refusal of unknown names.
+
+Tests: `tests/o3de/scripts/test_azlmbr_stand_in.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What scripts registered in this process: builder descriptions and callbacks; `scripts.sandbox` runs the scripts."""
+"""What scripts registered in this process: builder descriptions and callbacks; `scripts.sandbox` runs the scripts.
+
+Tests: `tests/o3de/scripts/test_azlmbr_stand_in.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The details of one asset: title, facts, references and preview.
 
 What is in them was read elsewhere, but for what is asked for lazily.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Files of assets as paths: made of what the database says, copied as the bytes they are, opened in other programs.
 
 Nothing is drawn here.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The lines of the Assets screen that are made of parts: the tabs of its trees, and titles."""
+"""The lines of the Assets screen that are made of parts: the tabs of its trees, and titles.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where the parts of the Assets screen stand, and what columns its trees have."""
+"""Where the parts of the Assets screen stand, and what columns its trees have.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
 
 from __future__ import annotations
 

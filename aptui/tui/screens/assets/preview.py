@@ -1,6 +1,8 @@
 """Previews of sources and products: images by what their first bytes say, everything else as `widgets.textview` does it.
 
 Blocks: call in a thread.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
 """
 
 from __future__ import annotations

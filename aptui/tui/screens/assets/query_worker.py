@@ -1,4 +1,7 @@
-"""What the Assets screen asks the database and the disk, in one thread of its own: of each kind of query only the newest counts."""
+"""What the Assets screen asks the database and the disk, in one thread of its own: of each kind of query only the newest counts.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The references of a panel as a tree whose branches keep their keys: what is open stays open when the same asset is read again."""
+"""The references of a panel as a tree whose branches keep their keys: what is open stays open when the same asset is read again.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
 
 from __future__ import annotations
 

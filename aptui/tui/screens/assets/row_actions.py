@@ -1,6 +1,8 @@
 """What can be done with an asset of the Assets screen: copy, open, show, reprocess, ask why, go to its jobs.
 
 Finding it is the pane's.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
 """
 
 from __future__ import annotations

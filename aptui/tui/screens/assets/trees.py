@@ -1,6 +1,8 @@
 """The trees of the Assets screen as people meet them: one in front, live, searched.
 
 What a tree is, and how it is read, is the store's.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Why the jobs of a source ran, wait or failed, as lines for the preview; read from the database, in a thread."""
+"""Why the jobs of a source ran, wait or failed, as lines for the preview; read from the database, in a thread.
+
+Tests: `tests/tui/screens/assets/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What the Builders screen says of a builder: its row, its patterns, its details.
 
 Made of configuration and database, nothing is drawn here.
+
+Tests: `tests/tui/screens/builders/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The metrics of a builder as a tree: its analyses and its jobs, and below them the slowest of each.
 
 Read where they are opened, in a thread.
+
+Tests: `tests/tui/screens/builders/test_pane.py`.
 """
 
 from __future__ import annotations

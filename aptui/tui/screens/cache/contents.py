@@ -1,6 +1,8 @@
 """What the Shared cache screen knows and how it looks in rows: amounts by platform, folder and builder, findings.
 
 Read in a thread.
+
+Tests: `tests/tui/screens/cache/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How what a look at the cache found is mended: the engine is asked to make it again or to delete it; nothing is deleted here."""
+"""How what a look at the cache found is mended: the engine is asked to make it again or to delete it; nothing is deleted here.
+
+Tests: `tests/tui/screens/cache/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rows that were made already as the model of a table: a `Listing` that rises only where rows are not what they were."""
+"""Rows that were made already as the model of a table: a `Listing` that rises only where rows are not what they were.
+
+Tests: `tests/tui/screens/connections/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """A short list of records as the model of a table: sorted by any column, all at once.
 
 Tables of jobs and assets have models of their own.
+
+Tests: `tests/tui/screens/cache/test_pane.py`.
 """
 
 from __future__ import annotations

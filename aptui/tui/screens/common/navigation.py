@@ -1,4 +1,7 @@
-"""The way from other screens to the jobs."""
+"""The way from other screens to the jobs.
+
+Tests: `tests/tui/screens/builders/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The line of tabs within a pane: which there are, which is shown, and a few words at the right; a click chooses."""
+"""The line of tabs within a pane: which there are, which is shown, and a few words at the right; a click chooses.
+
+Tests: `tests/tui/screens/builders/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A line of facts on the Connections screen: key and value, as many as there is room for."""
+"""A line of facts on the Connections screen: key and value, as many as there is room for.
+
+Tests: `tests/tui/screens/connections/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The gateway's page of the Connections screen: connections, the allowed and the rejected list, and the keys for them."""
+"""The gateway's page of the Connections screen: connections, the allowed and the rejected list, and the keys for them.
+
+Tests: `tests/tui/screens/connections/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Changes of the gateway's connections: through the engine where a gateway runs, else in the file it reads when it starts."""
+"""Changes of the gateway's connections: through the engine where a gateway runs, else in the file it reads when it starts.
+
+Tests: `tests/tui/screens/connections/test_pane.py`.
+"""
 
 from __future__ import annotations
 

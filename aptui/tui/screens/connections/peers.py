@@ -1,4 +1,7 @@
-"""Rows of the gateway's part of the Connections screen: its connections, who may come in, who may not; nothing is drawn here."""
+"""Rows of the gateway's part of the Connections screen: its connections, who may come in, who may not; nothing is drawn here.
+
+Tests: `tests/tui/screens/connections/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What stands in the tables of the Connections screen: columns, and rows of what the engine answered; nothing is drawn here."""
+"""What stands in the tables of the Connections screen: columns, and rows of what the engine answered; nothing is drawn here.
+
+Tests: `tests/tui/screens/connections/test_pane.py`.
+"""
 
 from __future__ import annotations
 

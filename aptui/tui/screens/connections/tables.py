@@ -1,4 +1,7 @@
-"""Tables of both pages of the Connections screen: sort by a heading, open the menu at the pointer, copy rows."""
+"""Tables of both pages of the Connections screen: sort by a heading, open the menu at the pointer, copy rows.
+
+Tests: `tests/tui/screens/connections/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What people choose about the Jobs table and what is remembered of it: filter, saved filters, statuses, order, columns."""
+"""What people choose about the Jobs table and what is remembered of it: filter, saved filters, statuses, order, columns.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

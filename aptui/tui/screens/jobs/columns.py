@@ -1,6 +1,8 @@
 """The tables of the upper pane: which columns the Jobs table has, how it sorts, and the list of causes.
 
 What is in them is the store's.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
 """
 
 from __future__ import annotations

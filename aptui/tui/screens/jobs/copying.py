@@ -1,4 +1,7 @@
-"""The copy menus of the event log and of a line's details; what the texts look like is decided in `jobs.texts`."""
+"""The copy menus of the event log and of a line's details; what the texts look like is decided in `jobs.texts`.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

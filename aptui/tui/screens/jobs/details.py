@@ -3,6 +3,8 @@
 Nothing is drawn here.
 
 Only the newest request is read. While requests come faster than people read (a key held down), nothing is read until they pause.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
 """
 
 from __future__ import annotations

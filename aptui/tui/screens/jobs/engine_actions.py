@@ -1,4 +1,7 @@
-"""What the engine can do with jobs when people ask for it: run again, cancel, escalate, show."""
+"""What the engine can do with jobs when people ask for it: run again, cancel, escalate, show.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The two lower panes of the Jobs screen: the log of the selected job's run, and the details of the line under the cursor."""
+"""The two lower panes of the Jobs screen: the log of the selected job's run, and the details of the line under the cursor.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """How the Jobs screen shares its room among table, event log and details, and which of them has the keys.
 
 What they hold is `jobs`' business.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The lines of one log, all or those with a hit, and the search in them; how they look is the log pane's business."""
+"""The lines of one log, all or those with a hit, and the search in them; how they look is the log pane's business.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

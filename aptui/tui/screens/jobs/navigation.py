@@ -1,4 +1,7 @@
-"""From jobs to other screens: to the source, a product, the builder."""
+"""From jobs to other screens: to the source, a product, the builder.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

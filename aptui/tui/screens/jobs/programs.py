@@ -1,4 +1,7 @@
-"""Other programs for what belongs to a job: the pager, the editor, the file browser; they borrow the terminal until they end."""
+"""Other programs for what belongs to a job: the pager, the editor, the file browser; they borrow the terminal until they end.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What can be done with jobs, each by a key and in the row menu.
 
 Who does it stands beside: engine, other screens, programs, copies.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
 """
 
 from __future__ import annotations

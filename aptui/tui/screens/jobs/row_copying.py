@@ -1,4 +1,7 @@
-"""What can be copied of jobs: paths, UUIDs, rows, commands, a bug report."""
+"""What can be copied of jobs: paths, UUIDs, rows, commands, a bug report.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is copied from the Jobs screen: lines of a log, a bug report, commands; text in, text out."""
+"""What is copied from the Jobs screen: lines of a log, a bug report, commands; text in, text out.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

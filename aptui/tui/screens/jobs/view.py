@@ -1,4 +1,7 @@
-"""What the parts of the Jobs screen may use of it, and how they read beside it; the screen itself is `pane`."""
+"""What the parts of the Jobs screen may use of it, and how they read beside it; the screen itself is `pane`.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The sheet that says why a job is as it is: the reason, what it was made of, what it waits for, its earlier runs.
 
 Read in a thread.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
 """
 
 from __future__ import annotations

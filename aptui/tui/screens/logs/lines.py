@@ -3,6 +3,8 @@
 A line costs nine bytes, so that levels, filters and hits are known of all of them; a file too large for that is shown as it is, by
 `FileLines`. What the engine appends is read when somebody says `look`: nothing is polled. Context records belong to the next line
 and are no lines.
+
+Tests: `tests/tui/screens/logs/test_pane.py`.
 """
 
 from __future__ import annotations

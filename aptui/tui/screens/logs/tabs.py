@@ -3,6 +3,8 @@
 A bare term is a regex on the text, `source:` one on where a line came from, `status:` one on its level, and so are the bare words
 `error` and `warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.filter`); what is no field of a line is
 refused.
+
+Tests: `tests/tui/screens/logs/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What is known of the health of engine and machine, as rows with advice: the engine's own words, and what `aptui doctor` says.
 
 No widget.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tools that ask the engine: pause, scans, options, restart."""
+"""Tools that ask the engine: pause, scans, options, restart.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
+"""
 
 from __future__ import annotations
 

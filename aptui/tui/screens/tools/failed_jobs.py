@@ -1,4 +1,7 @@
-"""How many jobs are failed, and running them again."""
+"""How many jobs are failed, and running them again.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
+"""
 
 from __future__ import annotations
 

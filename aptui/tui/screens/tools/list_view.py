@@ -1,6 +1,8 @@
 """Which tools there are now, as rows: made of what is known of engine, settings and screen; what does not work is not in the list.
 
 No widget.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The lines below a list that say in full what its row is about; the words are somebody else's."""
+"""The lines below a list that say in full what its row is about; the words are somebody else's.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settings that people change on the Tools screen: read in a thread, asked for in a prompt, written to the file they choose."""
+"""Settings that people change on the Tools screen: read in a thread, asked for in a prompt, written to the file they choose.
+
+Tests: `tests/tui/screens/tools/test_pane.py`.
+"""
 
 from __future__ import annotations
 

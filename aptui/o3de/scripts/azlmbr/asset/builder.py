@@ -1,4 +1,7 @@
-"""`azlmbr.asset.builder`: the classes, constants and buses of asset builders."""
+"""`azlmbr.asset.builder`: the classes, constants and buses of asset builders.
+
+Tests: `tests/o3de/scripts/test_azlmbr_answers.py`.
+"""
 
 from __future__ import annotations
 
