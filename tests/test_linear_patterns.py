@@ -25,7 +25,7 @@ PROVEN = {
     "aptui.verbs.explanation": "the project's own configuration, asked by its user",
     "aptui.verbs.unwanted": "the project's own configuration, asked by its user",
     "aptui.o3de.scripts.overrides": "patterns of the project's own builders",
-    "aptui.builders.params": "a rule of a builder about its parameters",
+    "aptui.shared.param_schema": "a rule of a builder about its parameters",
 }
 """{module: why its patterns take no time, or are no stranger's}."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aptui.config import model
+from aptui.config import dirs
 from aptui.config.dirs import data_dir
 from aptui.config.load import init, load
 from aptui.config.schema import check, read_yaml, schema
@@ -109,14 +109,14 @@ def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel(tmp_path: Path, mo
     checkout = data_dir()
     (tmp_path / "aptui" / "_data" / "config").mkdir(parents=True)
     (tmp_path / "aptui" / "_data" / "config" / "defaults.yaml").touch()
-    monkeypatch.setattr(model, "__file__", str(tmp_path / "aptui" / "config.py"))
+    monkeypatch.setattr(dirs, "__file__", str(tmp_path / "aptui" / "config" / "dirs.py"))
 
     assert (checkout / "config" / "builders.yaml").is_file()
     assert data_dir() == tmp_path / "aptui" / "_data"
 
 
 def test_a_broken_installation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "__file__", str(tmp_path / "aptui" / "config.py"))
+    monkeypatch.setattr(dirs, "__file__", str(tmp_path / "aptui" / "config" / "dirs.py"))
 
     with pytest.raises(InternalError, match="install aptui again"):
         data_dir()

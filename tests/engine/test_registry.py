@@ -256,6 +256,6 @@ def test_parameters_that_only_the_project_may_set_are_known_to_the_engine(place)
     assert found[0].trusted_params == ("env", "size", "tool")
 
 
-@pytest.mark.parametrize(("name", "params"), [("shader", ("compiler",)), ("lua", ("luac",)), ("image", ())])
+@pytest.mark.parametrize(("name", "params"), [("shader", ("compiler",)), ("lua", ("luac",)), ("image", ("max_megapixels",))])
 def test_shipped_builders_mark_the_programs_they_run(place, name, params):
     assert place.complete(entry(name))[0].trusted_params == params

@@ -12,6 +12,7 @@ import pytest
 
 from aptui.core.messages import FolderSeen, FoldersKept
 from aptui.core.model import FileFact, PathKey, Project, ScanFolder
+from aptui.engine.scan import walk
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.shared.errors import HostError
@@ -224,6 +225,7 @@ def test_a_file_costs_no_open_and_a_folder_one_listing(tmp_path: Path, monkeypat
     calls: Counter[str] = Counter()
     for name in ("scandir", "stat", "lstat", "open", "listdir"):
         monkeypatch.setattr(os, name, _counted(name, getattr(os, name), calls))
+    monkeypatch.setattr(walk, "scandir", os.scandir)
 
     tree.scan()
 

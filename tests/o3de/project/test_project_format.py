@@ -192,9 +192,9 @@ def test_an_unchanged_project_imports_no_parser(rich: SmallEngine) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from aptui.config import model as config
+from aptui.config import load as config, signature
 from aptui.o3de.project import project_format as dialect
-config.host_platform = lambda: "linux"
+signature.host_platform = lambda: "linux"
 dialect.register()
 config.load(Path({str(rich.project)!r}))
 names = ("ruamel.yaml", "jsonschema", "pathspec", "aptui.o3de.project.settings", "aptui.config.compiler")
