@@ -195,6 +195,7 @@ def test_an_analysis_is_told_what_is_adjusted(tmp_path: Path) -> None:
     assert heard[0].params_for("server") == {"a": 3, "b": 5}
 
 
+@pytest.mark.real
 def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))

@@ -173,6 +173,7 @@ def test_a_command_may_come_in_pieces(room: Room) -> None:
     assert room.answer(client) == "pong"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "said", [b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"P"]
 )
@@ -185,6 +186,7 @@ def test_a_page_in_a_browser_is_hung_up_on(room: Room, said: bytes) -> None:
     assert not room.processor.is_over
 
 
+@pytest.mark.real
 def test_only_the_user_who_runs_it_is_answered(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.channel, "_user_of", lambda _channel: 65534)
     stranger = room.connect()
@@ -196,6 +198,7 @@ def test_only_the_user_who_runs_it_is_answered(room: Room, monkeypatch: pytest.M
     assert room.answer(client) == "pong"
 
 
+@pytest.mark.real
 def test_the_kernel_says_whose_a_connection_is(tmp_path: Path) -> None:
     with listener(0) as server, socket.create_connection(server.getsockname()) as client:
         channel = server.accept()[0]
@@ -206,6 +209,7 @@ def test_the_kernel_says_whose_a_connection_is(tmp_path: Path) -> None:
             assert places.loopback_uid(channel, tmp_path / "nothing") is None
 
 
+@pytest.mark.real
 def test_clients_and_what_they_wait_for_have_limits(room: Room) -> None:
     crowd = [room.connect() for _ in range(17)]
     assert room.is_hung_up_on(crowd[-1])
@@ -217,6 +221,7 @@ def test_clients_and_what_they_wait_for_have_limits(room: Room) -> None:
         tell()
 
 
+@pytest.mark.real
 def test_no_descriptors_left_does_not_keep_the_loop_awake(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = [room.connect() for _ in range(3)]
     room.turn()

@@ -138,6 +138,7 @@ def test_a_product_is_no_link_unless_the_project_asks_for_that(tmp_path, monkeyp
     assert (tmp_path / "two").read_bytes() == DATA
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("through", ["product", "another", "blob"])
 def test_a_time_that_was_put_back_hides_no_damage(local, tmp_path, said, through):
     path = adopted(local, tmp_path)

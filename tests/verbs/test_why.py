@@ -48,6 +48,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.real
 def test_a_job_that_never_succeeded_says_since_when_it_fails_and_what_changed(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -412,6 +412,7 @@ def _linked_project(tmp_path: Path) -> tuple[Project, Path]:
     return project, private
 
 
+@pytest.mark.real
 def test_a_platform_folder_that_is_a_link_is_refused_and_nothing_behind_it_is_touched(tmp_path: Path) -> None:
     project, private = _linked_project(tmp_path)
     project.delete(f"Cache/{HOST}")
@@ -422,6 +423,7 @@ def test_a_platform_folder_that_is_a_link_is_refused_and_nothing_behind_it_is_to
     assert {path.name: path.read_text() for path in private.iterdir()} == {"letter": "mine", "b.txt": "mine"}
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("change", ["delete", "edit", "nothing"])
 def test_nothing_is_written_or_deleted_behind_a_link_below_a_platform_folder(tmp_path: Path, change: str) -> None:
     project, private = _linked_project(tmp_path)
