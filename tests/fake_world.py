@@ -286,7 +286,7 @@ class World:
         files = (("script.py", sha(self.code).hex()),)
         code = code_digest(files)
         builders = [
-            replace(item, code_digest=code, code_files=files) if item.kind is BuilderKind.PYTHON else item
+            replace(item, code_digest=code, code_files=files) if item.kind is BuilderKind.PYTHON and not item.code_digest else item
             for item in project.builders
         ]
         return replace(project, builders=tuple(builders))

@@ -25,7 +25,7 @@ def world_of(*builders: object, **more: object) -> World:
 REASONS = {
     "version": (scripter(version="2"), "the builder's version changed from '1' to '2'"),
     "analysis fingerprint": (scripter(analysis_fingerprint="y"), "the builder's analysis fingerprint changed from '' to 'y'"),
-    "code": (scripter(code_digest=b"1"), "the builder's code or tools ('script') changed ( -> 31)"),
+    "code": (scripter(code_digest=b"1"), "the builder's code or tools ('script') changed (223e7fd7 -> 31)"),
     "parameters": (scripter(params='{"a":1}'), "the builder's parameters changed from '{}' to '{\"a\":1}'"),
     "platform parameters": (
         scripter(platform_params=(("linux", '{"a":1}'),)),
