@@ -436,8 +436,8 @@ def test_a_kept_form_of_another_shape_is_as_good_as_none(write: Write, tmp_path:
     first = load(folder)
     (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
     key = kept.read_text(encoding="ascii").split("\n")[0]
-    text = json.dumps({**compiled.pack(first), "unheard_of": 1})
-    kept.write_text(f"{key}\n{model.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
+    text = json.dumps({**packing.pack(first), "unheard_of": 1})
+    kept.write_text(f"{key}\n{compiled.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
 
     assert load(folder) == first
 

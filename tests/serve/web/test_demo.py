@@ -55,7 +55,7 @@ def png(colour: tuple[int, int, int], side: int = 8) -> bytes:
 
 
 def wav(loud: float) -> bytes:
-    return demo_project._wav(demo_project._played(0.1, lambda _t: loud))
+    return demo_project._wav(demo_project._render_sound(0.1, lambda _t: loud))
 
 
 def write_sources(root: Path) -> None:
