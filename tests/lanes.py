@@ -51,7 +51,8 @@ class _Watch:
         time.sleep = self._sleep
 
     def _note_sleep(self, seconds: Any, /) -> None:
-        self.hear("time.sleep", (seconds,))
+        if seconds > 0:
+            self.hear("time.sleep", (seconds,))
         self._sleep(seconds)
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:

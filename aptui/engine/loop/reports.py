@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from aptui.core.messages import AnalyseResult, Outcome, RunResult
 from aptui.core.run_report import Stamp, UsedFile
-from aptui.worker.files import os_path
-from aptui.worker.reads import stamp_of
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
@@ -23,6 +21,9 @@ _SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
 
 def completed(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
     """Return results whose reports hold the present stamps of their jobs' files; a file of many jobs is looked at once."""
+    from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
+    from aptui.worker.reads import stamp_of
+
     stamps: dict[str, Stamp] = {}
     return [_completed(pipeline, result, stamps) for result in results]
 
