@@ -21,9 +21,6 @@ _SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
 
 def completed(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
     """Return results whose reports hold the present stamps of their jobs' files; a file of many jobs is looked at once."""
-    from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
-    from aptui.worker.reads import stamp_of
-
     stamps: dict[str, Stamp] = {}
     return [_completed(pipeline, result, stamps) for result in results]
 
@@ -32,6 +29,9 @@ def _completed(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> 
     job = pipeline.running.get(result.run_key)
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result
+    from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
+    from aptui.worker.reads import stamp_of
+
     for path in job.ties.known:
         if path not in stamps:
             stamps[path] = stamp_of(os_path(path))
