@@ -116,6 +116,8 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "a.txt").write_text("a")
+    os.utime(tmp_path / "assets" / "a.txt", (1_700_000_000, 1_700_000_000))  # a file of this second is read once more
+    os.utime(tmp_path / "assets", (1_700_000_000, 1_700_000_000))
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
     script = (
