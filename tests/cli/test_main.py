@@ -120,6 +120,7 @@ def test_batch_without_work_imports_nothing_heavy(tmp_path: Path) -> None:
     os.utime(tmp_path / "assets" / "a.txt", (1_700_000_000, 1_700_000_000))  # a file of this second is read once more
     os.utime(tmp_path / "assets", (1_700_000_000, 1_700_000_000))
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
+    os.utime(tmp_path / "aptui.yaml", (1_700_000_000, 1_700_000_000))
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
     script = (
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
