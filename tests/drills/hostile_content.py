@@ -23,8 +23,8 @@ from unittest import mock
 
 from disk_project import Project
 
+from aptui.core import settings
 from aptui.core.model import Builder, Platform
-from aptui.core.settings import SettingsTree
 from aptui.core.shell.template import Template
 from aptui.engine.pool.pool import Pool
 from aptui.engine.pool.process import WorkerStart
@@ -413,6 +413,6 @@ _make_start = Pool._make_start
 MUTANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "": nullcontext,
     "trusting-names": lambda: mock.patch.object(Pool, "_make_start", _told_everything),
-    "trusting-folders": lambda: mock.patch.object(SettingsTree, "_check_trust"),
+    "trusting-folders": lambda: mock.patch.object(settings, "_check_trust"),
     "pasting": lambda: mock.patch.object(Template, "line", _pasted),
 }

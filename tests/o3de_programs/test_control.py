@@ -227,8 +227,14 @@ def test_no_descriptors_left_does_not_keep_the_loop_awake(room: Room, monkeypatc
     room.turn()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     crowd = [socket.create_connection((HOST, room.channel.port)) for _ in range(5)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    fillers = [os.open(os.devnull, os.O_RDONLY)]
+    while fillers[-1] <= highest:
+        fillers.append(os.open(os.devnull, os.O_RDONLY))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (fillers[-1] + 1, hard))
     try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open(os.devnull, os.O_RDONLY)
         turns = 0
         while room.selector.select(0) and turns < 100:
             room.turn()
@@ -237,6 +243,8 @@ def test_no_descriptors_left_does_not_keep_the_loop_awake(room: Room, monkeypatc
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for each in (*crowd, *clients):
             each.close()
+        for filler in fillers:
+            os.close(filler)
 
     assert turns < 20
 

@@ -399,6 +399,8 @@ def test_more_clients_at_once_than_there_are_places_for_strangers_are_all_answer
         writer.write(said)
         answer = await reader.read(12)
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
         return answer
 
     async def crowd() -> list[bytes]:
