@@ -9,6 +9,7 @@ A source of the `script` builder says, line by line, what its builder shall do:
     job k [platform]      another job besides `main`; `jobs-from x` makes one for each line of x, which it also includes
     after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
     read x                found while processing; `reprocess x` asks for the jobs of another source
+    scribble x            its jobs write another line into x
     extra n               one more product, sub id n; `make name` one of that name
     stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` puts a digest
                           of all in it
@@ -33,6 +34,7 @@ from aptui.core.messages import (
     Asked,
     Command,
     CommitProducts,
+    CompareFiles,
     CopyOrder,
     DeleteProducts,
     DescribeAnew,
@@ -128,6 +130,7 @@ class Script:
     jobs: list[tuple[str, str]] = field(default_factory=list)
     jobs_from: list[str] = field(default_factory=list)
     reprocesses: list[str] = field(default_factory=list)
+    scribbles: list[str] = field(default_factory=list)
     stages: list[tuple[str, str, bool]] = field(default_factory=list)
     """(name of an intermediate, its text, whether it says of what it was made)."""
     reads: list[str] = field(default_factory=list)
@@ -143,7 +146,7 @@ class Script:
         script = cls(text)
         for line in text.splitlines():
             word, _, rest = line.partition(" ")
-            if word in ("include", "glob", "uuid", "read", "make", "reprocess"):
+            if word in ("include", "glob", "uuid", "read", "make", "reprocess", "scribble"):
                 getattr(script, word + ("es" if word == "reprocess" else "s")).append(rest)
             elif word in ("stage", "stage+"):
                 name, _, lines = rest.partition("=")
@@ -466,6 +469,8 @@ class World:
                     self.logs.pop(file, None)
             case LookAgain():
                 self.again.update(dict.fromkeys(command.keys))
+            case CompareFiles():
+                self.again.update(dict.fromkeys(fact.key for fact in command.facts if self._is_other(fact)))
             case DescribeAnew():
                 pass  # `settle` sees it
 
@@ -487,6 +492,11 @@ class World:
             event = self._scanner.look(folder, self._next(), again=keys)
             assert isinstance(event, FolderSeen)
             self._post(event)
+
+    def _is_other(self, fact: FileFact) -> bool:
+        folder = next(name for name, part in self._folder_ids.items() if part == fact.scan_folder)
+        file = self.disk.files.get(folder, {}).get(fact.rel)
+        return file is None or file.fact(fact.scan_folder, fact.rel).inode != fact.inode
 
     def _let_go_of_unfinished(self) -> None:
         self.again.update(dict.fromkeys(self._scanner.unfinished))
@@ -741,6 +751,8 @@ class World:
         script = Script.parse(text)
         lines = text.splitlines()
         digest = sha(text)
+        for other in script.scribbles:
+            self.write(other, f"{self.text(other) or ''}\ninfo {self.disk.clock}")
         found = tuple((self._path_of(order.root, rel), _hex(self.text(rel))) for rel in script.reads)
         used = self._used(order, (), [path for path, _digest in found])
         if "FAIL" in lines or f"FAIL {order.job_key}" in lines:

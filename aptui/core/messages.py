@@ -482,6 +482,14 @@ class LookAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class CompareFiles:
+    """Files that runs may have written though nobody is told of it: look again at those that are not as these facts say."""
+
+    cause: int
+    facts: tuple[FileFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeAnew:
     """Runs used other code, or other tools, than the builder called `builder` was described with.
 
@@ -503,5 +511,6 @@ Command = (
     | DropLogs
     | DiscardStaging
     | LookAgain
+    | CompareFiles
     | DescribeAnew
 )

@@ -1,12 +1,9 @@
 """Sources that are written, again and again, by jobs of the chain that begins with them: such a chain would run for ever.
 
-A job that writes its own source is found by its own run, which ends with another source than it began with. Where a later stage
-writes the
-source of an earlier one, each run is right for itself. What shows is that every change of the source falls into a run of its
-chain: one that
-is under way when the change is seen, or one that has ended and had begun before the file was written.
-
-Tests: `tests/core/pipeline/test_configuration.py`.
+A job that writes its own source is found by its own run, which ends with another source than it began with. Where a later
+stage writes the source of an earlier one, each run is right for itself. What shows is that every change of the source falls
+into a run of its chain: one that is under way when the change is seen, or one that has ended and had begun before the file was
+written. A batch hears of no change: at rest it compares the sources whose chains ran.
 """
 
 from __future__ import annotations
@@ -48,11 +45,13 @@ class ChainFeedback:
         self._memory, self._builder_names, self._running = memory, builder_names, running
         self._ended: dict[PathKey, _Span] = {}
         self._counts: dict[PathKey, tuple[int, str]] = {}
+        self._ran: dict[PathKey, None] = {}
 
     def run_ended(self, job: Job, used: Used, now_ms: int) -> None:
         """A run of a job whose source is an intermediate ended, whatever came of it."""
         if not used.began_ns:
             return
+        self._ran[job.source.key] = None
         key, ended_ns = job.source.key, max(now_ms * 1_000_000, used.began_ns)
         before = self._ended.pop(key, None)
         began_ns = used.began_ns
@@ -61,6 +60,11 @@ class ChainFeedback:
         self._ended[key] = _Span(began_ns, ended_ns, self._name_of(job))
         if len(self._ended) > _ENDED_MOST:
             del self._ended[next(iter(self._ended))]
+
+    def take_ran(self) -> list[PathKey]:
+        """Return the intermediates that runs worked on since this was asked last."""
+        ran, self._ran = list(self._ran), {}
+        return ran
 
     def source_changed(self, source: Source, fact: FileFact) -> None:
         """The bytes of `source`, a file on disk that is `fact` now, are others than before."""

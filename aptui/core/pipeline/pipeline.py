@@ -30,6 +30,7 @@ from aptui.core.archive import Archive
 from aptui.core.messages import (
     Asked,
     Command,
+    CompareFiles,
     Event,
     FilesHashed,
     FolderSeen,
@@ -184,6 +185,14 @@ class Pipeline:
         if self.is_idle:
             self.plans.forget_rounds()
             self.jobs.chains.came.clear()
+            self._compare_heads()
+
+    def _compare_heads(self) -> None:
+        """Have the first sources of chains compared: later stages may write them, which a batch is not notified of."""
+        ran = self.plans.feedback.take_ran()
+        heads = self.jobs.chains.heads(ran) if ran else []
+        if heads:
+            self.ledger.order(CompareFiles(self.ledger.cause, tuple(heads)))
 
     # ------------------------------------------------------------------------------------------------------------- answers
 

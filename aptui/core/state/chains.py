@@ -140,6 +140,19 @@ class Chains:
             stages.append(source.key)
         return stages
 
+    def heads(self, keys: Iterable[PathKey]) -> list[FileFact]:
+        """Return the files, outside the intermediate folder, that the chains of these intermediates begin with."""
+        heads: dict[PathKey, FileFact] = {}
+        todo, seen = list(keys), set(keys)
+        while todo:
+            owners = self._memory.archive.owners([_PREFIX + key for key in todo])
+            makers = dict.fromkeys(key for _job_id, key in owners.values() if key not in seen)
+            seen.update(makers)
+            facts = {key: fact for key in makers if (fact := self._memory.last_seen(key)) is not None}
+            heads.update((key, fact) for key, fact in facts.items() if fact.scan_folder != self._folder)
+            todo = [key for key in facts if key not in heads]
+        return list(heads.values())
+
     def members(self, keys: Iterable[PathKey]) -> list[PathKey]:
         """Return `keys` and all stages of their chains, up and down."""
         found: dict[PathKey, None] = dict.fromkeys(keys)

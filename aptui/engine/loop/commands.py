@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from aptui.core.messages import (
     Command,
     CommitProducts,
+    CompareFiles,
     DeleteProducts,
     DescribeAnew,
     DiscardStaging,
@@ -149,7 +150,7 @@ class CommandExecutor:
         for notice in owed:
             self._context.news.tell(notice)
 
-    def _perform(self, command: Command) -> None:  # noqa: C901  # one case for each command, and nothing else
+    def _perform(self, command: Command) -> None:  # noqa: C901, PLR0912  # one case for each command, and nothing else
         context = self._context
         match command:
             case StartRuns():
@@ -176,6 +177,8 @@ class CommandExecutor:
                 self._drop_logs(command.files)
             case LookAgain():
                 self._scans.want_again(command.keys)
+            case CompareFiles():
+                self._scans.compare(command.facts)
             case DescribeAnew():
                 context.news.say_once(
                     f"the code or a tool of '{command.builder}' changed while it was at work: what it made so is not used"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.core.messages import FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
 from aptui.core.model import FileFact, PathKey, ScanFolder
 from aptui.core.paths import from_text, is_below, parent
+from aptui.core.run_report import is_other
 from aptui.engine.scan.scanner import RACY_NS, Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
@@ -168,6 +169,16 @@ class Scans:
         """Look at these files, which changed while they were read, again soon."""
         soon = time.monotonic() + _LOOK_AGAIN_S
         self._again.update((key, soon) for key in keys)
+
+    def compare(self, facts: Iterable[FileFact]) -> None:
+        """Look soon again at those of these files that are not as the facts say."""
+        from aptui.worker.files import os_path  # for start-up: a batch with nothing to do hashes nothing
+        from aptui.worker.reads import stamp_of
+
+        for fact in facts:
+            found = stamp_of(os_path(f"{self._context.roots[fact.scan_folder]}/{fact.rel}"))
+            if is_other((fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), found):
+                self.want_again((fact.key,))
 
     def look_again(self, now: float) -> None:
         """Look at the folders of files that changed while they were read, as the scan does."""

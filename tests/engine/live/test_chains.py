@@ -289,3 +289,18 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_t
     project.engine_run()
 
     assert source.read_text() == written, "the next engine does not try it again"
+
+
+def test_in_a_batch_such_a_chain_ends_with_the_same_failure(project: LiveProject) -> None:
+    settings = SELF_FEEDING.replace("PAUSE", "true").replace("ROOT", str(project.root)).replace('"*.m"', '"*.none"')
+    project.config(settings.replace('"*.l"', '"*.m"'))
+    project.delete("assets/sub")
+    source = project.write("assets/a.t", "a")
+
+    project.engine_run()
+
+    assert "its source 'a.t' changed under each of 10 runs" in project.errors()["a.t:first@common"]
+    written = source.read_text()
+    assert written.count("x") <= 12
+    project.engine_run()
+    assert source.read_text() == written, "the next batch does not try it again"

@@ -1,0 +1,54 @@
+"""Chains whose later stages write their first source: they end, with a failure that names the file."""
+
+from __future__ import annotations
+
+import pytest
+from fake_world import World
+from fakes import Setup
+
+from aptui.core.messages import CompareFiles
+
+
+def world_of(text: str) -> World:
+    world = World(Setup())
+    world.write("a.s", text)
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])
+def test_a_stage_that_writes_the_first_source_of_its_chain_ends_though_nobody_hears_of_the_change(stage: str) -> None:
+    world = world_of(stage)
+    job = world.job("a.s@common:chain")
+    written = world.text("a.s")
+
+    assert "its source 'a.s' changed under each of 10 runs of the chain that it begins" in job.error
+    assert (written or "").count("info") <= 13
+    world.settle()
+    world.settle(restart=True)
+    assert world.text("a.s") == written, "it is not tried again until somebody else edits it"
+
+
+def test_the_first_source_of_a_chain_that_somebody_edits_meanwhile_is_looked_at_in_the_same_run() -> None:
+    world = World(Setup())
+    world.write("a.s", "stage m.s=x")
+    world.held.add("m.s@linux:main")
+    world.scan()
+    world.run()
+    world.write("a.s", "stage m.s=y")
+    world.held.clear()
+
+    world.run()
+
+    assert world.text("m.s") == "y"
+
+
+def test_files_are_compared_once_where_runs_of_chains_ended() -> None:
+    world = world_of("stage m.s=x\nstage sub/n.s=y")
+    assert [[fact.rel for fact in command.facts] for command in world.commands if isinstance(command, CompareFiles)] == [["a.s"]]
+    world.forget_runs()
+    world.write("b.s", "")
+
+    world.settle()
+
+    assert not [command for command in world.commands if isinstance(command, CompareFiles)]
