@@ -14,8 +14,6 @@ import pytest
 from tests.tui.terminal import Terminal
 from tests.tui.tmux_room import Home, Tmux, copied_texts, wait
 
-_after_a_resize = pytest.mark.xfail(reason="not found yet: the screen does not show all that it waits for in time", strict=False)
-
 pytestmark = pytest.mark.real
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
@@ -38,7 +36,6 @@ def old_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 @needs_tmux
-@_after_a_resize
 def test_from_a_failed_job_to_a_green_one_over_lost_connections(home: Home) -> None:
     with Tmux(home) as tmux:
         pane = tmux.open()
@@ -73,7 +70,6 @@ def test_from_a_failed_job_to_a_green_one_over_lost_connections(home: Home) -> N
 
 
 @needs_tmux
-@_after_a_resize
 def test_a_dead_engine_is_told_of_and_a_new_one_found_and_stopped(home: Home) -> None:
     with Tmux(home, 120, 24) as tmux:
         pane = tmux.open()
@@ -109,7 +105,6 @@ def leave(term: Terminal) -> None:
     assert term.wait_until_ended() == 0
 
 
-@_after_a_resize
 def test_read_only_offers_nothing_that_changes_anything(old_home: Home) -> None:
     (engine,) = old_home.engines()
     with old_home.terminal("--read-only") as term:
@@ -139,7 +134,6 @@ def test_a_database_is_shown_without_an_engine(old_home: Home, tmp_path: Path) -
         leave(term)
 
 
-@_after_a_resize
 def test_a_storm_of_sizes_invalid_bytes_and_hostile_text_do_no_harm_and_idle_is_silent(old_home: Home) -> None:
     with old_home.terminal() as term:
         shows(term, "attached", "bad.json", "✗ failed")

@@ -71,6 +71,8 @@ class Home:
         for mine in ("TMUX", "TMUX_PANE", "STY", "NO_COLOR", "LC_ALL"):
             homes[mine] = ""
         self.environ = {**os.environ, **homes, **python, "TERM": "xterm-256color", "LANG": "C.UTF-8", "ESCDELAY": "25"}
+        # What an exported size says is not that of the terminal beside it.
+        self.environ |= {"COLUMNS": "80", "LINES": "24"}
         self.environ = {name: value for name, value in self.environ.items() if value}
 
     def __enter__(self) -> Self:

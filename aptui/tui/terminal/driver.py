@@ -6,7 +6,7 @@ mere motion, which would cost kilobytes a move. What is drawn was made safe befo
 Keys are handed over one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many keys
 arrive at once, and without waiting the `r` of a filter typed behind `/` would run a job again.
 
-Tests: `tests/tui/test_safety.py`.
+Tests: `tests/tui/test_driver.py`, `tests/tui/test_safety.py`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,21 @@ class Terminal(LinuxDriver):
     def can_suspend(self) -> bool:
         """Whether the terminal can be given to something else for a while."""
         return True
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Return (columns, lines) of the terminal that is drawn on.
+
+        Never what COLUMNS and LINES say: an exported one is that of another terminal, or of this one before it was resized. And
+        not that of stdout, which may be a file.
+        """
+        for stream in (self._file, sys.__stdin__):
+            try:
+                columns, lines = os.get_terminal_size(stream.fileno()) if stream is not None else (0, 0)
+            except (OSError, ValueError):  # it is no terminal, or closed
+                continue
+            if columns and lines:
+                return columns, lines
+        return 80, 25
 
     def send_message(self, message: Message) -> None:
         """Hand a message to the app.
