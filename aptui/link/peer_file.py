@@ -1,6 +1,7 @@
 """The file in which a project keeps its connection settings (`shared.peers.PeerSettings`).
 
-The gateway and the screen both change it.
+The gateway and the screen both change it. It remembers what the configuration said then: where that says something else since, it
+is the newer one and holds. What differs from the configuration is an override, which the screen, `config --explain` and `doctor` show.
 
 Tests: `tests/serve/peers/test_peers.py`.
 """
@@ -12,7 +13,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,33 @@ if TYPE_CHECKING:
 
 PLACE = Path(".aptui", "connections.json")
 """Below the cache."""
+KEYS = {"has_allow_list": "allow_list", "allowed": "allowed", "rejected": "rejected", "connections": "connections"}
+"""{field of the settings: key below `serve:`}."""
 _DAMAGED = ".damaged"
 Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLists:
-    """What is kept: None = nothing yet, so the configuration says; `trouble` is "" or what was wrong with the file."""
+    """What is kept: None = nothing yet, so the configuration says; `trouble` is "" or what was wrong with the file.
+
+    Args:
+        configured: what the configuration said when the file was written, None = nobody noted it.
+    """
 
     settings: PeerSettings | None
     trouble: str = ""
+    configured: PeerSettings | None = None
+
+    def in_force(self, configured: PeerSettings) -> PeerSettings:
+        """Return what holds: of each list what people changed, unless the configuration says something else since."""
+        if self.settings is None:
+            return configured
+        before = self.configured
+        if before is None:
+            return self.settings
+        newer = {name: getattr(configured, name) for name in KEYS if getattr(configured, name) != getattr(before, name)}
+        return replace(self.settings, **newer)
 
 
 class _Row(msgspec.Struct):
@@ -47,11 +65,15 @@ class _Row(msgspec.Struct):
     auto: bool = True
 
 
-class _Form(msgspec.Struct):
+class _Lists(msgspec.Struct):
     connections: list[_Row] = []
     allowed: list[str] = []
     rejected: list[str] = []
     allow_list: bool = True
+
+
+class _Form(_Lists):
+    configured: _Lists | None = None
 
 
 def stamp(file: Path) -> Stamp | None:
@@ -75,7 +97,8 @@ def read(file: Path, *, puts_aside: bool = True) -> PeerLists:
     except OSError as error:
         return PeerLists(None, f"'{file}' cannot be read: {error.strerror}")
     try:
-        return PeerLists(_settings(msgspec.json.decode(data, type=_Form)))
+        form = msgspec.json.decode(data, type=_Form)
+        return PeerLists(_settings(form), configured=_settings(form.configured) if form.configured is not None else None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KnownError) as error:
         aside = file.with_name(file.name + _DAMAGED)
         if puts_aside:
@@ -97,32 +120,42 @@ def configured(serve: GatewaySettings) -> PeerSettings:
 
 
 def change(file: Path, otherwise: PeerSettings, order: PeerOrder) -> PeerSettings:
-    """Do what people said to what is kept, or to what the configuration says while nothing is, and return what is kept now.
+    """Do what people said to what is in force, where `otherwise` is what the configuration says, and return what is kept now.
 
     Raises:
         UserError: it cannot be done. HostError: the file cannot be written.
     """
     with _alone(file):
-        settings = applied(read(file).settings or otherwise, order)
-        _write(file, settings)
+        settings = applied(read(file).in_force(otherwise), order)
+        _write(file, settings, otherwise)
     return settings
 
 
-def _settings(form: _Form) -> PeerSettings:
+def overridden(settings: PeerSettings, configured: PeerSettings) -> dict[str, Any]:
+    """Return {key of the configuration: what holds instead of its value}."""
+    plain = _plain(settings)
+    return {f"serve.{key}": plain[key] for name, key in KEYS.items() if getattr(settings, name) != getattr(configured, name)}
+
+
+def _settings(form: _Lists) -> PeerSettings:
     dials = {row.id: checked(Dial(row.id, row.address, row.port, row.auto)) for row in form.connections}
     allowed, rejected = (tuple(dict.fromkeys(map(canonical, entries))) for entries in (form.allowed, form.rejected))
     return PeerSettings(tuple(dials.values()), allowed, rejected, form.allow_list)
 
 
-def _write(file: Path, settings: PeerSettings) -> None:
-    form: dict[str, Any] = {
+def _plain(settings: PeerSettings) -> dict[str, Any]:
+    return {
         "allow_list": settings.has_allow_list,
-        "allowed": settings.allowed,
-        "rejected": settings.rejected,
+        "allowed": list(settings.allowed),
+        "rejected": list(settings.rejected),
         "connections": [
             {"id": each.id, "address": each.address, "port": each.port, "auto": each.is_auto} for each in settings.connections
         ],
     }
+
+
+def _write(file: Path, settings: PeerSettings, configured: PeerSettings) -> None:
+    form = {**_plain(settings), "configured": _plain(configured)}
     begun = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         with open(begun, "w", encoding="utf-8", opener=_private) as stream:

@@ -269,10 +269,24 @@ def _gateway(config: Config) -> DoctorCheck:
         return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
     if find_spec("aiohttp") is None:
         return DoctorCheck("gateway", "warn", "aiohttp is not installed", "pip install 'aptui[serve]'")
-    is_well = found is not None and found.is_alive
-    return DoctorCheck(
-        "gateway", "ok" if is_well else "warn", gateways.words(found), "" if is_well else "'aptui gateway' says what is wrong"
-    )
+    if found is None and not engine_process(config):
+        return DoctorCheck("gateway", "ok", "it starts with the engine, and none runs")
+    if found is None or not found.is_alive:
+        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' says what is wrong")
+    return DoctorCheck("gateway", "ok", gateways.words(found))
+
+
+def _gateway_lists(config: Config) -> DoctorCheck:
+    """Say whether what the configuration says about who may connect holds."""
+    from aptui.link import peer_file
+
+    file, configured = config.cache_dir / peer_file.PLACE, peer_file.configured(config.serve)
+    changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
+    if changed:
+        said = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
+        advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
+        return DoctorCheck("connections", "warn", said, advice)
+    return DoctorCheck("connections", "ok", "as configured")
 
 
 def _shared_cache(config: Config) -> DoctorCheck:
@@ -344,8 +358,8 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _shared_cache, _links, _cluster,
-    _database, _leftovers,
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _shared_cache, _links,
+    _cluster, _database, _leftovers,
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Tests: `tests/verbs/test_shipping.py`.
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -128,7 +129,7 @@ def config_arguments(parser: ArgumentParser) -> None:
 
 def _explain(arguments: Namespace) -> int:
     """Tell what every layer says about one key: the one in force first, then what it overrode."""
-    said = explain.explain(project_dir(arguments), arguments.explain, arguments.set)
+    said = _with_lists(arguments, explain.explain(project_dir(arguments), arguments.explain, arguments.set))
     if arguments.json:
         printing.say_json([{"where": each.where, "value": each.text} for each in reversed(said)])
         return 0
@@ -137,6 +138,21 @@ def _explain(arguments: Namespace) -> int:
     for before, each in zip(["set by", *["which overrode"] * len(said)], reversed(said), strict=False):
         printing.say(f"  {before:<15} {printing.line(each.where)}  {_told(each.text)}")
     return 0
+
+
+def _with_lists(arguments: Namespace, said: list[explain.ConfigMessage]) -> list[explain.ConfigMessage]:
+    """Add what people changed on the Connections screen, which lies over every layer."""
+    if not arguments.explain.startswith("serve."):
+        return said
+    from aptui.link import peer_file
+
+    found = load_config(arguments)
+    file, configured = found.cache_dir / peer_file.PLACE, peer_file.configured(found.serve)
+    changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
+    if arguments.explain not in changed:
+        return said
+    where = f"{file} (changed on the Connections screen)"
+    return [*said, explain.ConfigMessage(where, json.dumps(changed[arguments.explain], ensure_ascii=False))]
 
 
 def _told(text: str | None) -> str:
@@ -183,8 +199,6 @@ def schema(arguments: Namespace) -> int:
     if arguments.path and file.is_file():
         printing.say(printing.line(str(file)))
         return 0
-    import json
-
     from aptui.config.schema import schema as made
 
     printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(made(), indent=2))

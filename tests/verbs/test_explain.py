@@ -11,6 +11,8 @@ import pytest
 import verb_project
 
 from aptui.cli import main
+from aptui.link import peer_file
+from aptui.shared.peers import PeerAction, PeerOrder, PeerSettings
 
 pytestmark = pytest.mark.real
 
@@ -173,3 +175,18 @@ def test_rerun_uses_the_settings_and_why_knows_the_file(project: Path, capsys: p
     assert [path.read_text() for path in Path(kept).rglob("b.txt")] == ["seen\n"]
     assert main.main(["why", ".aptui.yaml"]) == 0
     assert "'aptui explain' shows what they adjust" in capsys.readouterr().out
+
+
+def test_lists_changed_on_the_screen_are_shown_as_an_override(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = project / "aptui.yaml"
+    file.write_text(file.read_text() + "serve: {rejected: [1.2.3.4]}\n")
+    order = PeerOrder(PeerAction.REJECT, entry="5.6.7.8")
+    peer_file.change(project / "Cache" / peer_file.PLACE, PeerSettings(rejected=("1.2.3.4",)), order)
+
+    assert main.main(["config", "--explain", "serve.rejected"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'serve.rejected is ["1.2.3.4", "5.6.7.8"]'
+    assert "connections.json (changed on the Connections screen)" in lines[1]
+    assert "aptui.yaml:" in lines[2]
+    main.main(["doctor"])
+    assert "serve.rejected were changed on the Connections screen" in capsys.readouterr().out

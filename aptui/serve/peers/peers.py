@@ -1,7 +1,7 @@
 """Connections of the gateway, in and out, and the lists of who may come in: kept, changed as people say, and told to the engine.
 
-What people said is in a file of the project's (`link.peer_file`), which wins over the configuration, and which the screen may
-change too while no engine carries its words. `report` is what the engine, and so every screen, hears: at once when a connection
+What people said is in a file of the project's (`link.peer_file`), which wins over the configuration until that changes; the screen
+may change it too while no engine carries its words. `report` is what the engine, and so every screen, hears: at once when a connection
 came, went or was refused, and once a second while bytes flow; what is long is told less often, for the engine has to read it, and
 it has an end.
 """
@@ -200,7 +200,7 @@ class Peers:
             kept = await asyncio.to_thread(peer_file.read, self._file)
             self._stamp = peer_file.stamp(self._file)  # a damaged one is not there any more
             self.trouble = kept.trouble
-            await self._adopt(kept.settings or self.configured)
+            await self._adopt(kept.in_force(self.configured))
 
     # -------------------------------------------------------------------------------------------------------------- telling
 

@@ -227,8 +227,24 @@ def test_what_people_said_is_kept_and_wins_over_the_configuration(tmp_path):
     assert [each.id for each in settings.connections] == ["pc", "phone"]
     assert settings.allowed == ("10.0.0.0/8",)
     assert peer_file.read(file).settings == settings
-    assert peer_file.change(file, PeerSettings(), PeerOrder(PeerAction.LIST_OFF)) == replace(settings, has_allow_list=False)
+    assert peer_file.change(file, configured, PeerOrder(PeerAction.LIST_OFF)) == replace(settings, has_allow_list=False)
     assert os.stat(file).st_mode & 0o777 == 0o600
+
+
+def test_a_list_that_the_configuration_changed_since_is_that_of_the_configuration(tmp_path):
+    file = tmp_path / "connections.json"
+    before = peer_file.configured(GatewaySettings(allowed=("10.0.0.1",)))
+    peer_file.change(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
+    assert peer_file.read(file).in_force(before).allowed == ("10.0.0.1", FAR)
+    assert peer_file.overridden(peer_file.read(file).in_force(before), before) == {"serve.allowed": ["10.0.0.1", FAR]}
+
+    since = peer_file.configured(GatewaySettings(allowed=("10.0.0.1",), rejected=("1.2.3.4",)))
+    now = peer_file.read(file).in_force(since)
+    assert now.rejected == ("1.2.3.4",)
+    assert now.allowed == ("10.0.0.1", FAR)
+    emptied = peer_file.read(file).in_force(PeerSettings())
+    assert emptied.allowed == ()
+    assert peer_file.overridden(emptied, PeerSettings()) == {}
 
 
 @pytest.mark.parametrize(
@@ -582,6 +598,7 @@ def test_the_file_says_what_people_expect(tmp_path):
     assert json.loads((tmp_path / "x.json").read_text()) == {
         "allow_list": True, "allowed": [], "rejected": [],
         "connections": [{"id": "phone", "address": "192.168.1.20", "port": 22229, "auto": True}],
+        "configured": {"allow_list": True, "allowed": [], "rejected": [], "connections": []},
     }  # fmt: skip
 
 

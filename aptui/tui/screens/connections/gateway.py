@@ -135,7 +135,12 @@ class GatewayPage(ConnectionTables):
         if report is None:
             return _NO_GATEWAY
         address = f"[{report.address}]" if ":" in report.address else report.address
-        return [("Gateway", f"{address}:{report.port}", ""), ("Kept in", f"{self.orders.file}", "path")]
+        overridden = ", ".join(self.orders.overridden)
+        return [
+            ("Gateway", f"{address}:{report.port}", ""),
+            ("Changed here, not as configured", overridden, "warning"),
+            ("Kept in", f"{self.orders.file}", "path"),
+        ]
 
     def count_text(self) -> str:
         """Say how many are connected."""

@@ -48,6 +48,16 @@ class Orders:
         report = self.report
         return report.settings if report is not None else self._kept
 
+    @property
+    def overridden(self) -> tuple[str, ...]:
+        """Which keys of the configuration do not hold, because people changed the lists here."""
+        if self._shell.config is None:
+            return ()
+        try:
+            return tuple(peer_file.overridden(self.settings, self._configured()))
+        except KnownError:  # an entry of the configuration is none, which the gateway tells
+            return ()
+
     def follow(self) -> None:
         """Note what the gateway says; when there is none any more, look what it left."""
         report = self.report
@@ -97,7 +107,7 @@ class Orders:
 
     def _look(self) -> tuple[PeerSettings, str]:
         kept = peer_file.read(self.file, puts_aside=self._shell.can_ask)
-        return kept.settings or self._configured(), kept.trouble
+        return kept.in_force(self._configured()), kept.trouble
 
     def _configured(self) -> PeerSettings:
         config = self._shell.config
