@@ -1,7 +1,7 @@
 """The file in which a project keeps its connection settings (`shared.peers.PeerSettings`).
 
 The gateway and the screen both change it. It remembers what the configuration said then: where that says something else since, it
-is the newer one and holds. What differs from the configuration is an override, which the screen, `config --explain` and `doctor` show.
+is the newer one and holds. What differs from the configuration is an override: the screen, `config --explain` and `doctor` show it.
 
 Tests: `tests/serve/peers/test_peers.py`.
 """

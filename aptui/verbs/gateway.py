@@ -32,6 +32,8 @@ _TOKEN_HELP = (
     f"a token itself is seen by everybody in the list of processes: set ${_TOKEN_VARIABLE}; none is needed for your own gateway"
 )
 _SCOPES = "read,escalate"
+_WATCH_S = 3_600.0
+"""So long `watch` waits for a gateway that went."""
 
 
 def _need_aiohttp() -> None:
@@ -89,7 +91,7 @@ def _start_engine(config: Config, arguments: Namespace) -> None:
 
 def token_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `token`."""
-    parser.add_argument("deed", choices=("add", "list", "revoke"), help="what to do")
+    parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
     parser.add_argument("name", nargs="?", default="", help="of the client whose token it is")
     parser.add_argument(
         "--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} unless said"
@@ -103,11 +105,11 @@ def token(arguments: Namespace) -> int:
     from aptui.serve.protocol.codec import Scope
 
     file = tokens.path()
-    if arguments.deed == "list":
+    if arguments.action == "list":
         return _list_tokens(tokens.read(file), is_json=arguments.json)
     if not arguments.name:
-        raise UserError("the name of the token is missing", hint=f"'aptui token {arguments.deed} NAME'")
-    if arguments.deed == "revoke":
+        raise UserError("the name of the token is missing", hint=f"'aptui token {arguments.action} NAME'")
+    if arguments.action == "revoke":
         tokens.revoke(file, arguments.name)
         _say(arguments, {"name": arguments.name}, f"'{printing.line(arguments.name)}' opens nothing any more")
         return 0
@@ -139,12 +141,12 @@ def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> None:
 
 # ------------------------------------------------------------------------------------------------------------------ client
 
-_DEEDS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any request with field=value …"
+_ACTIONS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any request with field=value …"
 
 
 def client_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `client`."""
-    parser.add_argument("deed", metavar="WHAT", help=_DEEDS)
+    parser.add_argument("action", metavar="WHAT", help=_ACTIONS)
     parser.add_argument("words", nargs="*", metavar="WORD", help="what it is about")
     parser.add_argument("--url", default="", help="of a gateway; this project's own unless said")
     parser.add_argument("--token", default="", help=f"'-' = a line of standard input; {_TOKEN_HELP}")
@@ -159,27 +161,31 @@ def client_arguments(parser: ArgumentParser) -> None:
 def client(arguments: Namespace) -> int:
     """Be a client of a gateway."""
     _need_aiohttp()
-    deeds: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
-    deed = deeds.get(arguments.deed, _ask)
-    wants_catalog = deed is _catalog
+    actions: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
+    action = actions.get(arguments.action, _ask)
+    wants_catalog = action is _catalog
     with _connect(arguments, wants_catalog=wants_catalog) as connected:
-        return deed(connected, arguments)
+        return action(connected, arguments)
 
 
 def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
     from aptui.client import Client, local
 
     url, own = arguments.url, _token(arguments)
+    place = None
     if not url:
-        url, found = local(load_config(arguments).cache_dir)
-        own = own or found
+        cache = load_config(arguments).cache_dir
+        place = (lambda: (local(cache)[0], own)) if own else (lambda: local(cache))
+        url, own = place()
     if not own:
         raise UserError("a token is missing", hint=f"'--token-file', or ${_TOKEN_VARIABLE}")
-    names = tuple(filter(None, arguments.notices.split(","))) if arguments.deed == "watch" else ()
+    names = tuple(filter(None, arguments.notices.split(","))) if arguments.action == "watch" else ()
     return Client.connect(
         url,
         token=own,
         tls=_trusting(arguments.ca) if arguments.ca else None,
+        place=place,
+        reconnect_s=_WATCH_S if arguments.action == "watch" else 0.0,
         client="aptui client",
         platforms=(arguments.platform,) if arguments.platform else (),
         wants_catalog=wants_catalog,
@@ -285,13 +291,13 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     """Ask one request and print the answer."""
     from aptui.serve.protocol.codec import REQUESTS, converted
 
-    name, words = arguments.deed, list(arguments.words)
+    name, words = arguments.action, list(arguments.words)
     short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}
     if name in short:
         name = short[name]
         words = [word if "=" in word else f"term={word}" for word in words]
     if name not in REQUESTS:
-        raise UserError(f"a client cannot '{printing.line(name)}'", hint=f"{_DEEDS}: {', '.join(REQUESTS)}")
+        raise UserError(f"a client cannot '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
     record = REQUESTS[name].request
     given = dict(_pairs(words))
     if arguments.platform and any(each.name == "platform" for each in fields(record)):

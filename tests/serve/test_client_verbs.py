@@ -63,7 +63,7 @@ def test_what_happens_is_watched_with_its_time(there: Garden, client, capsys: py
         finally:
             for session in there.served.room.sessions:
                 if session.hello.client == "aptui client":
-                    asyncio.run_coroutine_threadsafe(session.close(1001, "over"), there.served.loop).result()
+                    asyncio.run_coroutine_threadsafe(session.close(1008, "over"), there.served.loop).result()
 
     thread = threading.Thread(target=change_then_end)
     greets = there.served.room.sessions.greets

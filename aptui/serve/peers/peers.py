@@ -1,9 +1,9 @@
 """Connections of the gateway, in and out, and the lists of who may come in: kept, changed as people say, and told to the engine.
 
 What people said is in a file of the project's (`link.peer_file`), which wins over the configuration until that changes; the screen
-may change it too while no engine carries its words. `report` is what the engine, and so every screen, hears: at once when a connection
-came, went or was refused, and once a second while bytes flow; what is long is told less often, for the engine has to read it, and
-it has an end.
+may change it too while no engine carries its words. `report` is what the engine, and so every screen, hears: at once when a
+connection came, went or was refused, and once a second while bytes flow; what is long is told less often, for the engine has to
+read it, and it has an end.
 """
 
 from __future__ import annotations

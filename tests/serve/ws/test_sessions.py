@@ -441,8 +441,32 @@ def test_while_no_engine_runs_what_rests_is_answered(there: Garden, monkeypatch:
     assert refused.value.code == 2
 
 
+def test_a_client_connects_again_when_the_gateway_went_and_says_that_it_may_have_missed_something(there: Garden) -> None:
+    client = there.client(platforms=("linux",), wants_catalog=True)
+    hear(client, lambda notice: isinstance(notice, notices.Catalog) and notice.is_last)
+    number = client.welcome.connection
+    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+
+    hear(client, lambda notice: isinstance(notice, notices.Resync))
+    hear(client, lambda notice: isinstance(notice, notices.Catalog) and notice.is_last)
+    assert client.ask(requests.Ping()) == requests.Done()
+    assert client.welcome.connection != number
+
+
+def test_a_client_that_finds_nobody_for_long_gives_up(there: Garden) -> None:
+    client = there.client(reconnect_s=0.6, place=lambda: ("http://127.0.0.1:9", "token"))
+    number = client.welcome.connection
+    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+
+    with pytest.raises(Disconnected, match="no gateway answers"):
+        while client.next_notice(10) is not None:
+            pass
+    with pytest.raises(Disconnected):
+        client.ask(requests.Ping())
+
+
 def test_a_client_hears_that_the_connection_ended(there: Garden) -> None:
-    client = there.client()
+    client = there.client(reconnect_s=0)
     number = client.welcome.connection
     asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
 

@@ -1,25 +1,18 @@
-"""A client of a gateway over the public protocol alone: `Client` for threads, `AsyncClient` for event loops.
+"""`AsyncClient`: a connection to a gateway for event loops, which is made again when the gateway goes and comes back.
 
-with Client.connect("http://127.0.0.1:45650", token=…, platforms=("linux",), wants_catalog=True) as client:
-    state = client.ask(WaitReady(term="textures/grass.png"))
-    for notice in client.notices():
-        …
-
-Tests: `tests/serve/ws/test_answers.py`.
+Tests: `tests/serve/ws/test_sessions.py`, `tests/serve/peers/test_peers.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import ssl
-import threading
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as Late
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -30,17 +23,12 @@ from aptui.serve.protocol.codec import REQUESTS, RequestMistake
 from aptui.serve.protocol.notices import Resync
 from aptui.serve.protocol.requests import Hello, ReadProduct, Welcome
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
-from aptui.shared.peers import DEVICE_PORT
 from aptui.shared.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aiohttp import web
 
     from aptui.serve.peers.device import Device
-
-T = TypeVar("T")
 
 MESSAGE_LIMIT_BYTES = 64 << 20
 _CONNECT_LIMIT_S = 10.0
@@ -50,6 +38,10 @@ _KEPT = 100_000
 """Notifications that are kept for who does not take them; more, and all are dropped for one `Resync`."""
 _SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
+_PASSING = frozenset({None, 1001, 1006, 1012, 1013})
+"""Codes after which the gateway may be back soon; after any other it does not want us, or it was we who closed."""
+_RECONNECT_S = 300.0
+_PAUSES_S = (0.2, 5.0)
 _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 
 
@@ -84,53 +76,69 @@ class _Asked:
     answered: object = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How to reach a gateway: `place` returns (URL, token), anew for each try."""
+
+    place: Callable[[], tuple[str, str]]
+    tls: ssl.SSLContext | None
+    hello: Hello
+    reconnect_s: float
+
+
 class AsyncClient:
     """A connection; make one with `connect`."""
 
-    def __init__(self, http: aiohttp.ClientSession | None, socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse) -> None:
-        self._http, self._socket = http, socket
+    def __init__(
+        self,
+        http: aiohttp.ClientSession | None,
+        socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse,
+        way: _Way | None = None,
+    ) -> None:
+        self._http, self._socket, self._way = http, socket, way
         self._asked: dict[int, _Asked] = {}
         self._count = 0
         self._kept: deque[Heard] = deque()
         self._fresh = asyncio.Event()
+        self._online = asyncio.Event()
+        self._online.set()
         self._end: KnownError | None = None
-        self._reader = asyncio.get_running_loop().create_task(self._read())
+        self._began, self._pause_s = asyncio.get_running_loop().time(), _PAUSES_S[0]
+        self._reader = asyncio.get_running_loop().create_task(self._live())
         self.welcome = Welcome(0, "", "", (), 0, (), 0, 0)
 
     @classmethod
-    async def connect(cls, url: str, *, token: str, tls: ssl.SSLContext | None = None, **hello: Any) -> Self:
+    async def connect(
+        cls,
+        url: str,
+        *,
+        token: str,
+        tls: ssl.SSLContext | None = None,
+        reconnect_s: float = _RECONNECT_S,
+        place: Callable[[], tuple[str, str]] | None = None,
+        **hello: Any,
+    ) -> Self:
         """Connect to the gateway at `url` (`http://…` or `https://…`) and say hello.
+
+        A connection that is lost is made again: what was asked ends with `Disconnected`, and a `Resync` is the next notification.
 
         Args:
             token: of this client.
             tls: what certificates are trusted, None = those of the system.
+            reconnect_s: how long to try to connect again before `Disconnected` is the end; 0 = never.
+            place: returns (URL, token) for each further try: both may differ after the gateway was started anew.
             hello: fields of `requests.Hello`.
 
         Raises:
             Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
         """
+        said = Hello(codec.VERSION, hello.pop("client", "aptui.client"), **hello)
+        way = _Way(place or (lambda: (url, token)), tls, said, reconnect_s)
         http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S))
         client = None
         try:
-            socket = await http.ws_connect(
-                url.rstrip("/") + codec.PATH,
-                headers={"Authorization": f"Bearer {token}"},
-                max_msg_size=MESSAGE_LIMIT_BYTES,
-                heartbeat=30.0,
-                compress=0 if is_loopback(urlsplit(url).hostname or "") else _WINDOW,
-                ssl=tls if tls is not None else True,
-            )
-            client = cls(http, socket)
-            welcome = await client.ask(Hello(codec.VERSION, hello.pop("client", "aptui.client"), **hello))
-            assert isinstance(welcome, Welcome)
-            client.welcome = welcome
-        except aiohttp.WSServerHandshakeError as error:
-            why = await _reason(http, url, token, tls, error.status)
-            await http.close()
-            raise _refused_handshake(url, error.status, why) from None
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            await http.close()
-            raise Disconnected(f"no gateway answers at '{url}': {error or type(error).__name__}") from None
+            client = cls(http, await _dial(http, url, token, tls), way)
+            client.welcome = await client.ask(said)
         except BaseException:
             await (client.close() if client is not None else http.close())
             raise
@@ -157,8 +165,9 @@ class AsyncClient:
         Raises:
             Refused: the gateway refuses. Disconnected: the connection has ended. TimeoutError: it took longer than `timeout_s`.
         """
-        asked = await self._say(request)
-        return await asyncio.wait_for(asked.answer, timeout_s)
+        async with asyncio.timeout(timeout_s):
+            asked = await self._say(request)
+            return await asked.answer
 
     async def read_product(self, timeout_s: float | None = None, **what: Any) -> bytes:
         """Return the bytes of a product; `what` are fields of `requests.ReadProduct`.
@@ -166,11 +175,13 @@ class AsyncClient:
         Raises:
             Refused, Disconnected: as `ask`.
         """
-        asked = await self._say(ReadProduct(**what), has_bytes=True)
-        await asyncio.wait_for(asked.answer, timeout_s)
+        async with asyncio.timeout(timeout_s):
+            asked = await self._say(ReadProduct(**what), has_bytes=True)
+            await asked.answer
         return b"".join(asked.pieces)
 
     async def _say(self, request: Any, *, has_bytes: bool = False) -> _Asked:
+        await self._online.wait()
         if self._end is not None:
             raise self._end
         self._count += 1
@@ -183,7 +194,7 @@ class AsyncClient:
             await self._socket.send_str(codec.encode_request(number, request))
         except (ConnectionError, RuntimeError) as error:
             answer.cancel()
-            raise self._end or Disconnected(f"the connection has ended: {error}") from None
+            raise self._end or Disconnected(f"the connection has ended: {error}", hint="ask again") from None
         return asked
 
     async def notices(self) -> AsyncIterator[Heard]:
@@ -218,7 +229,25 @@ class AsyncClient:
 
     # ----------------------------------------------------------------------------------------------------------- listening
 
-    async def _read(self) -> None:
+    async def _live(self) -> None:
+        """Listen; when the gateway goes, connect again."""
+        try:
+            while True:
+                code, end = await self._read()
+                if self._way is None or self._way.reconnect_s <= 0 or code not in _PASSING or self._end is not None:
+                    self._finish(end)
+                    return
+                self._online.clear()
+                self._drop(end)
+                await self._reconnect(self._way, str(end))
+                self._online.set()
+        except KnownError as error:
+            self._finish(error)
+        finally:
+            self._finish(Disconnected("the connection has ended"))
+
+    async def _read(self) -> tuple[int | None, Disconnected]:
+        """Take what the gateway says until it says no more, and return the code and the reason of that."""
         code, why = None, ""
         try:
             while (message := await self._socket.receive()).type in _SPOKEN:
@@ -226,15 +255,58 @@ class AsyncClient:
                     self._take(codec.decode_said(message.data))
                 else:
                     self._take_bytes(message.data)
-            if message.type is aiohttp.WSMsgType.CLOSE:
-                code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
         except RequestMistake as mistake:
-            self._finish(Disconnected(f"the gateway says what nobody understands: {mistake.what}"))
-        finally:
-            # What the gateway said, not how its connection ended: over TLS no answer reaches it any more, which would be 1006.
-            code = code or self._socket.close_code
-            number = f" (code {code})" if code not in (None, 1000) else ""
-            self._finish(Disconnected(f"the connection to the gateway has ended{number}{why}"))
+            return 1002, Disconnected(f"the gateway says what nobody understands: {mistake.what}")
+        if message.type is aiohttp.WSMsgType.CLOSE:
+            code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
+        # What the gateway said, not how its connection ended: over TLS no answer reaches it any more, which would be 1006.
+        code = code or self._socket.close_code
+        number = f" (code {code})" if code not in (None, 1000) else ""
+        return code, Disconnected(f"the connection to the gateway has ended{number}{why}")
+
+    async def _reconnect(self, way: _Way, why: str) -> None:
+        """Try until somebody lets us in.
+
+        Raises:
+            KnownError: nobody did in time, or the gateway refuses us.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + way.reconnect_s
+        if loop.time() - self._began >= _PAUSES_S[1]:  # one that lets us in and hangs up is not asked all the time
+            self._pause_s = _PAUSES_S[0]
+        assert self._http is not None
+        while True:
+            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # not all clients of a farm at once
+            self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
+            try:
+                url, token = way.place()
+                self._socket = await _dial(self._http, url, token, way.tls)
+                await self._greet(way.hello)
+            except (Disconnected, HostError, Refused) as error:
+                is_refused = isinstance(error, Refused) and error.exit_code != BusyError.exit_code
+                if is_refused or loop.time() + self._pause_s > until:
+                    raise
+            else:
+                self._began = loop.time()
+                return
+            finally:
+                self._drop(Disconnected(why))
+
+    async def _greet(self, hello: Hello) -> None:
+        """Say hello on a socket that nobody reads yet, and note that something may have been missed meanwhile."""
+        self._keep(Heard(0, 0, Resync("the connection to the gateway was lost and made again")))
+        self._count += 1
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._asked[self._count] = _Asked(answer, Welcome)
+        await self._socket.send_str(codec.encode_request(self._count, hello))
+        while not answer.done():
+            message = await self._socket.receive(_CONNECT_LIMIT_S)
+            if message.type is not aiohttp.WSMsgType.TEXT:
+                raise Disconnected("the gateway ended the connection instead of welcoming us")
+            self._take(codec.decode_said(message.data))
+        welcome = answer.result()
+        assert isinstance(welcome, Welcome)
+        self.welcome = welcome
 
     def _take(self, said: codec.WireMessage) -> None:
         for plain in said.notices:
@@ -272,109 +344,44 @@ class AsyncClient:
         if self._end is None:
             self._end = end
         self._fresh.set()
+        self._online.set()
+        self._drop(self._end)
+
+    def _drop(self, end: KnownError) -> None:
+        """Answer what was asked: no answer can come any more."""
         for asked in list(self._asked.values()):
             if not asked.answer.done():
-                asked.answer.set_exception(self._end)
+                asked.answer.set_exception(end)
                 asked.answer.exception()  # looked at: nobody may be waiting
 
 
-class Client:
-    """`AsyncClient` for threads: each call waits; any thread may call. Make one with `connect`."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="aptui client", daemon=True)
-        self._thread.start()
-        self._client: AsyncClient | None = None
-        self.welcome = Welcome(0, "", "", (), 0, (), 0, 0)
-
-    @classmethod
-    def connect(cls, url: str, *, token: str, tls: ssl.SSLContext | None = None, **hello: Any) -> Self:
-        """Connect and say hello; arguments and errors as of `AsyncClient.connect`."""
-        client = cls()
-        try:
-            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **hello))  # of its own class
-        except BaseException:
-            client.close()
-            raise
-        client.welcome = client._client.welcome
-        return client
-
-    def ask(self, request: Any, timeout_s: float | None = None) -> Any:
-        """Return the answer to a request; see `AsyncClient.ask`."""
-        return self._wait(self._connected.ask(request, timeout_s))
-
-    def read_product(self, timeout_s: float | None = None, **what: Any) -> bytes:
-        """Return the bytes of a product; see `AsyncClient.read_product`."""
-        return self._wait(self._connected.read_product(timeout_s, **what))
-
-    def next_notice(self, timeout_s: float | None = None) -> Heard | None:
-        """Return the next notification, None if none came in time; None as time = wait for ever.
-
-        Raises:
-            Disconnected: the connection has ended, and all were returned.
-        """
-        waiting = asyncio.run_coroutine_threadsafe(_next(self._connected.notices()), self._loop)
-        try:
-            return waiting.result(timeout_s)
-        except Late:
-            waiting.cancel()
-            return None
-
-    def notices(self, timeout_s: float | None = None) -> Iterator[Heard]:
-        """Yield notifications until none came for `timeout_s` seconds."""
-        while (heard := self.next_notice(timeout_s)) is not None:
-            yield heard
-
-    def close(self) -> None:
-        """End the connection."""
-        if self._loop.is_closed():
-            return
-        if self._client is not None:
-            self._wait(self._client.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-    @property
-    def _connected(self) -> AsyncClient:
-        if self._client is None or self._loop.is_closed():
-            raise Disconnected("the connection is closed")
-        return self._client
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        waiting: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return waiting.result()
-        except KeyboardInterrupt:
-            waiting.cancel()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-async def _next(heard: AsyncIterator[Heard]) -> Heard:
-    return await anext(heard)
-
-
-def local(cache_dir: Path) -> tuple[str, str]:
-    """Return (URL, token) of this user's own gateway of a cache.
+async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None) -> aiohttp.ClientWebSocketResponse:
+    """Return a WebSocket to the gateway.
 
     Raises:
-        HostError: none runs.
+        Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
     """
-    from aptui.link import gateways
+    try:
+        return await http.ws_connect(
+            url.rstrip("/") + codec.PATH,
+            headers={"Authorization": f"Bearer {token}"},
+            max_msg_size=MESSAGE_LIMIT_BYTES,
+            heartbeat=30.0,
+            compress=0 if is_loopback(urlsplit(url).hostname or "") else _WINDOW,
+            ssl=tls if tls is not None else True,
+        )
+    except aiohttp.WSServerHandshakeError as error:
+        raise _refused_handshake(url, error.status, await _reason(http, url, token, tls, error.status)) from None
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise _unreachable(url, error) from None
 
-    found = gateways.found(cache_dir)
-    if found is None or not found.is_alive:
-        why = f": {found.problem}" if found is not None and found.problem else ""
-        raise HostError(f"no gateway runs{why}", hint="'aptui gateway' runs one; 'serve.enabled' has the engine do it")
-    return found.url, found.token
+
+def _unreachable(url: str, error: Exception) -> Disconnected:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        hint = "'--ca FILE' names the certificate that is to be trusted ('serve.tls_cert' of its project)"
+        return Disconnected(f"the certificate of '{url}' is not trusted: {error.certificate_error}", hint=hint)
+    what = f"no gateway answers at '{url}': {error or type(error).__name__}"
+    return Disconnected(what, hint="'aptui gateway' runs one; 'serve.enabled' has the engine do it")
 
 
 async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None, status: int) -> str:
@@ -410,57 +417,3 @@ def make_device(**hello: Any) -> Device[AsyncClient]:
     from aptui.serve.peers.device import Device
 
     return Device(lambda socket: AsyncClient.over(socket, **hello), MESSAGE_LIMIT_BYTES)
-
-
-async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
-    """Be a device: print what every gateway that dials us says, as JSON Lines."""
-    listening = make_device(**hello)
-    print(f"listening at {address} port {await listening.open(address, port, tls)}", flush=True)
-    tasks: set[asyncio.Task[None]] = set()
-    try:
-        while True:
-            client = await listening.dialled.get()
-            print(codec.encoded({"dialled_by": client.welcome}), flush=True)
-            task = asyncio.get_running_loop().create_task(_print(client))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-    finally:
-        await listening.close()
-
-
-async def _print(client: AsyncClient) -> None:
-    try:
-        async for heard in client.notices():
-            print(codec.encode_notices(heard.epoch, heard.seq, [heard.notice]), flush=True)
-    except Disconnected as error:
-        print(codec.encoded({"gone": str(error)}), flush=True)
-
-
-def _certified(file: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    return context
-
-
-def main() -> None:
-    """Be `python -m aptui.client listen`: a device that a gateway dials."""
-    from argparse import ArgumentParser
-
-    parser = ArgumentParser(prog="python -m aptui.client", description="be a device that listens until a gateway dials it")
-    parser.add_argument("deed", choices=["listen"])
-    parser.add_argument("--address", default="127.0.0.1", help="where to listen")
-    parser.add_argument("--port", type=int, default=DEVICE_PORT, help="where to listen; 0 = any")
-    parser.add_argument("--certificate", help="PEM file: certificate chain and key; a gateway on another machine wants one")
-    parser.add_argument("--name", default="device", help="what to call ourselves")
-    parser.add_argument("--platform", action="append", default=[], help="what to hear of; all unless said")
-    parser.add_argument("--catalog", action="store_true", help="hear the whole catalog first")
-    given = parser.parse_args()
-    hello = {"client": given.name, "platforms": tuple(given.platform), "wants_catalog": given.catalog}
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_listen(given.address, given.port, _certified(given.certificate) if given.certificate else None, hello))
-
-
-if __name__ == "__main__":
-    from aptui.client import main as run  # by its name: else its errors would be there twice
-
-    run()
