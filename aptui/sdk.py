@@ -383,7 +383,8 @@ class Builder(Protocol):
     """What a builder is: a class without constructor arguments that answers the two questions.
 
     Class attributes: `name` (unique), `version` (text; a change re-runs all its jobs), `patterns` (globs on the relative path),
-    `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags` = {"delete_products_on_failure"},
+    `analysis_fingerprint` (text; a change re-analyses all its sources). Optional: `flags`, a set of
+    "delete_products_on_failure" and "reads_debug_output" (its products differ with debug output: they are made anew then),
     `params_schema`, a JSON Schema for its parameters (they are checked against it before anything runs), and a method `shutdown()`,
     called before its process ends in peace.
 

@@ -129,6 +129,7 @@ class Compiler:
             companions=tuple(self._companions()),
             metadata_types=tuple(node.value.lower() for node in self._items("metadata_types")),
             undeclared_reads=UndeclaredReads(self._plain("undeclared_reads", "warn")),
+            touches_unchanged=self._plain_tree("products").get("touch_unchanged", False),
             resting_platforms=self._resting,
             disabled_platforms=self._disabled,
             declared_builders=tuple(node.value["name"].value for node in self._items("builders")),
@@ -358,6 +359,7 @@ class Compiler:
             makes_intermediates=values.get("intermediate", False),
             references=tuple(self._references(node)),
             trusted_params=self._trusted_params(node),
+            takes_pointers=kind is BuilderKind.COPY and self._plain("lfs_pointers", "fail") == "copy",
         )
         return builder if platforms else None
 

@@ -462,6 +462,15 @@ _TOP = _record(
         all_memory=_size("Of all jobs that run together; 0 is what the machine has left."),
     ),
     undeclared_reads=_UNDECLARED,
+    products=_record(
+        "a mapping about products",
+        touch_unchanged=_flag("Whether a product that is made again with the same bytes gets a new time."),
+    ),
+    lfs_pointers={
+        "enum": ["fail", "copy"],
+        "title": "fail or copy",
+        "description": "What copy rules do with the pointer of a file that Git LFS has not fetched.",
+    },
     shared_cache=_record(
         "a mapping that describes the shared cache",
         mode={

@@ -34,12 +34,17 @@ _UNDECISIVE = (
     "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files", "params_schema",
 )  # fmt: skip
 """Fields of a builder that decide about no job's products."""
+_ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers")
+"""Fields of a builder that are left out where they are not set: who does not use them keeps the signature that he has."""
 
 
 def signed(project: Project, project_dir: Path | None = None) -> Project:
     """Return `project` with its `signature` (Python code is the engine's to add) and, given its folder, `scan_signature`."""
     builders = [{key: value for key, value in pack(rule).items() if key not in _UNDECISIVE} for rule in project.builders]
     for rule in builders:
+        for key in _ONLY_IF_TRUE:
+            if not rule[key]:
+                del rule[key]
         rule["patterns"] = [(pattern["kind"], pattern["text"], *([True] * pattern["is_absolute"])) for pattern in rule["patterns"]]
     folders = [(folder.name, folder.order, folder.recursive, folder.platforms) for folder in project.scan_folders]
     companions = [(rule.source.text, rule.suffix, rule.replaces, rule.file) for rule in project.companions]

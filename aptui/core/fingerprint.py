@@ -54,7 +54,9 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
     if builder.references:
         rules = "\n".join(_named(rule, _OF_REFERENCES) for rule in builder.references)
         entries.append(("references", "", short(rules.encode())))
-    if debug_output:
+    if builder.takes_pointers:
+        entries.append(("pointers", "copy", short(b"copy")))
+    if debug_output and builder.reads_debug_output:
         entries.append(("debug output", "on", short(b"on")))
     return tuple(entries)
 
@@ -117,6 +119,7 @@ _PHRASES = {
     "command": "the command line",
     "references": "the builder's references",
     "debug output": "debug output",
+    "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
     "setting": "folder setting '{name}'",

@@ -103,13 +103,15 @@ class ProcessOrder:
 class CopyOrder:
     """Copy one source to the file `staged`.
 
-    Nothing is written when its digest equals `present_digest`: the product is there already.
+    Nothing is written when its digest equals `present_digest`: the product is there already. With `takes_pointers` the pointer of
+    a file that Git LFS has not fetched is copied like any other source.
     """
 
     run_key: int
     path: str
     staged: str
     present_digest: bytes = b""
+    takes_pointers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,13 +413,14 @@ class KillRuns:
 
 @dataclass(frozen=True, slots=True)
 class JobCommit:
-    """One job's part of a commit: move `products` in, delete the names in `stale`, then save `rows`."""
+    """One job's part of a commit: move `products` in, delete the names in `stale`, then save `rows`; `touched` get a new time."""
 
     run_key: int
     job_id: int
     products: tuple[tuple[str, Product], ...]
     stale: tuple[str, ...]
     rows: tuple[tuple[str, tuple[object, ...]], ...]
+    touched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

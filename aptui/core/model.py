@@ -169,6 +169,8 @@ class Builder:
     code_files: tuple[tuple[str, str], ...] = ()
     params_schema: str = ""
     trusted_params: tuple[str, ...] = ()
+    reads_debug_output: bool = False
+    takes_pointers: bool = False
 
     @property
     def needs_analysis(self) -> bool:
@@ -206,7 +208,7 @@ class Project:
     their jobs are left alone, as are those of `disabled_platforms` (switched off in the configuration) that have products.
     `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
     `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
-    override each other.
+    override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
     """
 
     platforms: tuple[Platform, ...]
@@ -225,6 +227,7 @@ class Project:
     declared_platforms: tuple[str, ...] = ()
     undeclared_reads: UndeclaredReads = UndeclaredReads.WARN
     metadata_types: tuple[str, ...] = ()
+    touches_unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

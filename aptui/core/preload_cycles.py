@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from aptui.core.state.cycles import components
 
 Edges = Mapping[int, Sequence[int]]
+RING = "products that load each other before themselves can never be loaded: "
+"""What a sentence about one of them begins with; behind it stands its chain, with `JOIN` between its names."""
+JOIN = " -> "
 
 
 def rings(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -> list[tuple[str, ...]]:

@@ -199,6 +199,7 @@ def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Bui
         code_files=code_files_of(answer.files),
         deletes_products_on_failure=builder.deletes_products_on_failure or "delete_products_on_failure" in found.flags,
         params_schema=found.params_schema,
+        reads_debug_output="reads_debug_output" in found.flags,
         trusted_params=tuple(sorted({*builder.trusted_params, *found.trusted_params})),
     )
 

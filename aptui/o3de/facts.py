@@ -74,7 +74,7 @@ class JobOverride:
 class ProjectFacts:
     """Folders of engine and gems as (name, folder), in their order, and settings without a key of aptui's own.
 
-    `unused` names the settings that nothing reads.
+    `max_jobs` is what the settings say, 1 or less = by the machine.
     """
 
     engine: str = ""
@@ -85,6 +85,7 @@ class ProjectFacts:
     bootstrap: dict[str, str] = field(default_factory=dict)
     builder_overrides: tuple[JobOverride, ...] = ()
     job_overrides: tuple[JobOverride, ...] = ()
+    max_jobs: int = 0
 
 
 def to_text(facts: ProjectFacts) -> str:

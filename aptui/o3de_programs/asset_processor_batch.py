@@ -38,7 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _process(start: RunRequest) -> int:
     began_s = time.monotonic()
     batch = _Batch(start)
-    start.console.say_all([lines.STARTED, lines.RULER])
     is_whole = batch.run()
     if is_whole:
         work.finish(start, batch.teller)
@@ -65,6 +64,7 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether nobody ended it before."""
         with selectors.DefaultSelector() as selector, self._ports(selector), self._stopped_by_signals():
+            self._start.console.say_all([lines.STARTED, lines.RULER])
             try:
                 opening = work.opened(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
             except BusyError as busy:
@@ -82,7 +82,7 @@ class _Batch:
         if self._is_quitting:
             opening.close()
             return
-        self.teller.begin_scan()
+        self.teller.begin_scan(reads_all=not self._start.given.has("zeroAnalysisMode"))
         if opening.is_current and not to_reprocess:
             opening.close()
             self._start.console.say_all((*opening.sentences, *(opening.walk.sentences if opening.walk else ())))

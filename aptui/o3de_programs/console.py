@@ -69,6 +69,11 @@ class ProgramConsole:
         else:
             self._trace(LogLevel.ERROR, error, "")
 
+    def complain_fatal(self, error: KnownError) -> None:
+        """Say an error that ends the run before it began, in the form in which the reference says those."""
+        text = f"{error.what}; {error.hint}" if error.hint else error.what
+        self._trace(LogLevel.ERROR, f"{lines.FATAL}{text}", error.where)
+
     def close(self) -> None:
         """Close the log."""
         if self._log is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aptui.core.messages import JobChanged, LogLevel, Notice, Progress, Said, SourcesChanged
 from aptui.core.paths import from_text
+from aptui.core.preload_cycles import JOIN, RING
 from aptui.o3de_programs import lines
 from aptui.o3de_programs.console import ProgramConsole
 from aptui.o3de_programs.stats_report import Stat
@@ -53,6 +54,7 @@ class EventPrinter:
         self.is_scan_open = False
         """Whether a scan was begun and it is not told yet what it came to."""
         self._is_end_told = True
+        self._reads_all = False
         self._began_s = 0.0
 
     def __call__(self, notice: Notice) -> None:
@@ -70,8 +72,9 @@ class EventPrinter:
             case _:
                 pass
 
-    def begin_scan(self) -> None:
-        """Say that a scan begins."""
+    def begin_scan(self, *, reads_all: bool = False) -> None:
+        """Say that a scan begins; `reads_all`: every file is read in full, whatever its size and times say."""
+        self._reads_all = reads_all
         self._console.say(lines.SCANNING)
         self._began_s = time.monotonic()
         self.is_scan_open, self._is_end_told = True, False
@@ -88,7 +91,8 @@ class EventPrinter:
     def end_analysis(self, source_count: int) -> None:
         """Say how much of the analysis could be left out; `source_count` sources have jobs."""
         unclaimed = max(0, self.files_seen - source_count)
-        self._console.say(lines.optimization(min(len(self._analysed), self.files_seen), self.files_seen, unclaimed))
+        in_full = self.files_seen if self._reads_all else min(len(self._analysed), self.files_seen)
+        self._console.say(lines.optimization(in_full, self.files_seen, unclaimed))
         self._analysed.clear()
         self.is_scan_open = False
 
@@ -171,7 +175,11 @@ class EventPrinter:
             self.end_scan()
 
     def _said(self, said: Said) -> None:
-        if said.level >= LogLevel.WARNING:
+        if said.text.startswith(RING):
+            self._console.complain(lines.preload_ring(said.text.removeprefix(RING).split(JOIN)))
+        elif said.level >= LogLevel.ERROR:
+            self._console.complain(said.text)
+        elif said.level >= LogLevel.WARNING:
             self._console.warn(said.text)
         else:
             self._console.say(said.text)

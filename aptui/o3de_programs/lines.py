@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from aptui.core.messages import LogLevel
 from aptui.shared.sanitize import sanitize
@@ -17,8 +17,10 @@ WINDOW = "AssetProcessor"
 """What most lines begin with."""
 SYSTEM_WINDOW = "System"
 BUILDERS_WINDOW = "BuilderManager"
-FAILURES_TOLD = 10
+FAILURES_TOLD = 9
 """So many failed assets replay their log."""
+FATAL = "Error: "
+"""What stands before an error that ends the run before it began."""
 
 RULER = "-" * 41
 STARTED = "Asset Processor Batch Processing Started."
@@ -84,8 +86,10 @@ def project_root(project: str) -> str:
     return f"AssetProcessor will process assets from project root {project}."
 
 
-def job_slots(count: int) -> str:
-    """Say how many jobs run at once."""
+def job_slots(asked: int, count: int) -> str:
+    """Say how many jobs run at once, and whether the settings or the machine say so."""
+    if asked <= 1:
+        return f"Auto ({asked}) selected for maxJobs: up to {count} jobs run at once on this machine."
     return f"Up to {count} jobs run at once (maxJobs)."
 
 
@@ -140,6 +144,14 @@ def job_log(time_ms: int, level: int, window: str, text: str) -> str:
     """Return one line of a failed job's log; the form is the one that the reference copies lines in."""
     moment = time.strftime("%x %X", time.localtime(time_ms / 1000))
     return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
+
+
+def preload_ring(chain: Sequence[str]) -> str:
+    """Say that products load each other before themselves; `chain` begins and ends with the same one."""
+    return (
+        f"Preload circular dependency detected while processing asset ({chain[0]}).\n"
+        f" Preload hierarchy is {' -> '.join(chain)} . One of these must not be loaded before the one that needs it."
+    )
 
 
 def idle(seconds: float) -> str:

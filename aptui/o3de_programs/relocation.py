@@ -22,7 +22,8 @@ def perform(start: RunRequest) -> None:
     try:
         order = from_switches(_said(start.given))
     except RelocationError as refusal:
-        start.console.complain(refusal.reference)
+        for line in refusal.reference.splitlines():
+            start.console.complain(line)
         return
     if order is None:
         return
@@ -38,7 +39,8 @@ def perform(start: RunRequest) -> None:
         start.console.say(relocation_report.DELIMITER)
         return
     refused = relocation_report.refusal_lines(report) if order.is_confirmed else []
-    start.console.say_all(refused or relocation_report.report_lines(report))
+    start.console.say_all(refused)
+    start.console.say_all(relocation_report.report_lines(report))
     start.console.say_all(relocation_report.closing_lines(report))
 
 

@@ -8,6 +8,8 @@ from aptui.shared.relocation import Dependant, Fate, Relocate, RelocationAction,
 
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 
+ALL_OR_NOTHING = "Nothing was changed: either all of these files can be moved or deleted, or none is."
+"""What is said where the reference would have done a part of it."""
 _SOURCES_BREAK = "The following files have a source / job dependency on this file and will break"
 _SOURCES_MENDED = (
     " The following files have a source / job dependency on this file, we will attempt to fix the references but they may "
@@ -76,6 +78,9 @@ def report_lines(report: RelocationReport) -> Iterator[str]:
 def closing_lines(report: RelocationReport) -> list[str]:
     """Return the sums, when it was more than a preview, and the end of the report."""
     counts, lines = report.counts, []
+    if report.order.is_confirmed and report.refusals and not report.is_performed:
+        files = counts.sources + counts.metadata
+        return [ALL_OR_NOTHING, f"TOTAL FILES: {files}", "SUCCESS COUNT: 0", f"FAILURE COUNT: {files}", DELIMITER]
     if report.is_performed:
         lines.append("DELETE COMPLETE" if report.order.is_delete else "MOVE COMPLETE")
         if not report.order.is_delete:

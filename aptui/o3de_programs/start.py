@@ -63,7 +63,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         return work(_prepare(given, base, console))
     except KnownError as error:
         for each in error.errors if isinstance(error, ConfigErrors) else (error,):
-            console.complain(each)
+            console.complain_fatal(each)
         return FAILED
     finally:
         console.close()
@@ -82,7 +82,7 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
         (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
     _tell_doubts(given, config, console)
     console.say(lines.project_root(str(config.project_dir)))
-    console.say(lines.job_slots(config.workers))
+    console.say(lines.job_slots(facts.max_jobs, config.workers))
     return RunRequest(given, config, console, lambda: load(given, base), facts)
 
 
@@ -147,6 +147,7 @@ def options_of(given: GivenSwitches, base: str) -> Options:
         has_config_scan_folders=not given.has("noConfigScanFolders"),
         has_gem_scan_folders=not given.has("noGemScanFolders"),
         tags=BATCH_TAGS if base == BATCH else TAGS,
+        program=os.path.abspath(sys.argv[0]),
     )
 
 

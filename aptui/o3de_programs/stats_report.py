@@ -90,7 +90,7 @@ class _Printer:
             self.lines.append(machine_line(name, stat))
 
     def top(self, title: str, stats: Mapping[str, Stat], most: int) -> None:
-        if self._form.is_human:
+        if self._form.is_human and stats and most:
             self.lines.append(f"Top {most} {title}")
         for name, stat in sorted(stats.items(), key=lambda item: (-item[1].total_ms, item[0]))[:most]:
             self.row(name, stat)

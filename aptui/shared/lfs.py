@@ -10,6 +10,8 @@ import re
 LONGEST_POINTER_BYTES = 1024
 """A pointer is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
 NOT_HERE = "not here (LFS): git lfs pull"
+OR_COPY = ", or 'lfs_pointers: copy' in aptui.yaml"
+"""The other way out of a copy that failed so."""
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 

@@ -226,7 +226,7 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
     except FileChanged as error:
         return RunResult(order.run_key, Outcome.STALE, f"source: {error}")
     except _NotHere:
-        return _failed(order.run_key, lfs.NOT_HERE)
+        return _failed(order.run_key, f"{lfs.NOT_HERE}{lfs.OR_COPY}")
     except OSError as error:
         verb = "read source" if error.filename == order.path else "write the copy"
         return _failed(order.run_key, f"cannot {verb}: {reason(error)}")
@@ -235,9 +235,17 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
         Outcome.SUCCEEDED,
         "",
         (product,),
-        product.digest,
+        _digest_of_source(order, product),
         duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000,
     )
+
+
+def _digest_of_source(order: CopyOrder, product: StagedProduct) -> bytes:
+    """Return the digest that the source is known by: that of the copied bytes, or of the file that they are the pointer of."""
+    if order.takes_pointers and product.size < lfs.LONGEST_POINTER_BYTES:
+        with open(os_path(product.staged or order.path), "rb") as file:
+            return lfs.pointed(file.read(lfs.LONGEST_POINTER_BYTES)) or product.digest
+    return product.digest
 
 
 def _stage(order: CopyOrder, is_synced: bool) -> StagedProduct:
@@ -261,7 +269,7 @@ def _stage(order: CopyOrder, is_synced: bool) -> StagedProduct:
 
 def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
     data = read_small(source, before.st_size)
-    if lfs.pointed(data):
+    if not order.takes_pointers and lfs.pointed(data):
         raise _NotHere
     found = hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
     if found[0] == order.present_digest or found[2] != before.st_size:

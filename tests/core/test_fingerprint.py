@@ -63,8 +63,11 @@ def test_the_platform_and_its_tags_count_in_any_order() -> None:
     assert rule_of(platform=Platform("linux", ("tools", "renderer"))) == rule_of()
 
 
-def test_debug_output_counts() -> None:
-    assert rule_of(debug_output=True) != rule_of()
+def test_debug_output_counts_for_who_reads_it_alone() -> None:
+    assert rule_of(debug_output=True) == rule_of()
+    reader = replace(BASE, reads_debug_output=True)
+    assert rule_of(reader) == rule_of()
+    assert rule_of(reader, debug_output=True) != rule_of()
 
 
 def test_two_values_side_by_side_do_not_run_into_each_other() -> None:

@@ -1,6 +1,7 @@
 """`AssetProcessorBatch` on a small O3DE project: lines, sums, exit codes, logs, and every switch that does something."""
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -91,7 +92,50 @@ def test_a_second_run_does_nothing(batch: Batch) -> None:
     for run in (fast, full):
         assert run.numbers["Successes"] == 0
         assert not any(line.startswith(("Processing ", "Processed ", "Saved ")) for line in run.lines)
-        assert str(run.numbers["Full Analysis"]).startswith("(0, ")
+
+
+def test_what_was_read_in_full_is_counted_also_where_nothing_changed(batch: Batch) -> None:
+    batch.source("a.txt", "text")
+    batch.run()
+
+    assert batch.run().numbers["Full Analysis"] == (0, 2)
+    assert batch.run(is_fast=False).numbers["Full Analysis"] == (2, 2)
+
+
+def test_the_listening_port_is_told_before_processing_starts(batch: Batch) -> None:
+    run = batch.run()
+
+    port = next(at for at, line in enumerate(run.lines) if line.startswith("Listening Port: "))
+    assert port < run.lines.index("Asset Processor Batch Processing Started.")
+
+
+def test_what_is_wrong_with_the_settings_is_a_fatal_error(batch: Batch) -> None:
+    batch.run("--platforms=amiga", code=1)
+
+    start = "AssetProcessor: Error: The list of enabled platforms in the settings registry does not contain platform"
+    assert f'{start} "amiga"' in batch.output
+
+
+def test_debug_output_runs_nothing_again(batch: Batch) -> None:
+    batch.source("a.txt", "text")
+    batch.run()
+
+    assert batch.run("--debugOutput").numbers["Successes"] == 0
+
+
+def test_products_that_are_made_again_with_the_same_bytes_have_a_new_time(batch: Batch) -> None:
+    source, product = batch.source("a.txt", "text"), batch.cache / "linux" / "a.txt"
+    batch.run()
+    os.utime(product, (1, 1))
+    listed = batch.write("list.txt", str(source))
+
+    batch.run(f"--reprocessFileList={listed}")
+    assert product.stat().st_mtime > 1
+
+    os.utime(product, (1, 1))
+    batch.settings({**PLATFORMS, **RULES, "RC txt": {"glob": "*.txt", "params": "copy", "version": "2"}})
+    batch.run()
+    assert product.stat().st_mtime > 1
 
 
 def test_what_was_made_for_one_platform_outlives_a_run_for_another(batch: Batch) -> None:
@@ -182,7 +226,7 @@ def test_a_failed_asset_is_told_listed_and_counted(batch: Batch) -> None:
     assert any(line.startswith("JOB LOG: ") for line in run.lines)
 
 
-def test_only_the_first_ten_failures_replay_their_log(batch: Batch) -> None:
+def test_only_the_first_nine_failures_replay_their_log(batch: Batch) -> None:
     failing(batch, 12)
 
     run = batch.run(code=1)
@@ -193,7 +237,7 @@ def test_only_the_first_ten_failures_replay_their_log(batch: Batch) -> None:
         after.startswith("JOB LOG: ") and before.startswith("Failed ")
         for before, after in zip(run.lines, run.lines[1:], strict=False)
     )
-    assert replays == 10
+    assert replays == 9
 
 
 def test_what_is_mended_is_no_failure_any_more(batch: Batch) -> None:
@@ -459,6 +503,32 @@ def test_an_order_that_breaks_a_rule_is_refused_in_the_words_of_the_reference(ba
     run = batch.run(*switches)
 
     assert any(said.startswith(line) for said in run.lines)
+    assert (batch.project / "a.txt").exists()
+
+
+def test_of_switches_without_their_command_update_references_is_missed_first_and_ends(batch: Batch) -> None:
+    said = [line for line in batch.run("--updateReferences", "--confirm").lines if line.startswith("Command ")]
+    assert said == ["Command --updateReferences must be used with command --move"]
+
+    said = [
+        line
+        for line in batch.run("--allowBrokenDependencies", "--leaveEmptyFolders", "--confirm").lines
+        if line.startswith("Command ")
+    ]
+    assert said == [
+        f"Command --{name} must be used with command --move or --delete"
+        for name in ("confirm", "leaveEmptyFolders", "allowBrokenDependencies")
+    ]
+
+
+def test_a_refused_move_has_its_report_and_its_sums(batch: Batch) -> None:
+    batch.source("a.txt", "text").chmod(0o466)
+
+    run = batch.run("--move=a.txt,b.txt", "--confirm")
+
+    assert "SourceFileRelocator: Error: operation failed for file" in batch.output
+    wanted = ["FILE REPORT:", "TOTAL FILES: 1", "SUCCESS COUNT: 0", "FAILURE COUNT: 1"]
+    assert [line for line in run.lines if line in wanted] == wanted
     assert (batch.project / "a.txt").exists()
 
 

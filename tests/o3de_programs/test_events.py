@@ -7,6 +7,7 @@ import pytest
 
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
 from aptui.core.model import RelPath, RunKey
+from aptui.core.preload_cycles import JOIN, RING
 from aptui.o3de_programs.console import ProgramConsole
 from aptui.o3de_programs.events import EventPrinter
 from aptui.o3de_programs.log_file import BATCH, ProgramLog
@@ -174,3 +175,17 @@ def test_nobody_on_the_other_end_of_stdout_ends_nothing(tmp_path: Path) -> None:
     console.close()
 
     assert (tmp_path / "AP_Batch.log").read_text().count("~~AssetProcessor~~") == 2
+
+
+def test_what_the_engine_says_as_an_error_is_one(room: Room) -> None:
+    lines = room.tell(Said(1, LogLevel.ERROR, "the disk is full"))
+
+    assert lines[1:4] == ["System: Trace::Error", "System:  aptui(0): 'AssetProcessor'", "the disk is full"]
+
+
+def test_products_that_load_each_other_are_an_error_in_the_words_of_the_reference(room: Room) -> None:
+    lines = room.tell(Said(1, LogLevel.ERROR, f"{RING}linux/a.slice{JOIN}linux/b.slice{JOIN}linux/a.slice"))
+
+    assert "System: Trace::Error" in lines
+    assert "Preload circular dependency detected while processing asset (linux/a.slice)." in lines
+    assert any(line.startswith(" Preload hierarchy is linux/a.slice -> linux/b.slice -> linux/a.slice ") for line in lines)

@@ -1,5 +1,7 @@
 """The RELOCATION REPORT of the reference, line by line."""
 
+from dataclasses import replace
+
 import pytest
 
 from aptui.o3de_programs.relocation_report import DELIMITER, closing_lines, opening_lines, refusal_lines, report_lines
@@ -127,6 +129,8 @@ def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
     ]
     assert closing_lines(deleted) == ["DELETE COMPLETE", "TOTAL FILES: 3", "SUCCESS COUNT: 1", "FAILURE COUNT: 2", DELIMITER]
     assert closing_lines(RelocationReport(MOVE, items)) == [DELIMITER]
+    refused = counted(RelocationReport(replace(MOVE, is_confirmed=True), items[:1], refusals=("no",)))
+    assert closing_lines(refused)[1:] == ["TOTAL FILES: 1", "SUCCESS COUNT: 0", "FAILURE COUNT: 1", DELIMITER]
 
 
 @pytest.mark.parametrize(

@@ -74,3 +74,7 @@ def test_rows_stand_in_the_order_of_the_reference() -> None:
 
 def test_a_report_that_nobody_wants_is_empty() -> None:
     assert report(STATS, StatsForm(is_human=False, is_machine=False)) == []
+
+
+def test_an_empty_list_of_slow_files_has_no_header() -> None:
+    assert not any("file hashes" in line for line in report({"AssetScanning": Stat(5)}, StatsForm()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import xxhash
@@ -261,3 +263,17 @@ def test_a_small_file_is_read_without_room_for_a_large_one(tmp_path, monkeypatch
     files.copy_files([order(tmp_path)])
 
     assert counts == [len(SMALL) + 1] * 2
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 7\n" % (b"a" * 64)
+
+
+def test_the_pointer_of_a_file_that_is_not_here_is_copied_only_where_that_is_wanted(tmp_path):
+    one = order(tmp_path, POINTER)
+
+    (failed,) = files.copy_files([one])
+    (copied,) = files.copy_files([replace(one, takes_pointers=True)])
+
+    assert (failed.outcome, failed.error) == (Outcome.FAILED, "not here (LFS): git lfs pull, or 'lfs_pointers: copy' in aptui.yaml")
+    assert copied.outcome == Outcome.SUCCEEDED
+    assert Path(one.staged).read_bytes() == POINTER

@@ -48,6 +48,7 @@ class Files:
         self._waiters = jobs.waiters
         self._small: dict[PathKey, Digest] = {}
         """What files were that are read again because their sizes are others, as long as they may have been Git LFS pointers."""
+        self._takes_pointers = {builder.uuid for builder in jobs.project.builders if builder.takes_pointers}
         self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
 
     def scan_started(self, event: ScanStarted) -> None:
@@ -221,7 +222,8 @@ class Files:
 
     def _note_small(self, facts: Iterable[FileFact], previous: PendingFolder | None) -> None:
         """Take note of the digests, b"" = not known, of files that may have been Git LFS pointers and have another size now."""
-        unread = {fact.key: fact for fact in facts if not fact.digest} if self._memory.has_edges else {}
+        is_wanted = self._memory.has_edges or self._takes_pointers
+        unread = {fact.key: fact for fact in facts if not fact.digest} if is_wanted else {}
         before = self._memory.archive.files(list(unread)) if previous is None else previous.winners
         for key, fact in unread.items():
             old = self._memory.extra.get(key) or before.get(key)
@@ -240,6 +242,10 @@ class Files:
                     job.fingerprint = 0  # it may be on its way to be found as it was
                     if job.state is JobState.COMPLETED:
                         self._plans.force(job, "a file that it needs is here now (LFS)")
+        for source in self._memory.load(sorted(fetched)) if fetched and self._takes_pointers else ():
+            for job in source.jobs.values():
+                if source.fact is not None and job.products and job.builder in self._takes_pointers:
+                    self._plans.force(job, "the file itself is here now (LFS)")
         for source in self._memory.sources.values() if fetched else ():
             for job in source.jobs.values():
                 if job.state is JobState.FAILED and lfs.NOT_HERE in job.error:

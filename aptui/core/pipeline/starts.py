@@ -90,7 +90,7 @@ class Starts:
         staging = f"{self._staging}/{job.run_key}"
         if builder.is_plain_copy:
             present = job.products[0].digest if len(job.products) == 1 and job.fingerprint and not job.is_forced else b""
-            return CopyOrder(job.run_key, f"{root}/{source.rel}", staging, present)
+            return CopyOrder(job.run_key, f"{root}/{source.rel}", staging, present, builder.takes_pointers)
         fact, plan = source.fact, job.plan
         assert fact is not None
         assert plan is not None

@@ -89,6 +89,7 @@ class Commits:
         self._conflicts = conflicts
         self._log_name = log_name
         self._builders: Mapping[bytes, Builder] = {builder.uuid: builder for builder in project.builders}
+        self._touches_unchanged = project.touches_unchanged
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
 
     def prepare(self, finished: list[Finished], now_ms: int) -> Prepared:
@@ -108,10 +109,19 @@ class Commits:
         """Settle conflicts; return the order to commit, and the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
         orders = tuple(
-            JobCommit(commit.job.run_key, commit.job.id, commit.moves, commit.stale, tuple(self._rows_of(commit)))
+            JobCommit(
+                commit.job.run_key, commit.job.id, commit.moves, commit.stale, tuple(self._rows_of(commit)), self._touched(commit)
+            )
             for commit in prepared.commits
         )
         return CommitProducts(self._ledger.cause, orders) if orders else None, again
+
+    def _touched(self, commit: Commit) -> tuple[str, ...]:
+        """Return the products that were made again and lie there already."""
+        if not self._touches_unchanged:
+            return ()
+        moved = {product.name for _staged, product in commit.moves}
+        return tuple(product.name for product in commit.products if product.name not in moved)
 
     def _products(self, job: Job, result: RunResult) -> tuple[Product, ...]:
         asset_type = self._builders[job.builder].asset_type or bytes(16)

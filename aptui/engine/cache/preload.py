@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from aptui.core.preload_cycles import rings
+from aptui.core.preload_cycles import JOIN, RING, rings
 from aptui.store.graph import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 
@@ -24,7 +24,7 @@ def sentences(database: Path, changed: set[int] | None) -> list[str]:
         edges = _reached(reader, wanted)
         names = dependencies.names_of(reader, edges)
     chains = rings(edges, names, wanted)
-    return [f"products that load each other before themselves can never be loaded: {' -> '.join(chain)}" for chain in chains]
+    return [f"{RING}{JOIN.join(chain)}" for chain in chains]
 
 
 def _reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:

@@ -17,6 +17,8 @@ from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
 from aptui.shared.relocation import Relocate
 
+_ALONE = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "excludeMetaDataFiles")
+"""Switches that go with a command, in the order in which one after the other is missed."""
 _INVALID = frozenset('<|>?"')
 _FOLDERS = "Cannot operate on directories.  Please specify a file or use a wildcard to select all files within a directory."
 
@@ -76,11 +78,11 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
     """
     given = dict(switch.partition("=")[::2] for switch in switches)
     is_move, is_delete = "move" in given, "delete" in given
-    for name in ("leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles"):
-        if name in given and not (is_move or is_delete):
-            raise _needs(name, "--move or --delete")
     if "updateReferences" in given and not is_move:
-        raise _needs("updateReferences", "--move")
+        raise _needs([("updateReferences", "--move")])
+    alone = [name for name in _ALONE if name in given and not (is_move or is_delete)]
+    if alone:
+        raise _needs([(name, "--move or --delete") for name in alone])
     source, destination = given.get("delete", ""), ""
     if is_move:
         parts = given["move"].split(",")
@@ -98,8 +100,11 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
     )  # fmt: skip
 
 
-def _needs(name: str, command: str) -> RelocationError:
-    return RelocationError(f"'{name}' goes with a move or a deletion", f"Command --{name} must be used with command {command}")
+def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
+    """Return what is to be said of switches that stand without their command, one line each in the reference's words."""
+    names = ", ".join(f"'{name}'" for name, _command in switches)
+    said = [f"Command --{name} must be used with command {command}" for name, command in switches]
+    return RelocationError(f"{names} goes with a move or a deletion", "\n".join(said))
 
 
 # ------------------------------------------------------------------------------------------------------------------ source

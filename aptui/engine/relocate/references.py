@@ -243,8 +243,8 @@ def why_not_writable(path: str) -> str:
 
 
 def is_read_only(path: str, seen: os.stat_result) -> bool:
-    """Whether a file may not be written; the bits count for root too."""
-    return not seen.st_mode & 0o222 or not os.access(path, os.W_OK)
+    """Whether a file may not be written: its owner's bit counts, as in the reference, for others and for root too."""
+    return not seen.st_mode & stat.S_IWUSR or not os.access(path, os.W_OK)
 
 
 def rewrite(path: str, data: bytes) -> None:

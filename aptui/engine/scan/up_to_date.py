@@ -85,7 +85,7 @@ class _Known:
         return min(os.cpu_count() or 1, _MOST_READERS if self.reads else 2)
 
 
-def signature(project: Project, builders: Iterable[Builder]) -> str:
+def signature(project: Project, builders: Sequence[Builder]) -> str:
     """Return one digest over everything in the configuration that decides about jobs, code included."""
     said = [
         (
@@ -98,7 +98,8 @@ def signature(project: Project, builders: Iterable[Builder]) -> str:
         )
         for item in builders
     ]
-    return short(repr((project.signature, project.scan_signature, said, project.debug_output)).encode())
+    is_read = project.debug_output and any(item.reads_debug_output for item in builders)
+    return short(repr((project.signature, project.scan_signature, said, is_read)).encode())
 
 
 def look(walk: Walk, digests: Digests, opens: Opens = nullcontext) -> UpToDateCheck | None:

@@ -16,7 +16,7 @@ from aptui.o3de.registry.files import os_name
 from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.json_reader import read_json
 from aptui.o3de.registry.options import MARKER, TAGS, Options, is_project
-from aptui.o3de.registry.registry import Registry, listed, plain_text
+from aptui.o3de.registry.registry import Registry, listed, plain_text, truth
 from aptui.shared.errors import UserError
 
 BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
@@ -96,6 +96,8 @@ def locate(project: str, options: Options, sight: InputRecorder) -> ProjectRoots
     if not wanted:
         wanted = {name: "" for file in (own, engine_file) for name in _gem_names(file)}
     gems, missing = _active(wanted, sources)
+    optional = {name for file in (own, engine_file) for name in _optional_gems(file)}
+    missing = tuple(name for name in missing if name not in optional)
     return ProjectRoots(
         name=_plain(own, "project_name") or os.path.basename(project),
         project=project,
@@ -126,7 +128,10 @@ def _manifest_path(early: Registry) -> str:
 
 
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, sight: InputRecorder) -> str:
-    """Return the engine's folder: as given, around the project, in the person's manifest, or one with the engine's settings."""
+    """Return the engine's folder: the first way that leads to one.
+
+    As given, around the project, as the project's `engine` in the person's manifest, around the program, one with the settings.
+    """
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(_manifest(os.path.join(project, "user", MARKER), sight), "engine_path")
     if asked:
         asked = os.path.abspath(os.path.expanduser(asked))
@@ -134,12 +139,15 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
             raise UserError(f"the engine's folder '{asked}' is not there", hint="see --engine-path")
         return asked
     roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
-    for folder in roots:
-        if sight.read(os.path.join(folder, "engine.json")) is not None:
-            return folder
-    registered = _registered_engine(_plain(own, "engine"), known, sight)
-    if registered:
-        return registered
+    around, wanted = _engine_among(roots, sight), _bare(_plain(own, "engine"))
+    registered = _registered_engine(wanted, known, sight)
+    if around and (
+        not (wanted and registered) or _plain(_manifest(os.path.join(around, "engine.json"), sight), "engine_name") == wanted
+    ):
+        return around  # a project inside of an engine belongs to it, unless it names another one that is registered
+    found = registered or (_engine_among(_program_roots(options.program), sight) if options.program else "")
+    if found:
+        return found
     for folder in reversed(roots):
         if sight.read(os.path.join(folder, "Registry", PLATFORM_CONFIG)) is not None:
             return folder
@@ -148,6 +156,17 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
         where=os.path.join(project, MARKER),
         hint="say where it is: --engine-path DIR",
     )
+
+
+def _engine_among(folders: Iterable[str], sight: InputRecorder) -> str:
+    """Return the first of these folders that is an engine's, "" when none is."""
+    return next((folder for folder in folders if sight.read(os.path.join(folder, "engine.json")) is not None), "")
+
+
+def _program_roots(program: str) -> Iterator[str]:
+    """Yield the folders above a program, as it was called and as it really lies."""
+    yield from _upwards(os.path.dirname(program))
+    yield from _upwards(os.path.dirname(os.path.realpath(program)))
 
 
 def _upwards(folder: str) -> Iterator[str]:
@@ -217,6 +236,14 @@ def _gem_names(file: Node | None) -> Iterator[str]:
         name = _plain(node, "name") if isinstance(node.value, dict) else plain_text(node)
         if name:
             yield _bare(name)
+
+
+def _optional_gems(file: Node | None) -> Iterator[str]:
+    """Yield the gems that a manifest can do without."""
+    entries = file.get("gem_names") if file is not None else None
+    for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
+        if isinstance(node.value, dict) and truth(node.get("optional")):
+            yield _bare(_plain(node, "name"))
 
 
 def _bare(name: str) -> str:

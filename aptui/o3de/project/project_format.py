@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aptui.core.model import Builder, Project
     from aptui.o3de.project.settings import OpenedO3deProject
 
-_OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store")
+_OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store", "products", "lfs_pointers")
 """What an `aptui.yaml` beside a `project.json` may say; the rest is said by the settings registry."""
 _COMPLETE = re.compile(rb"^scan_folders\s*:", re.MULTILINE)
 _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/O3DE/AssetProcessor", "/Amazon/AzCore/Bootstrap")

@@ -61,7 +61,7 @@ class _Translation:
 
     def opened(self) -> OpenedO3deProject:
         """Translate, or raise all that is wrong."""
-        if self._places.missing:
+        if self._places.missing and self._options.has_gem_scan_folders:
             self._warnings.append(_missing_gems(self._places.missing))
         platforms = self._platforms()
         references = self._references(platforms)
@@ -75,6 +75,7 @@ class _Translation:
             "builders": Node(self._builders(rules), MARKER),
             "companions": rules.companions(self._members("MetaDataTypes"), listed(self._registry.node(_IMPORTER))),
             "workers": self._workers(),
+            "products": self._node({"touch_unchanged": self._node(value=True)}),
             "cache": self._node(self._place("project_cache_path", "Cache")),
             "logs": self._node(self._place("project_log_path", os.path.join(self._place("project_user_path", "user"), "log"))),
         }
@@ -192,6 +193,7 @@ class _Translation:
             shared_cache=self._shared_cache(),
             stats=self._stats(),
             user=self._user(),
+            max_jobs=self._count(self._members("Jobs").get("maxJobs"), 0),
             bootstrap={key: plain_text(node) for key, node in self._registry.members(BOOTSTRAP).items()},
         )
 

@@ -33,6 +33,8 @@ class Options:
     has_config_scan_folders: bool = True
     has_gem_scan_folders: bool = True
     tags: tuple[str, ...] = TAGS
+    program: str = ""
+    """The program that was called, absolute: an engine may lie around it."""
 
 
 def is_project(folder: str) -> bool:

@@ -428,12 +428,25 @@ def test_a_pointer_needs_no_download_where_its_result_is_there(world: Checkouts)
     assert second.engine_run().runs == {}
 
 
+def test_a_pointer_is_copied_where_that_is_wanted_until_the_file_is_here(world: Checkouts) -> None:
+    project = world.checkout("one", settings="lfs_pointers: copy\n")
+    project.write("assets/c.txt", pointer(b"far away"))
+
+    assert failed(project.engine_run()) == {}
+    assert products(project)["c.txt"] == pointer(b"far away").encode()
+
+    project.write("assets/c.txt", "far away")
+    project.engine_run()
+    assert products(project)["c.txt"] == b"far away"
+
+
 def test_a_pointer_whose_result_nobody_has_is_not_here(world: Checkouts) -> None:
     project = world.checkout("one")
     for name in ("a.up", "c.txt"):
         project.write(f"assets/{name}", pointer(b"far away"))
 
-    assert failed(project.engine_run()) == {"a.up": "not here (LFS): git lfs pull", "c.txt": "not here (LFS): git lfs pull"}
+    both = "not here (LFS): git lfs pull, or 'lfs_pointers: copy' in aptui.yaml"
+    assert failed(project.engine_run()) == {"a.up": "not here (LFS): git lfs pull", "c.txt": both}
 
     for name in ("a.up", "c.txt"):
         project.write(f"assets/{name}", "far away")

@@ -73,6 +73,34 @@ def test_the_engine_is_in_the_persons_manifest(engine: SmallEngine, manifest: st
     assert find(engine, lone(engine, f'{{"project_name": "Lone", "engine": "{wanted}"}}')).engine == str(engine.root)
 
 
+def test_the_engine_is_around_the_program(engine: SmallEngine) -> None:
+    program = engine.root / "build" / "linux" / "bin" / "profile" / "AssetProcessorBatch"
+
+    assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
+
+
+def test_a_link_in_the_engines_folder_to_a_program_elsewhere_will_do(engine: SmallEngine) -> None:
+    program = engine.root / "AssetProcessorBatch"
+    program.symlink_to("/usr/bin/env")
+
+    assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
+
+
+def test_a_project_inside_of_one_engine_may_name_another_one_that_is_registered(engine: SmallEngine) -> None:
+    other, home = engine.root.parent / "other", engine.root.parent / "home" / ".o3de"
+    for folder in (other, home):
+        folder.mkdir(parents=True)
+    (other / "engine.json").write_text('{"engine_name": "other"}')
+    (home / "o3de_manifest.json").write_text(f'{{"engines_path": {{"other": "{other}", "o3de": "/elsewhere"}}}}')
+    engine.write("engine.json", {"engine_name": "o3de"})
+
+    engine.write("Game/project.json", {"project_name": "Game", "engine": "other"})
+    assert find(engine).engine == str(other)
+
+    engine.write("Game/project.json", {"project_name": "Game", "engine": "o3de"})
+    assert find(engine).engine == str(engine.root)
+
+
 def test_without_an_engine_its_settings_alone_will_do(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
 

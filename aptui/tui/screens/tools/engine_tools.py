@@ -99,7 +99,7 @@ class EngineTools:
             self._shell.tell(f"debug output is {'on' if wanted else 'off'} already")
             return
         ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._take_option)
-        text = f"turn debug output {'on' if wanted else 'off'}? all jobs run again"
+        text = f"turn debug output {'on' if wanted else 'off'}? it holds for jobs that run from now on"
         self._shell.question(text, [Choice("y", "turn it", ask), Choice("n", "leave it")])
 
     def say_debug(self, rest: str) -> None:
