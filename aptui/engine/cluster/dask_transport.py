@@ -27,7 +27,7 @@ def security_of(place: Place) -> Any:
 
 async def answer_of(client: Any, future: Any, heard: asyncio.Future[bytes]) -> bytes:
     """Return what a worker announced; what was not announced is fetched in Dask's own way, which takes thrice as many steps."""
-    ended = asyncio.ensure_future(_ended(client, future))
+    ended = asyncio.get_running_loop().create_task(_ended(client, future))
     either: set[asyncio.Future[Any]] = {ended, heard}
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

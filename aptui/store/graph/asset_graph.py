@@ -9,6 +9,7 @@ file what `AssetGraph.file` says.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
 from enum import StrEnum
@@ -60,13 +61,13 @@ _NEEDED_SQL = """SELECT {first}, p.ProductID FROM {of} CROSS JOIN Sources s ON s
 CROSS JOIN Jobs j ON j.SourcePK = s.SourceID AND j.Platform = d.Platform
 CROSS JOIN Products p ON p.JobPK = j.JobID AND +p.SubID = d.DependencySubID WHERE d.UnresolvedPath = ''"""
 _RESOLVED_SQL = _NEEDED_SQL.format(
-    first="d.ProductDependencyID", of="json_each(?) k CROSS JOIN ProductDependencies d ON d.ProductDependencyID = k.value"
+    first="d.ProductDependencyID", of="json_each(:keys) k CROSS JOIN ProductDependencies d ON d.ProductDependencyID = k.value"
 )
 _NEEDED_BY_ALL = _NEEDED_SQL.format(first="d.ProductPK", of="ProductDependencies d")
 _DEPENDENCIES_SQL = """SELECT d.ProductPK, d.DependencySourceGuid, d.DependencySubID, d.Platform, d.ProductDependencyID
-    FROM json_each(?) k
+    FROM json_each(:keys) k
 CROSS JOIN ProductDependencies d ON d.ProductPK = k.value WHERE d.UnresolvedPath = '' AND d.DependencySourceGuid <> zeroblob(16)"""
-_NEEDING_SQL = """SELECT d.ProductPK, p.ProductID FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value
+_NEEDING_SQL = """SELECT d.ProductPK, p.ProductID FROM json_each(:keys) k CROSS JOIN Products p ON p.ProductID = k.value
 CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
 CROSS JOIN ProductDependencies d ON d.DependencySourceGuid = s.SourceGuid AND d.DependencySubID = p.SubID
     AND d.Platform = j.Platform
@@ -78,9 +79,9 @@ _PRODUCTS_SQL = f"""SELECT p.ProductID, p.ProductName, j.Platform, s.SourceGuid,
     s.SourceName, p.Flags & {INTERMEDIATE_FLAG}, p.Hash
 FROM {{of}} JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_UNMET_SQL = """SELECT d.ProductPK, d.UnresolvedPath, d.UnresolvedDependencyType FROM json_each(?) k
+_UNMET_SQL = """SELECT d.ProductPK, d.UnresolvedPath, d.UnresolvedDependencyType FROM json_each(:keys) k
 CROSS JOIN ProductDependencies d ON d.ProductPK = k.value WHERE d.UnresolvedPath <> '' ORDER BY 1, 2, 3"""
-_MISSING_SQL = """SELECT m.ProductPK, m.MissingDependencyString, m.DependencySourceGuid, m.DependencySubId FROM json_each(?) k
+_MISSING_SQL = """SELECT m.ProductPK, m.MissingDependencyString, m.DependencySourceGuid, m.DependencySubId FROM json_each(:keys) k
 CROSS JOIN MissingProductDependencies m ON m.ProductPK = k.value WHERE m.MissingDependencyString <> '' ORDER BY 1, 2, 3"""
 
 
@@ -94,11 +95,11 @@ class AssetGraph:
     """
 
     def __init__(self, reader: Reader, platform: str = "", links: Collection[Link] = tuple(Link)) -> None:
-        self._ask = reader.ask
+        self._reader = reader
         self.edges = SourceEdges(reader)
         self._links = frozenset(links)
-        quoted = platform.replace("'", "''")
-        self._on = f" AND j.Platform IN ('{quoted}', '{COMMON_PLATFORM}')" if platform else ""
+        self._platform = platform
+        self._on = f" AND j.Platform IN (:platform, '{COMMON_PLATFORM}')" if platform else ""
         self._files: dict[str, Node] = {}
         self._file_names: list[str] = []
         self._resolved: dict[_Asset, list[Node]] = {}
@@ -130,7 +131,7 @@ class AssetGraph:
                 yield from self._intermediates_of(sources)
         if products:
             if Link.MADE_OF in self._links:
-                sql = """SELECT p.ProductID, -j.SourcePK FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value
+                sql = """SELECT p.ProductID, -j.SourcePK FROM json_each(:keys) k CROSS JOIN Products p ON p.ProductID = k.value
                     CROSS JOIN Jobs j ON j.JobID = p.JobPK"""
                 yield from self._pairs(sql, products, Link.MADE_OF)
             if Link.PRODUCT in self._links:
@@ -144,8 +145,8 @@ class AssetGraph:
             names = self.edges.names_of(sources)
             yield from self._declaring({Node(-number): targets for number, targets in names.items()})
             if Link.MADE_OF in self._links:
-                sql = f"""SELECT p.ProductID, -j.SourcePK FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value{self._on}
-                    CROSS JOIN Products p ON p.JobPK = j.JobID ORDER BY 1"""
+                sql = f"""SELECT p.ProductID, -j.SourcePK FROM json_each(:keys) k
+                    CROSS JOIN Jobs j ON j.SourcePK = k.value{self._on} CROSS JOIN Products p ON p.JobPK = j.JobID ORDER BY 1"""
                 yield from self._pairs(sql, sources, Link.MADE_OF)
         if products:
             if Link.INTERMEDIATE in self._links:
@@ -153,8 +154,11 @@ class AssetGraph:
             if Link.PRODUCT in self._links:
                 yield from self._product_needing(products)
 
+    def _ask(self, sql: str, **values: object) -> sqlite3.Cursor:
+        return self._reader.ask(sql, {"platform": self._platform, **values})
+
     def _pairs(self, sql: str, ids: Iterable[int], link: Link) -> Iterator[_Raw]:
-        return ((needs, needed, link) for needs, needed in self._ask(sql, (json.dumps(list(ids)),)))
+        return ((needs, needed, link) for needs, needed in self._ask(sql, keys=json.dumps(list(ids))))
 
     def _product_needed(self, products: list[int]) -> Iterator[_Raw]:
         self._dangling.update((Node(product), []) for product in products)
@@ -171,14 +175,14 @@ class AssetGraph:
         """
         found: list[tuple[Node, _Asset]] = []
         unknown: dict[int, _Asset] = {}
-        for product, uuid, sub_id, platform, row in self._ask(_DEPENDENCIES_SQL, (json.dumps(list(products)),)):
+        for product, uuid, sub_id, platform, row in self._ask(_DEPENDENCIES_SQL, keys=json.dumps(list(products))):
             asset = (uuid, sub_id, platform)
             found.append((product, asset))
             if asset not in self._resolved:
                 self._resolved[asset] = []
                 unknown[row] = asset
         if unknown:
-            for row, product in self._ask(_RESOLVED_SQL, (json.dumps(list(unknown)),)):
+            for row, product in self._ask(_RESOLVED_SQL, keys=json.dumps(list(unknown))):
                 self._resolved[unknown[row]].append(product)
         return found
 
@@ -243,16 +247,16 @@ class AssetGraph:
             yield from ((Node(-edge.source_id), node, Link.WILDCARD) for node in matches[edge.target] if node != -edge.source_id)
 
     def _intermediates_of(self, sources: list[int]) -> Iterator[_Raw]:
-        sql = f"""SELECT -s.SourceID, p.ProductID FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value
+        sql = f"""SELECT -s.SourceID, p.ProductID FROM json_each(:keys) k CROSS JOIN Sources s ON s.SourceID = k.value
             LEFT JOIN aptui_sources o ON o.source_id = s.SourceID
             CROSS JOIN Products p ON p.ProductName = '{COMMON_PLATFORM}/' || COALESCE(o.path_key, s.SourceName)
             WHERE p.Flags & {INTERMEDIATE_FLAG}"""
         return self._pairs(sql, sources, Link.INTERMEDIATE)
 
     def _sources_from(self, products: list[int]) -> Iterator[_Raw]:
-        sql = f"""SELECT p.ProductID, substr(p.ProductName, {len(COMMON_PLATFORM) + 2}) FROM json_each(?) k
+        sql = f"""SELECT p.ProductID, substr(p.ProductName, {len(COMMON_PLATFORM) + 2}) FROM json_each(:keys) k
             CROSS JOIN Products p ON p.ProductID = k.value WHERE p.Flags & {INTERMEDIATE_FLAG}"""
-        names = {name.lower(): Node(product) for product, name in self._ask(sql, (json.dumps(products),))}
+        names = {name.lower(): Node(product) for product, name in self._ask(sql, keys=json.dumps(products))}
         for name, ids in self.edges.by_path(names).items() if names else ():
             yield from ((Node(-source), names[name], Link.INTERMEDIATE) for source in ids)
 
@@ -326,11 +330,11 @@ class AssetGraph:
     def facts(self, nodes: Collection[Node]) -> dict[Node, Fact]:
         """Return what people call these nodes."""
         sources, products, files = _split(nodes)
-        sql = "SELECT s.SourceID, s.SourceName, s.SourceGuid FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value"
-        found: dict[Node, Fact] = {Node(-row[0]): SourceFact(*row) for row in self._ask(sql, (json.dumps(sources),))}
+        sql = "SELECT s.SourceID, s.SourceName, s.SourceGuid FROM json_each(:keys) k CROSS JOIN Sources s ON s.SourceID = k.value"
+        found: dict[Node, Fact] = {Node(-row[0]): SourceFact(*row) for row in self._ask(sql, keys=json.dumps(sources))}
         if products:
-            sql = _PRODUCTS_SQL.format(of="json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value")
-            found.update((Node(row[0]), _product(*row)) for row in self._ask(sql, (json.dumps(products),)))
+            sql = _PRODUCTS_SQL.format(of="json_each(:keys) k CROSS JOIN Products p ON p.ProductID = k.value")
+            found.update((Node(row[0]), _product(*row)) for row in self._ask(sql, keys=json.dumps(products)))
         found.update((node, AssetFile(self.file_name(node))) for node in files)
         return found
 
@@ -342,15 +346,15 @@ class AssetGraph:
 
     def products_named(self, names: Collection[str]) -> list[Node]:
         """Return the products with these names (lower case)."""
-        sql = f"""SELECT p.ProductID FROM json_each(?) k CROSS JOIN Products p ON p.ProductName = k.value
+        sql = f"""SELECT p.ProductID FROM json_each(:keys) k CROSS JOIN Products p ON p.ProductName = k.value
             CROSS JOIN Jobs j ON j.JobID = p.JobPK WHERE 1{self._on} ORDER BY 1"""
-        return [Node(number) for (number,) in self._ask(sql, (json.dumps(list(names)),))]
+        return [Node(number) for (number,) in self._ask(sql, keys=json.dumps(list(names)))]
 
     def products_of(self, sources: Collection[int]) -> list[Node]:
         """Return the products of these sources."""
-        sql = f"""SELECT p.ProductID FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
+        sql = f"""SELECT p.ProductID FROM json_each(:keys) k CROSS JOIN Jobs j ON j.SourcePK = k.value
             CROSS JOIN Products p ON p.JobPK = j.JobID WHERE 1{self._on} ORDER BY 1"""
-        return [Node(number) for (number,) in self._ask(sql, (json.dumps(list(sources)),))]
+        return [Node(number) for (number,) in self._ask(sql, keys=json.dumps(list(sources)))]
 
     def ends_of_chains(self, products: Collection[Node]) -> list[Node]:
         """Return these products; where one is an intermediate, those that are made of it in the end."""
@@ -370,13 +374,13 @@ class AssetGraph:
         sql = f"""SELECT p.ProductID FROM Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID{self._on}
             CROSS JOIN Products p ON p.JobPK = j.JobID WHERE s.SourceGuid = :uuid AND (:sub_id IS NULL OR +p.SubID = :sub_id)
             ORDER BY 1"""
-        return [Node(number) for (number,) in self._ask(sql, {"uuid": uuid, "sub_id": sub_id})]
+        return [Node(number) for (number,) in self._ask(sql, uuid=uuid, sub_id=sub_id)]
 
     # ------------------------------------------------------------------------------------------------- what leads nowhere
 
     def unmet(self, products: Collection[Node]) -> list[Unmet]:
         """Return what these products declared to need by a path and is not there, with patterns and exclusions as they stand."""
-        return [Unmet(product, path, bool(kind)) for product, path, kind in self._ask(_UNMET_SQL, (json.dumps(list(products)),))]
+        return [Unmet(product, path, bool(kind)) for product, path, kind in self._ask(_UNMET_SQL, keys=json.dumps(list(products)))]
 
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
         """Return the asset ids these products declared to need and nobody has."""
@@ -386,7 +390,7 @@ class AssetGraph:
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:
         """Return what a scan found in the bytes of these products and nobody declared."""
-        rows = self._ask(_MISSING_SQL, (json.dumps(list(products)),))
+        rows = self._ask(_MISSING_SQL, keys=json.dumps(list(products)))
         return [MissingReference(product, text, asset_id_text(uuid, sub_id)) for product, text, uuid, sub_id in rows]
 
     def platforms(self) -> list[str]:

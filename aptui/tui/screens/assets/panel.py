@@ -320,7 +320,7 @@ def _source(reader: Reader, ids: list[int]) -> tuple[Kind, int] | None:
 
 def kind_of_source(reader: Reader, source_id: int) -> Kind:
     """Return in which tree a source stands."""
-    sql = f"SELECT 1 FROM Sources WHERE SourceID = ? AND ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
+    sql = f"SELECT 1 FROM Sources WHERE SourceID = ? AND ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"  # noqa: S608 - a constant
     return Kind.INTERMEDIATES if reader.ask(sql, (source_id,)).fetchone() else Kind.SOURCES
 
 
