@@ -60,8 +60,9 @@ def _assigned(node: ast.stmt) -> list[ast.Name]:
 
 def _is_regex(call: ast.Call) -> bool:
     function = call.func
-    is_attribute = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
-    return is_attribute and function.value.id == "re" and function.attr in _CALLS
+    if not (isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)):
+        return False
+    return function.value.id == "re" and function.attr in _CALLS
 
 
 def _is_fixed(call: ast.Call, known: set[str]) -> bool:

@@ -85,8 +85,9 @@ def _assigns_a_state(node: ast.AST) -> TypeGuard[ast.expr]:
     if isinstance(node, ast.Call):
         names = [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
         return getattr(node.func, "attr", getattr(node.func, "id", "")) in {"setattr", "__setattr__"} and names == ["state"]
-    is_store = isinstance(node, ast.Attribute) and node.attr == "state" and isinstance(node.ctx, ast.Store)
-    return is_store and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    if not (isinstance(node, ast.Attribute) and node.attr == "state" and isinstance(node.ctx, ast.Store)):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id == "self")
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def measure(path: Path, runs: int) -> None:
             text = f"{_spread(ours)} for {reached:,} products, all rows read and walked {_spread(peers)}: {ratio:.2f} ×"
             say(name, text)
         direct, _found = _timed(lambda: AssetGraph(reader, PLATFORM, (Link.PRODUCT,)).needing([hub]))
-        listed, _found = _timed(lambda: closure(AssetGraph(reader, PLATFORM), [last], ["last"], PLATFORM))
+        listed, _assets = _timed(lambda: closure(AssetGraph(reader, PLATFORM), [last], ["last"], PLATFORM))
         say("hub, direct", f"{direct:.3f} s; the asset list of the last with sizes and reasons {listed:.3f} s")
 
 

@@ -15,7 +15,7 @@ from aptui.sdk import Result
 
 BUILDER = Builder
 
-TTF = next(extra for extra in EXTRAS if extra.name == "font").files["fonts/lantern.ttf"]()
+TTF = next(extra for extra in EXTRAS if extra.name == "font").files["fonts/lantern.ttf"]()  # type: ignore[operator]
 
 
 def otf():

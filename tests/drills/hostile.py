@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -113,7 +113,7 @@ def without_breaker() -> Iterator[None]:
         yield
 
 
-MUTANTS = {
+MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "": contextlib.nullcontext,
     "without-reaping": without_reaping,
     "without-limits": without_limits,

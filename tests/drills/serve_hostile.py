@@ -101,7 +101,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "endless-followers": _endless_followers,
     "deaf-to-revocation": _deaf_to_revocation,
     "chatty": _chatty,
-    "careless": lambda: [each() for each in (_endless_followers, _deaf_to_revocation, _chatty)] and None,
+    "careless": lambda: [each() for each in (_endless_followers, _deaf_to_revocation, _chatty)] and None,  # type: ignore[dict-item]
 }
 
 

@@ -9,6 +9,7 @@ import selectors
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from waiting import until
 
@@ -117,7 +118,7 @@ class Harness:
     def until(self, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         until(condition, lambda: f"the results: {self.results}", patience_s, self.turn)
 
-    def run(self, *orders: object, patience_s: float = PATIENCE_S) -> list:
+    def run(self, *orders: Any, patience_s: float = PATIENCE_S) -> list:
         """Send orders in one message and return their results in order."""
         self.pool.send(orders)
         self.until(lambda: all(order.run_key in self.results for order in orders), patience_s)

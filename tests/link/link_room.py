@@ -12,6 +12,7 @@ import types
 import typing
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from aptui.core import messages
 from aptui.link.port import PROTOCOL, Connections, Disconnect, Hello, Ping, Rescan, Settle, Shutdown, Status, Subscribe
@@ -230,7 +231,7 @@ def running(limits: LinkLimits | None = None):
             yield engine
 
 
-def example(record: type, seed: int = 1):
+def example(record: Any, seed: int = 1) -> Any:
     """Return a record with a value that is not the default in every field."""
     hints = typing.get_type_hints(record)
     names = record.__dataclass_fields__

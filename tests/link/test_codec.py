@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,11 @@ def test_every_verb_comes_out_as_it_went_in(name: str) -> None:
     "name", [name for name in VERBS if name not in {"report_peers", "peer_order"}]
 )  # all they hold is a record
 def test_defaults_may_be_left_out(name: str) -> None:
-    needed = {"hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1}, "cancel": {"job_ids": [4]}, "hold": {"why": ""}}
+    needed: dict[str, dict[str, Any]] = {
+        "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},
+        "cancel": {"job_ids": [4]},
+        "hold": {"why": ""},
+    }
     needed |= {"set_option": {"name": "verbose", "value": True}, "disconnect": {"number": 1}, "restart_worker": {"number": 1}}
     fields = needed.get(name, {})
 
@@ -59,7 +64,8 @@ def test_answers_and_refusals_come_out_as_they_went_in() -> None:
 
     assert isinstance(answer, AnswerLine)
     assert answer.number == 3
-    assert answer.answer["progress"]["files_scanned"] == progress.files_scanned
+    told: Any = answer.answer["progress"]
+    assert told["files_scanned"] == progress.files_scanned
     assert refusal == RefusalLine(4, "no", "later", 4)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -37,7 +38,7 @@ class Served:
     token: str
     token_file: Path
     loop: asyncio.AbstractEventLoop
-    room: object
+    room: Any
 
     def ask(self, method: str, path: str, body: bytes | None = None, /, **headers: str) -> Reply:
         """Ask on a connection of its own; `_` in the names of headers stands for `-`, and `Authorization=""` for none."""

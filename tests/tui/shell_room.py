@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from textual import events
 from textual.keys import _character_to_key, key_to_character
@@ -23,7 +24,7 @@ class Hands:
     def __init__(self, pilot) -> None:
         self._pilot = pilot
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._pilot, name)
 
     async def press(self, *keys: str) -> None:

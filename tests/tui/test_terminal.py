@@ -146,9 +146,9 @@ def test_a_storm_of_sizes_invalid_bytes_and_hostile_text_do_no_harm_and_idle_is_
         term.send("\x15loud\r")
         shows(term, "1 of 5", "heard")
         term.settle()
-        size, deadline = len(term.seen), time.monotonic() + 2
-        term.wait(lambda term: len(term.seen) != size or time.monotonic() > deadline, "two seconds")
-        assert bytes(term.seen[size:]) == b""
+        seen, deadline = len(term.seen), time.monotonic() + 2
+        term.wait(lambda term: len(term.seen) != seen or time.monotonic() > deadline, "two seconds")
+        assert bytes(term.seen[seen:]) == b""
 
         term.send("\rya")
         term.wait(lambda term: copied_texts(term.seen), "a copy")

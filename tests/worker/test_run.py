@@ -287,8 +287,8 @@ LIES = {
         lambda r: [linked(r, "/etc", "d")] and [JobProduct("d/hostname")],
         "product 'd/hostname' is a link, or behind one",
     ),
-    "folder": (lambda r: [os.mkdir(r.product_path("d"))] and [JobProduct("d")], "product 'd' is not a regular file"),
-    "fifo": (lambda r: [os.mkfifo(r.product_path("f"))] and [JobProduct("f")], "product 'f' is not a regular file"),
+    "folder": (lambda r: [os.mkdir(r.product_path("d"))] and [JobProduct("d")], "product 'd' is not a regular file"),  # type: ignore[list-item]
+    "fifo": (lambda r: [os.mkfifo(r.product_path("f"))] and [JobProduct("f")], "product 'f' is not a regular file"),  # type: ignore[list-item]
     "no name": (lambda r: [JobProduct("d/..")], "product 'd/..' has no file name"),
     "control": (lambda r: [product(r, "a\x1b[2J")], r"product 'a\x1b[2J' has control characters in its name"),
     "long": (lambda r: [JobProduct("x" * 256)], "has a name longer than 255 bytes"),
@@ -415,8 +415,8 @@ def test_an_exception_with_text_that_is_no_unicode_travels(room):
         (lambda _: "yes", "process_job returned str, not a ProcessJobResponse"),
         (lambda _: ProcessJobResponse(), "builder reported failure"),
         (lambda _: ProcessJobResponse(error="too\nbad"), "too"),
-        (lambda _: ProcessJobResponse(Result.SUCCESS, dependencies=[5]), "TypeError"),
-        (lambda _: ProcessJobResponse(Result.SUCCESS, sources_to_reprocess=[5]), "TypeError"),
+        (lambda _: ProcessJobResponse(Result.SUCCESS, dependencies=[5]), "TypeError"),  # type: ignore[list-item]
+        (lambda _: ProcessJobResponse(Result.SUCCESS, sources_to_reprocess=[5]), "TypeError"),  # type: ignore[list-item]
         (raising(SystemExit("bye")), "builder called sys.exit('bye')"),
     ],
 )

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from disk_project import HOST, Project
@@ -30,7 +31,7 @@ class Diary:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.notes: list[tuple[str, object]] = []
+        self.notes: list[tuple[str, Any]] = []
         self.left: list[Intent] = []
         self.digests: dict[str, bytes] = {}
         self.folders: dict[str, int] = {}

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -69,7 +70,7 @@ class Room:
             self.pool = pool.ClusterPool(
                 builders, [Platform("linux")], 0, self.selector, self.results.extend, cluster=told, clock=lambda: self.now_s
             )
-        self.scheduler = self.pool._scheduler
+        self.scheduler: Any = self.pool._scheduler
 
     def inputs(self, order: ProcessOrder) -> tuple[messages.TaskInput, ...] | None:
         return (messages.TaskInput(0, order.rel, bytes(32), 1, 0),) if "bound" not in order.rel else None

@@ -546,7 +546,7 @@ def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProj
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
     with project.running() as live:
         live._retry_s = 0.05
-        monkeypatch.setattr(live.engine, "turn", lambda _wait_s: {}["no such key"])
+        monkeypatch.setattr(live.engine, "turn", lambda _wait_s: {"a": 1}["no such key"])
         live.turn()
         project.until(lambda: "KeyError" in live.health.disk)
         project.write("assets/a.txt", "after the bug")

@@ -12,6 +12,7 @@ from scripted_source import SCRIPTED
 
 from aptui.config import load
 from aptui.core.messages import JobChanged, Notice, ProductsChanged
+from aptui.core.model import PathKey
 from aptui.engine.cache import cache as cache_room
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue
@@ -140,7 +141,7 @@ def test_a_person_may_ask_for_a_job_again(project: Project) -> None:
     project.engine_run()
     news: list[Notice] = []
     engine = engine_of(project, news)
-    engine.ask("reprocess", keys=["a.txt"])
+    engine.ask("reprocess", keys=[PathKey("a.txt")])
     engine.run_until_idle()
     engine.close()
 
@@ -151,7 +152,7 @@ def test_reprocess_mends_a_product_that_was_damaged_in_place(project: Project) -
     project.engine_run()
     (project.cache / "linux/a.txt").write_text("damaged")
     engine = engine_of(project, [])
-    engine.ask("reprocess", keys=["a.txt"])
+    engine.ask("reprocess", keys=[PathKey("a.txt")])
     engine.run_until_idle()
     engine.close()
 

@@ -102,7 +102,7 @@ def pixel(page: chromium.Page, path: str, x: float = 0.5, y: float = 0.5) -> tup
         f"b.height] }})()"
     )
     seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    return seen.getpixel((int(box[0] + x * box[2]), int(box[1] + y * box[3])))
+    return seen.getpixel((int(box[0] + x * box[2]), int(box[1] + y * box[3])))  # type: ignore[return-value]
 
 
 def until_pixel(page: chromium.Page, path: str, is_it) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -66,7 +67,7 @@ def test_what_is_deflated_stands_on_its_own_and_what_is_short_or_binary_is_not()
 def test_who_offers_compression_hears_the_same_in_fewer_bytes(garden_of_one: Garden, window: int) -> None:
     there = garden_of_one
 
-    async def heard() -> tuple[list[dict[str, object]], int]:
+    async def heard() -> tuple[list[dict[str, Any]], int]:
         headers = {"Authorization": f"Bearer {there.served.token}"}
         async with (
             aiohttp.ClientSession() as http,

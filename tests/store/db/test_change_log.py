@@ -291,6 +291,7 @@ class World:
         assert isinstance(number, int)
         if kind == "source":
             rel, digest, uuid = rest
+            assert isinstance(uuid, int)
             self.sources.add(number)
             # Two sources never have one path; the numbers keep them apart.
             return {"put_source": [source(number, f"{rel}{number}", digest, uuid * 10 + number)]}  # type: ignore[arg-type]
