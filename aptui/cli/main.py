@@ -40,6 +40,7 @@ VERBS = {
     "why": ("aptui.verbs.why", "why a job ran, waits or failed; what a file is to aptui"),
     "explain": ("aptui.verbs.explain", "which builders, rules and settings apply to a path, and which line says so"),
     "log": ("aptui.verbs.read", "show the log of a job"),
+    "history": ("aptui.verbs.sessions.history", "what ran when and why, and what became of it between two sessions"),
     "changes": ("aptui.verbs.changes", "what changed since a number, in order, for asset browsers and search indexes"),
     "deps": ("aptui.verbs.graph", "what an asset needs, and who needs it"),
     "query": ("aptui.verbs.graph", "ask the graph: deps, rdeps, somepath, allpaths"),

@@ -49,6 +49,9 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_cache_folder": "name, mtime_ns",  # folder relative to the cache root
     "drop_cache_folder": "name",
     "put_state": "key, value",
+    # what is said of a session at its end (core.sessions): its runs are those of higher run keys than the last session's
+    "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
+    "prune_session": "session_id",  # a part of its runs becomes what was before all sessions
     "doubt_job": "job_id",  # its products on disk may not be those recorded: it needs a run whatever its inputs are
 }
 """Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.signed`) by the writer's caller."""

@@ -22,6 +22,7 @@ from aptui.config import dirs
 from aptui.config.model import Config
 from aptui.core.messages import HealthChanged, JobChanged, LogLevel, Notice, Progress, Said
 from aptui.core.model import INTERMEDIATES, Builder
+from aptui.core.sessions import SessionKind
 from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, Told
@@ -285,6 +286,7 @@ class EngineSupervisor:
             self._rest(engine, now)
         else:
             self._idle_since, self._is_settled = None, False
+            engine.sessions.begin(SessionKind.EDIT)
             if now >= self._disk_at:
                 self._disk_at = now + _DISK_LOOK_S
                 engine.cache.refuse_full_disk()  # before builders fail of it; the engine comes back when there is room again
@@ -309,6 +311,7 @@ class EngineSupervisor:
             self.watching.first_scan_is_done()
         if self._idle_since is None:
             self._idle_since, self._outdated_count = now, 0
+            engine.sessions.rested()
             if engine.pipeline.stuck():
                 engine.news.say_once("jobs wait for something that never comes; please report this")
             self._watch_intermediates()

@@ -23,6 +23,7 @@ from aptui.core.messages import Asked, LogLevel, OutsideSeen, Progress, RowsSave
 from aptui.core.model import Job, PathKey
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.undeclared_reads import with_default
+from aptui.core.sessions import SessionKind
 from aptui.engine.cache import preload
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.engine.loop.code import CodeWatch
@@ -34,6 +35,7 @@ from aptui.engine.loop.hashing import HashQueue
 from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.scans import Scans
+from aptui.engine.loop.sessions import SessionRecorder
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import changed_files
 from aptui.shared.errors import InternalError, KnownError
@@ -90,6 +92,7 @@ class Engine:
         self.closing = contextlib.ExitStack()
         """What is let go of at the end, the last first."""
         self.epoch = 0
+        self.sessions = SessionRecorder(str(config.project_dir))
         self.is_stopping = False
         self.is_paused = False
         self._runs_builders = runs_builders
@@ -125,7 +128,7 @@ class Engine:
     def open_anew(self, config: Config) -> None:
         """Close, and open over the same cache with another pipeline, whose builders are others; what was running is owed again."""
         counts = self.pipeline.counts
-        self.is_stopping = True
+        self.is_stopping = self.sessions.is_held = True
         self.settle()
         self.is_stopping = False
         self.close()
@@ -135,6 +138,7 @@ class Engine:
         self.config = replace(config, workers=self.config.workers)
         self._opening, self._saved_ticket, self._told_ticket = None, 0, 0
         self.open()
+        self.sessions.is_held = False
         self.pipeline.counts.update({name: counts[name] + self.pipeline.counts[name] for name in counts})
         self.start_scan()
 
@@ -163,6 +167,8 @@ class Engine:
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
         self.closing.callback(self.archive.close)
+        if killed := self.sessions.found(self.archive.sessions):
+            self.writer.run(killed, durable=False)
         mark = self.archive.state(CATALOG_STATE)
         self.catalogs = Catalogs(self.writer, opening.database, self.config.name, platforms_of(self.project), mark)
         self.closing.callback(self.catalogs.close)
@@ -233,6 +239,7 @@ class Engine:
             is_full: read every file's bytes; None = as the engine is set.
         """
         assert self._opening is not None
+        self.sessions.begin_scan(self.archive.state("signature"), self._opening.signature)
         with schema.told(self._opening.database):
             self.deeds.finish()
             is_full = self._is_full_scan if is_full is None else is_full
@@ -277,6 +284,8 @@ class Engine:
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
         """Put a person's wish into the inbox."""
+        if verb == "reprocess":
+            self.sessions.begin(SessionKind.ASKED)
         self.inbox.post(Asked(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
 
     # ----------------------------------------------------------------------------------------------------------------- loop
@@ -416,6 +425,7 @@ class Engine:
         else:
             self._publish(waits=checkpoints)
         if not (self.scans.is_dirty or self.deeds.is_dirty):
+            self.sessions.forget()
             return
         if self.live is not None:
             self.runs.note_shared()
@@ -428,6 +438,7 @@ class Engine:
             self._dropped_folders = []
         if state:
             rows["put_state"] = [*state]
+        rows.update(self.sessions.end(self.archive.sessions, self.account, is_stopping=self.is_stopping))
         self.writer.run(rows, durable=True)
         if checkpoints:
             self.writer.checkpoint()

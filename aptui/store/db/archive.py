@@ -37,6 +37,7 @@ from aptui.shared.errors import InternalError, UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.packing import unpack_files
 from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
+from aptui.store.db.session_archive import SessionArchive
 
 CHUNK = 2_000
 """Keys in one question."""
@@ -114,6 +115,7 @@ class DatabaseArchive:
             self._database.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
             raise host_error(path, error) from error
+        self.sessions = SessionArchive(self._database)
 
     def close(self) -> None:
         """Close the connection."""
@@ -446,7 +448,8 @@ class DatabaseArchive:
     @_checked
     def next_ids(self) -> tuple[int, int, int, int]:
         """Return the next free (source id, job id, product id, run key)."""
-        sql = """SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(JobID) FROM Jobs), 0),
+        jobs = "MAX(COALESCE((SELECT MAX(JobID) FROM Jobs), 0), COALESCE((SELECT MAX(job_id) FROM aptui_gone_jobs), 0))"
+        sql = f"""SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), {jobs},
             COALESCE((SELECT MAX(ProductID) FROM Products), 0), COALESCE((SELECT MAX(JobRunKey) FROM Jobs), 0),
             COALESCE((SELECT MAX(run_key) FROM aptui_intents), 0)"""
         source, job, product, *run_keys = self._database.execute(sql).fetchone()

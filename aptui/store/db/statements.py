@@ -12,6 +12,7 @@ from typing import cast
 from aptui.core.archive import ROW_OPERATIONS
 from aptui.core.model import FileFact
 from aptui.store.db.packing import pack_files
+from aptui.store.db.session_statements import PRUNE_SESSION, PUT_SESSION
 
 Parameters = tuple[object, ...]
 Statement = tuple[str, Callable[[Parameters], Parameters] | None]
@@ -59,6 +60,10 @@ def _drop_job_stats(condition: str) -> str:
         f"DELETE FROM Stats WHERE StatName IN (SELECT {job_stat_sql()} FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
         f"JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE {condition})"
     )
+
+
+def _nothing(_row: Parameters) -> Parameters:
+    return ()
 
 
 def _first_twice(row: Parameters) -> Parameters:
@@ -174,6 +179,8 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "put_cache_folder": ((_replace("aptui_cache_folders", 2), None),),
     "drop_cache_folder": (("DELETE FROM aptui_cache_folders WHERE name = ?", None),),
     "put_state": ((_replace("aptui_state", 2), None),),
+    "put_session": tuple((sql, None if at == 0 else _nothing) for at, sql in enumerate(PUT_SESSION)),
+    "prune_session": tuple((sql, None if "?1" in sql else _nothing) for sql in PRUNE_SESSION),
     "doubt_job": (
         ("UPDATE Jobs SET Fingerprint = 0, Status = 0 WHERE JobID = ?", None),
         ("UPDATE aptui_jobs SET state = 'waiting', planned = NULL WHERE job_id = ?", None),

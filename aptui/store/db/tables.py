@@ -393,6 +393,64 @@ class Runs(_Table):
         without_rowid = True
 
 
+class Sessions(_Table):
+    """Spells of work, from the start to rest (`core.sessions`).
+
+    Session 0 stands for everything before the first one that is kept; `run_key` is the highest one when it ended.
+    """
+
+    session_id = IntegerField(primary_key=True)
+    started_ms = IntegerField()
+    ended_ms = IntegerField()
+    kind = TextField()
+    detail = TextField()
+    commit_id = TextField()
+    outcome = TextField()
+    run_key = IntegerField()
+    jobs_run = IntegerField()
+    jobs_failed = IntegerField()
+    jobs_gone = IntegerField()
+    restored = IntegerField()
+    work_ms = IntegerField()
+    saved_ms = IntegerField()
+    fetched_bytes = IntegerField()
+    failing = IntegerField()
+
+    class Meta:
+        table_name = "aptui_sessions"
+
+
+class SessionRuns(_Table):
+    """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made."""
+
+    job_id = IntegerField()
+    session_id = IntegerField()
+    outcome = IntegerField()
+    is_restored = IntegerField()
+    duration_ms = IntegerField()
+    ended_after_ms = IntegerField()
+    size = IntegerField()
+
+    class Meta:
+        table_name = "aptui_session_runs"
+        primary_key = CompositeKey("job_id", "session_id")
+        without_rowid = True
+
+
+class GoneJobs(_Table):
+    """What a job was that is no more, for the sessions in which it ran."""
+
+    job_id = IntegerField(primary_key=True)
+    source = TextField()
+    platform = TextField()
+    job_key = TextField()
+    builder = BlobField()
+    gone_ms = IntegerField()
+
+    class Meta:
+        table_name = "aptui_gone_jobs"
+
+
 class Conflicts(_Table):
     """Product names that a failed job made too."""
 
@@ -488,6 +546,9 @@ OWN_TABLES: tuple[type[Model], ...] = (
     ProductLinks,
     MissingScans,
     Runs,
+    Sessions,
+    SessionRuns,
+    GoneJobs,
     Conflicts,
     Folders,
     Intents,
@@ -528,6 +589,7 @@ aptui_product_links_prefix ON aptui_product_links(prefix, kind, platform, path) 
 aptui_product_links_asset ON aptui_product_links(source_guid) WHERE kind = 2
 aptui_product_links_exclusion ON aptui_product_links(product_id) WHERE is_exclusion = 1
 aptui_dependencies_target ON ProductDependencies(DependencySourceGuid, DependencySubID, ProductPK) WHERE UnresolvedPath = ''
+aptui_session_runs_session ON aptui_session_runs(session_id)
 aptui_conflicts_job ON aptui_conflicts(job_id)
 aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
 """
@@ -547,6 +609,12 @@ _COMPANIONS = (
     ("Products", "ProductID", "aptui_missing_scans", "product_id"),
     ("ScanFolders", "ScanFolderID", "aptui_folders", "scan_folder_id"),
 )
+_NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+# A source goes before its jobs do, and takes their names with it; a job may go alone.
+_GOING = (
+    ("Sources", "OLD.SourceName, Platform, JobKey, BuilderGuid, {now} FROM Jobs WHERE SourcePK = OLD.SourceID"),
+    ("Jobs", "SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {now} FROM Sources WHERE SourceID = OLD.SourcePK"),
+)
 
 
 def creation_sql() -> Iterator[str]:
@@ -557,6 +625,10 @@ def creation_sql() -> Iterator[str]:
     yield _UNIQUE_INDEX
     for table, key, own, column in _COMPANIONS:
         yield f"CREATE TRIGGER {own}_go AFTER DELETE ON {table} BEGIN DELETE FROM {own} WHERE {column} = OLD.{key}; END"
+    for table, values in _GOING:
+        job_id = "OLD.JobID" if table == "Jobs" else "JobID"
+        what = f"INSERT OR REPLACE INTO aptui_gone_jobs SELECT {job_id}, {values.format(now=_NOW_MS)}"
+        yield f"CREATE TRIGGER aptui_gone_{table} BEFORE DELETE ON {table} BEGIN {what}; END"
 
 
 def column_names(model: type[Model]) -> tuple[str, list[str]]:

@@ -44,5 +44,38 @@ def _origin_is_a_column(database: sqlite3.Connection) -> None:
             database.execute(f"UPDATE {table} SET reason = ?, origin = ? WHERE {where}", values)
 
 
-STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {OLDEST: _origin_is_a_column}
+def _sessions_are_kept(database: sqlite3.Connection) -> None:
+    """What ran so far is what was before the first session."""
+    for sql in (*_SESSION_TABLES, *_SESSION_ROWS):
+        database.execute(sql)
+
+
+_NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+_SESSION_TABLES = (
+    """CREATE TABLE aptui_sessions (session_id INTEGER NOT NULL PRIMARY KEY, started_ms INTEGER NOT NULL,
+    ended_ms INTEGER NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL, commit_id TEXT NOT NULL, outcome TEXT NOT NULL,
+    run_key INTEGER NOT NULL, jobs_run INTEGER NOT NULL, jobs_failed INTEGER NOT NULL, jobs_gone INTEGER NOT NULL,
+    restored INTEGER NOT NULL, work_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL, fetched_bytes INTEGER NOT NULL,
+    failing INTEGER NOT NULL)""",
+    """CREATE TABLE aptui_session_runs (job_id INTEGER NOT NULL, session_id INTEGER NOT NULL, outcome INTEGER NOT NULL,
+    is_restored INTEGER NOT NULL, duration_ms INTEGER NOT NULL, ended_after_ms INTEGER NOT NULL, size INTEGER NOT NULL,
+    PRIMARY KEY (job_id, session_id)) WITHOUT ROWID""",
+    """CREATE TABLE aptui_gone_jobs (job_id INTEGER NOT NULL PRIMARY KEY, source TEXT NOT NULL, platform TEXT NOT NULL,
+    job_key TEXT NOT NULL, builder BLOB NOT NULL, gone_ms INTEGER NOT NULL)""",
+    "CREATE INDEX aptui_session_runs_session ON aptui_session_runs(session_id)",
+    f"""CREATE TRIGGER aptui_gone_Sources BEFORE DELETE ON Sources BEGIN INSERT OR REPLACE INTO aptui_gone_jobs
+    SELECT JobID, OLD.SourceName, Platform, JobKey, BuilderGuid, {_NOW_MS} FROM Jobs WHERE SourcePK = OLD.SourceID; END""",
+    f"""CREATE TRIGGER aptui_gone_Jobs BEFORE DELETE ON Jobs BEGIN INSERT OR REPLACE INTO aptui_gone_jobs
+    SELECT OLD.JobID, SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {_NOW_MS} FROM Sources
+    WHERE SourceID = OLD.SourcePK; END""",
+)
+_SESSION_ROWS = (
+    f"""INSERT INTO aptui_sessions SELECT 0, 0, {_NOW_MS}, 'before', '', '', '', MAX(JobRunKey), 0, 0, 0, 0, 0, 0, 0, 0
+    FROM Jobs HAVING COUNT(*) > 0""",
+    """INSERT INTO aptui_session_runs SELECT j.JobID, 0, r.outcome, r.origin <> '', r.duration_ms, r.completed_ms,
+    (SELECT COALESCE(SUM(o.size), 0) FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.JobPK = j.JobID)
+    FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey""",
+)
+
+STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {OLDEST: _origin_is_a_column, 3: _sessions_are_kept}
 """{version: what leads to the next one}."""

@@ -10,16 +10,20 @@ import pytest
 
 from aptui.store.db import upgrades
 from aptui.store.db.schema import OWN_VERSION, VERSION_KEY, prepare
+from aptui.store.history.sessions import runs_until, sessions
 from aptui.store.queries.reader import open_reader
 
 from ..conftest import Store, job_row, source_row
 
 RUN = (1, 5, 1000, 5, 0, "new source; its result is from the shared cache (\\server\\x)", "", "", 7, "1", b"P" * 16, "0", "")
+SESSION_TABLES = ("sessions", "session_runs", "gone_jobs")
 
 
 def as_version_2(path: Path) -> None:
     """Make of a database of today what version 2 had."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        for going in ("TRIGGER aptui_gone_Sources", "TRIGGER aptui_gone_Jobs", *(f"TABLE aptui_{name}" for name in SESSION_TABLES)):
+            database.execute(f"DROP {going}")
         database.execute("ALTER TABLE aptui_jobs DROP COLUMN origin")
         database.execute("ALTER TABLE aptui_runs DROP COLUMN origin")
         database.execute("UPDATE aptui_state SET value = '2' WHERE key = ?", (VERSION_KEY,))
@@ -92,6 +96,23 @@ def test_the_tables_are_those_of_a_new_database(old: Path, tmp_path: Path) -> No
     prepare(old)
 
     assert columns_of(old) == columns_of(new)
+    assert others_of(old) == others_of(new)
+
+
+def others_of(path: Path) -> set[tuple[str, str]]:
+    """Return the names of indexes and triggers."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        return set(database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('index', 'trigger')"))
+
+
+def test_what_ran_so_far_is_what_was_before_all_sessions(old: Path) -> None:
+    prepare(old)
+
+    with contextlib.closing(open_reader(old)) as reader:
+        assert sessions(reader) == []
+        assert [(run.source, run.session, run.is_restored) for run in runs_until(reader, 0)] == [("Textures/Ärger.png", 0, True)]
+    with contextlib.closing(sqlite3.connect(old)) as database:
+        assert database.execute("SELECT run_key FROM aptui_sessions").fetchall() == [(5,)], "none of it is owed a session"
 
 
 def test_a_step_that_dies_half_way_has_not_begun(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,85 @@
+"""Which commit is checked out, and what moved it there last; from Git's files, without its program.
+
+Anything odd is no commit: a session without one is told all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+_COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
+_TAIL_BYTES = 4096
+_TEXT_BYTES = 64 * 1024
+_PACKED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A commit in hex, "" when none is known; `is_made_here`: what moved there last was a commit, so files did not change."""
+
+    commit: str = ""
+    is_made_here: bool = False
+
+
+def head(folder: str) -> Head:
+    """Return what is checked out where `folder` lies."""
+    control = _control_folder(folder)
+    if not control:
+        return Head()
+    text = _read(os.path.join(control, "HEAD"), _TEXT_BYTES).strip()
+    if text.startswith("ref: "):
+        text = _resolved(control, text.removeprefix("ref: "))
+    if not _COMMIT.match(text):
+        return Head()
+    return Head(text, _last_move(control).startswith("commit"))
+
+
+def _control_folder(folder: str) -> str:
+    folder = os.path.abspath(folder)
+    while True:
+        path = os.path.join(folder, ".git")
+        if os.path.isdir(path):
+            return path
+        if os.path.isfile(path):
+            name, _colon, target = _read(path, _TEXT_BYTES).partition(":")
+            return os.path.normpath(os.path.join(folder, target.strip())) if name == "gitdir" else ""
+        above = os.path.dirname(folder)
+        if above == folder:
+            return ""
+        folder = above
+
+
+def _resolved(control: str, name: str) -> str:
+    """Return what a branch points to; those of a linked worktree lie in the folder that all share."""
+    shared = _read(os.path.join(control, "commondir"), _TEXT_BYTES).strip()
+    folders = [control, *([os.path.normpath(os.path.join(control, shared))] if shared else [])]
+    for folder in folders:
+        if text := _read(os.path.join(folder, name), _TEXT_BYTES).strip():
+            return text
+    for folder in folders:
+        for line in _read(os.path.join(folder, "packed-refs"), _PACKED_BYTES).splitlines():
+            commit, _blank, ref = line.partition(" ")
+            if ref == name:
+                return commit
+    return ""
+
+
+def _last_move(control: str) -> str:
+    """Return what the last line of the log of HEAD says: `commit: …`, `checkout: moving from …`, `pull: …`."""
+    try:
+        with open(os.path.join(control, "logs", "HEAD"), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return lines[-1].partition("\t")[2] if lines else ""
+
+
+def _read(path: str, most_bytes: int) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(most_bytes)
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""Sessions as people ask about them: which there were, what ran in them, how two differ, what became slower."""

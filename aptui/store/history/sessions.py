@@ -1,0 +1,125 @@
+"""The sessions that are kept, and the runs in them; read-only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aptui.core.messages import Outcome
+from aptui.shared.errors import UserError
+from aptui.store.queries.reader import Reader
+
+_COLUMNS = """session_id, started_ms, ended_ms, kind, detail, commit_id, outcome, jobs_run, jobs_failed, jobs_gone, restored,
+    work_ms, saved_ms, fetched_bytes, failing"""
+_RUNS_SQL = """SELECT r.job_id, COALESCE(s.SourceName, g.source), COALESCE(j.Platform, g.platform), COALESCE(j.JobKey, g.job_key),
+    COALESCE(j.BuilderGuid, g.builder), r.outcome, r.is_restored, r.duration_ms, r.ended_after_ms, r.size, r.session_id
+FROM aptui_session_runs r LEFT JOIN Jobs j ON j.JobID = r.job_id LEFT JOIN Sources s ON s.SourceID = j.SourcePK
+LEFT JOIN aptui_gone_jobs g ON g.job_id = r.job_id WHERE COALESCE(s.SourceName, g.source) IS NOT NULL"""
+_WORD = re.compile(r"#?(?P<number>\d{1,18})|last(?:~(?P<back>\d{1,9}))?")
+OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session; `kind` and `outcome` are words of `core.sessions`, `failing` counts what was failed when it ended."""
+
+    number: int
+    started_ms: int
+    ended_ms: int
+    kind: str
+    detail: str
+    commit: str
+    outcome: str
+    jobs_run: int
+    jobs_failed: int
+    jobs_gone: int
+    restored: int
+    work_ms: int
+    saved_ms: int
+    fetched_bytes: int
+    failing: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return max(0, self.ended_ms - self.started_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRun:
+    """The last run of a job in a session; `ended_after_ms` since the session began, `size` of all its products then."""
+
+    job_id: int
+    source: str
+    platform: str
+    job_key: str
+    builder: bytes
+    outcome: int
+    is_restored: bool
+    duration_ms: int
+    ended_after_ms: int
+    size: int
+    session: int
+
+    @property
+    def name(self) -> tuple[str, str, str, bytes]:
+        """What stays the same when a source goes and comes back."""
+        return self.source.lower(), self.platform, self.job_key, self.builder
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it failed."""
+        return self.outcome != Outcome.SUCCEEDED
+
+
+def sessions(reader: Reader, limit: int = 0) -> list[Session]:
+    """Return the sessions that are kept, the last first; `limit` 0 = all."""
+    sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 ORDER BY session_id DESC LIMIT ?"
+    return [Session(*row) for row in reader.ask(sql, (limit or -1,))]
+
+
+def session_named(reader: Reader, word: str) -> Session:
+    """Return the session that a word means: its number, `last`, or `last~2` for the second before that.
+
+    Raises:
+        UserError: there is no such session, or the word is none.
+    """
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise UserError(f"'{word}' is no session", hint="say its number, 'last', or 'last~1' for the one before")
+    if number := match["number"]:
+        row = reader.ask(
+            f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id = ? AND session_id > 0", (int(number),)
+        ).fetchone()
+    else:
+        sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 ORDER BY session_id DESC LIMIT 1 OFFSET ?"
+        row = reader.ask(sql, (int(match["back"] or 0),)).fetchone()
+    if row is None:
+        found = reader.ask("SELECT MIN(session_id), MAX(session_id) FROM aptui_sessions WHERE session_id > 0").fetchone()
+        known = f"those from {found[0]} to {found[1]} are kept" if found[0] else "none is recorded yet"
+        raise UserError(f"there is no session '{word}'", hint=known)
+    return Session(*row)
+
+
+def runs_of(reader: Reader, session: int) -> list[SessionRun]:
+    """Return what ran in a session, in the order in which it ended."""
+    return [_run(row) for row in reader.ask(f"{_RUNS_SQL} AND r.session_id = ? ORDER BY r.ended_after_ms, r.job_id", (session,))]
+
+
+def runs_between(reader: Reader, after: int, until: int) -> Iterator[SessionRun]:
+    """Yield what ran in the sessions after `after` up to `until`, session by session."""
+    for row in reader.ask(f"{_RUNS_SQL} AND r.session_id > ? AND r.session_id <= ? ORDER BY r.session_id", (after, until)):
+        yield _run(row)
+
+
+def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
+    """Yield the last run of every job up to the end of a session, what was before all sessions included."""
+    sql = f"""{_RUNS_SQL} AND (r.job_id, r.session_id) IN
+        (SELECT job_id, MAX(session_id) FROM aptui_session_runs WHERE session_id <= ? GROUP BY job_id)"""
+    for row in reader.ask(sql, (until,)):
+        yield _run(row)
+
+
+def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) -> SessionRun:
+    return SessionRun(*row[:6], bool(row[6]), *row[7:])

@@ -1,0 +1,284 @@
+"""`aptui history`: the sessions that are kept, what ran in one, how the project differs between the ends of two.
+
+`aptui compare` compares asset lists, so what compares sessions is `history` with two of them.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from typing import Any
+
+from aptui.core.sessions import SessionEnd
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.history import comparing
+from aptui.store.history.sessions import OUTCOMES, Session, SessionRun, runs_of, session_named, sessions
+from aptui.verbs.opening import OpenedProject, opened
+
+_LISTED = 30
+_TOLD = 20
+"""Of each kind of change; JSON has all."""
+_SLOWEST = 10
+_ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED: "the engine was killed"}
+
+
+def history_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `history`."""
+    parser.add_argument("sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the one before")
+    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} unless said, JSON all")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = """\
+  aptui history            the last sessions: why each began, what ran, what failed
+  aptui history last       what ran in it, the slowest first
+  aptui history 12 last    what began to fail, was mended, takes longer, grew, came
+                           or went since session 12 ended"""
+
+
+def history(arguments: Namespace) -> int:
+    """List sessions, show one, or compare two."""
+    words = arguments.sessions
+    if len(words) > 2:
+        raise UserError("there are too many sessions", hint="one is shown, two are compared")
+    if arguments.limit < 0:
+        raise UserError(f"--limit: {arguments.limit} is no count")
+    with opened(arguments) as project:
+        chosen = [session_named(project.database, word) for word in words]
+        match chosen:
+            case []:
+                _list(project, arguments)
+            case [one]:
+                _show(one, project, arguments)
+            case _:
+                _compare(sorted(chosen, key=lambda session: session.number), project, arguments)
+    return 0
+
+
+# -------------------------------------------------------------------------------------------------------------------- list
+
+
+def _list(project: OpenedProject, arguments: Namespace) -> None:
+    if arguments.json:
+        printing.say_json_list(session_json(one) for one in sessions(project.database, arguments.limit))
+        return
+    found = sessions(project.database, arguments.limit or _LISTED)
+    if not found:
+        printing.complain("aptui: no session is recorded yet: 'aptui batch' makes the first one")
+        return
+    header = ("", "began", "took", "why", "run", "failed", "restored", "gone", "failing")
+    printing.table(header, (_cells(one) for one in found), right=(0, 2, 4, 5, 6, 7, 8), spare=(7, 6, 2))
+
+
+def _cells(one: Session) -> list[str]:
+    figures = (one.jobs_run, one.jobs_failed, one.restored, one.jobs_gone, one.failing)
+    numbers = [f"{number:,}" if number else "" for number in figures]
+    return [str(one.number), printing.when(one.started_ms), printing.duration(one.seconds), why(one), *numbers]
+
+
+def why(one: Session) -> str:
+    """Return why a session began, and how it ended if not at rest."""
+    text = f"{one.kind}: {one.detail}" if one.detail else one.kind
+    end = _ENDS.get(SessionEnd(one.outcome), "")
+    return f"{text}; {end}" if end else text
+
+
+def session_json(one: Session) -> dict[str, Any]:
+    """Return a session as programs get it."""
+    return {
+        "session": one.number,
+        "began": printing.iso(one.started_ms),
+        "ended": printing.iso(one.ended_ms),
+        "seconds": one.seconds,
+        "kind": one.kind,
+        "detail": one.detail,
+        "commit": one.commit,
+        "outcome": one.outcome or "rested",
+        "jobs_run": one.jobs_run,
+        "jobs_failed": one.jobs_failed,
+        "jobs_gone": one.jobs_gone,
+        "jobs_restored": one.restored,
+        "jobs_failing": one.failing,
+        "work_s": one.work_ms / 1000,
+        "saved_s": one.saved_ms / 1000,
+        "fetched_bytes": one.fetched_bytes,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------- one
+
+
+def _show(one: Session, project: OpenedProject, arguments: Namespace) -> None:
+    runs = runs_of(project.database, one.number)
+    if arguments.json:
+        printing.say_json({**session_json(one), "runs": [_run_json(run, one, project) for run in runs]})
+        return
+    tell_session(one)
+    builders: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        count, total_ms = builders.get(project.builder_of(run.builder), (0, 0))
+        builders[project.builder_of(run.builder)] = count + 1, total_ms + run.duration_ms * (not run.is_restored)
+    _tell_runs("failed", [run for run in runs if run.is_failed], project, _TOLD)
+    _tell_runs("slowest", sorted((run for run in runs if not run.is_restored), key=lambda run: -run.duration_ms), project, _SLOWEST)
+    if builders:
+        printing.say("builders:", "bold")
+    for name, (count, total_ms) in sorted(builders.items(), key=lambda item: (-item[1][1], item[0])):
+        printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
+
+
+def tell_session(one: Session) -> None:
+    """Write what a session was."""
+    printing.say(f"session {one.number}: {printing.line(why(one))}", "bold")
+    printing.say(f"began {printing.when(one.started_ms)}, took {printing.duration(one.seconds)}")
+    parts = [f"{printing.count(one.jobs_run, 'job')} run", f"{one.jobs_failed:,} failed"]
+    if one.restored:
+        saved = f", {printing.duration(one.saved_ms / 1000)} saved" if one.saved_ms > 0 else ""
+        fetched = f", {printing.size(one.fetched_bytes)} fetched" if one.fetched_bytes else ""
+        parts.append(f"{one.restored:,} restored{saved}{fetched}")
+    if one.jobs_gone:
+        parts.append(f"{one.jobs_gone:,} gone")
+    at_once = one.work_ms / 1000 / one.seconds if one.seconds else 0.0
+    parts.append(f"{printing.duration(one.work_ms / 1000)} of work, {at_once:.1f} at a time")
+    printing.say(", ".join(parts))
+    printing.say(
+        f"at its end {printing.count(one.failing, 'job')} failed, or its analysis did"
+        if one.failing
+        else "nothing was failed at its end"
+    )
+    if one.commit:
+        printing.say(f"commit {one.commit}")
+
+
+def _tell_runs(title: str, runs: list[SessionRun], project: OpenedProject, most: int) -> None:
+    if not runs:
+        return
+    printing.say(f"{title}:", "bold")
+    for run in runs[:most]:
+        printing.say(
+            f"  {printing.duration(run.duration_ms / 1000):>10}  {_name(run)}  ({printing.line(project.builder_of(run.builder))})"
+        )
+    if len(runs) > most:
+        printing.say(f"  and {len(runs) - most:,} more: --json has all")
+
+
+def _name(run: SessionRun) -> str:
+    return printing.line(f"{run.source}@{run.platform}:{run.job_key}")
+
+
+def _run_json(run: SessionRun, one: Session, project: OpenedProject) -> dict[str, Any]:
+    return {
+        **_names_json(run, project),
+        "outcome": OUTCOMES.get(run.outcome, "lost"),  # type: ignore[call-overload]
+        "restored": run.is_restored,
+        "duration_s": run.duration_ms / 1000,
+        "ended": printing.iso(one.started_ms + run.ended_after_ms),
+        "product_bytes": run.size,
+    }
+
+
+def _names_json(run: SessionRun, project: OpenedProject) -> dict[str, Any]:
+    return {
+        "source": run.source, "platform": run.platform, "job_key": run.job_key, "builder": project.builder_of(run.builder),
+        "job_id": run.job_id,
+    }  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def _compare(chosen: list[Session], project: OpenedProject, arguments: Namespace) -> None:
+    old, new = chosen
+    found = comparing.compare(project.database, old, new)
+    if arguments.json:
+        printing.say_json(_comparison_json(old, new, found, project))
+        return
+    for one in chosen:
+        printing.say(f"session {one.number}: {printing.when(one.started_ms)}, {printing.line(why(one))}")
+    printing.say(f"{printing.count(found.jobs_run, 'job')} ran in between; {old.failing:,} failed before, {new.failing:,} after")
+    _tell("began to fail", found.began_to_fail, _said_name, "red")
+    _tell("still failing", found.still_failing, _said_name, "yellow")
+    _tell("mended", found.mended, _said_name, "green")
+    _tell("slower", found.slower, _said_pace, "yellow")
+    _tell("faster", found.faster, _said_pace)
+    _tell("grew", found.grew, _said_growth)
+    _tell("shrank", found.shrank, _said_growth)
+    _tell("new", found.new, _said_name)
+    if found.gone:
+        printing.say(f"gone ({len(found.gone):,}):", "bold")
+        for source, platform, job_key, _builder in found.gone[:_TOLD]:
+            printing.say(f"  {printing.line(f'{source}@{platform}:{job_key}')}")
+        _tell_rest(len(found.gone))
+
+
+def _tell(title: str, changes: list[comparing.Change], said: Any, colour: str = "") -> None:
+    if not changes:
+        return
+    printing.say(f"{title} ({len(changes):,}):", "bold")
+    for change in changes[:_TOLD]:
+        printing.say(f"  {said(change)}", colour)
+    _tell_rest(len(changes))
+
+
+def _tell_rest(count: int) -> None:
+    if count > _TOLD:
+        printing.say(f"  and {count - _TOLD:,} more: --json has all")
+
+
+def _said_name(change: comparing.Change) -> str:
+    return _name(change.new)
+
+
+def _said_pace(change: comparing.Change) -> str:
+    pace = change.pace
+    if pace is None:
+        return _name(change.new)
+    usual = f"{printing.duration(pace.median_ms / 1000)} ± {printing.duration(pace.noise_ms / 1000)}"
+    usual += f" in {printing.count(pace.runs, 'run')}"
+    return f"{pace.factor:.1f} times  {_name(change.new)}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
+
+
+def _said_growth(change: comparing.Change) -> str:
+    sign = "+" if change.growth > 0 else "-"
+    return f"{sign}{printing.size(abs(change.growth))}  {_name(change.new)}  now {printing.size(change.new.size)}"
+
+
+def _comparison_json(old: Session, new: Session, found: comparing.Comparison, project: OpenedProject) -> dict[str, Any]:
+    def listed(changes: list[comparing.Change]) -> list[dict[str, Any]]:
+        return [_change_json(change, project) for change in changes]
+
+    return {
+        "old": session_json(old),
+        "new": session_json(new),
+        "jobs_run": found.jobs_run,
+        "began_to_fail": listed(found.began_to_fail),
+        "still_failing": listed(found.still_failing),
+        "mended": listed(found.mended),
+        "slower": listed(found.slower),
+        "faster": listed(found.faster),
+        "grew": listed(found.grew),
+        "shrank": listed(found.shrank),
+        "new_jobs": listed(found.new),
+        "gone": [
+            {"source": source, "platform": platform, "job_key": key, "builder": project.builder_of(builder)}
+            for source, platform, key, builder in found.gone
+        ],
+    }
+
+
+def _change_json(change: comparing.Change, project: OpenedProject) -> dict[str, Any]:
+    return {
+        **_names_json(change.new, project),
+        "duration_s": change.new.duration_ms / 1000,
+        "product_bytes": change.new.size,
+        "product_bytes_before": change.old.size if change.old else None,
+        **(pace_json(change.pace) if change.pace else {}),
+    }
+
+
+def pace_json(pace: Any) -> dict[str, Any]:
+    """Return how long something takes beside how long it usually does."""
+    return {
+        "median_s": round(pace.median_ms / 1000, 6),
+        "noise_s": round(pace.noise_ms / 1000, 6),
+        "earlier_runs": pace.runs,
+        "factor": round(pace.factor, 3),
+    }

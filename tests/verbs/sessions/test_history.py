@@ -1,0 +1,111 @@
+"""`aptui history`: sessions listed, one shown, two compared, and what bad words get."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import verb_project
+
+from aptui.cli import main
+
+pytestmark = pytest.mark.real
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sessions: all is new and `tables/bad.json` fails; it is mended, `sub/b.up` grows, `shared/c.txt` goes."""
+    folder = tmp_path_factory.mktemp("sessions")
+    with pytest.MonkeyPatch.context() as patch:
+        project = verb_project.write(folder, patch)
+        main.main(["batch"])
+        (project / "assets/tables/bad.json").write_text("{}")
+        (project / "assets/sub/b.up").write_text("b" * 5000)
+        (project / "shared/c.txt").unlink()
+        main.main(["batch"])
+    return project
+
+
+@pytest.fixture
+def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(processed.parent / variable.lower()))
+    monkeypatch.chdir(processed)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_sessions_are_listed_the_last_first(run: Run) -> None:
+    code, out, _ = run("history", "--json")
+
+    second, first = json.loads(out)
+    assert code == 0
+    assert (first["session"], first["kind"], first["detail"], first["outcome"]) == (1, "start", "new source", "rested")
+    assert first["jobs_run"] > second["jobs_run"] > 0
+    assert (first["jobs_failed"], second["jobs_failed"], second["jobs_gone"]) == (2, 0, 2)
+    _, out, _ = run("history", "--limit", "1")
+    assert len(out.splitlines()) == 2
+
+
+def test_one_session_shows_what_ran_in_it(run: Run) -> None:
+    _, out, _ = run("history", "last", "--json")
+    found = json.loads(out)
+
+    assert found["jobs_run"] == len(found["runs"])
+    assert {item["source"] for item in found["runs"]} == {"tables/bad.json", "sub/b.up"}
+    _, out, _ = run("history", "1")
+    assert "session 1: start: new source" in out
+    assert "tables/bad.json@linux" in out
+
+
+def test_two_sessions_are_compared_whatever_their_order(run: Run) -> None:
+    _, out, _ = run("history", "2", "1", "--json")
+    found = json.loads(out)
+
+    assert {item["source"] for item in found["mended"]} == {"tables/bad.json"}
+    assert [(item["source"], item["product_bytes_before"], item["product_bytes"]) for item in found["grew"]] == [
+        ("sub/b.up", 1, 5000)
+    ]
+    assert {item["source"] for item in found["gone"]} == {"c.txt"}
+    assert found["began_to_fail"] == found["new_jobs"] == []
+    _, out, _ = run("history", "last~1", "last")
+    assert "mended (2):" in out
+    assert "+4.9 KiB  sub/b.up@linux:upper  now 4.9 KiB" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("9",), "there is no session '9'; those from 1 to 2 are kept"),
+        (("yesterday",), "'yesterday' is no session"),
+        (("1", "2", "1"), "there are too many sessions"),
+        (("--limit", "-3"), "--limit: -3 is no count"),
+        (("--limit", "x"), "invalid int value"),
+    ],
+)
+def test_what_is_no_session_is_refused(run: Run, words: tuple[str, ...], said: str) -> None:
+    code, out, err = run("history", *words)
+
+    assert (code, out) == (3, "")
+    assert said in err
+
+
+def test_a_project_that_was_never_processed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "aptui.yaml").write_text("platforms: {linux: {}}\nscan_folders: [{name: a, path: .}]\nbuilders: []\n")
+    os.chdir(tmp_path)
+
+    code, _, err = run("history")
+
+    assert code == 3
+    assert "nothing was processed yet" in err
