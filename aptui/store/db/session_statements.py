@@ -57,10 +57,10 @@ PRUNE_SESSION = (
     """INSERT OR IGNORE INTO aptui_sessions VALUES (0, 0, 0, 'before', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0)""",
     f"""INSERT OR REPLACE INTO aptui_session_runs SELECT r.job_id, 0, r.outcome, r.is_restored, r.duration_ms,
     r.ended_after_ms + s.started_ms, r.size FROM aptui_sessions s JOIN aptui_session_runs r ON r.session_id = s.session_id
-    WHERE s.session_id = ?1 AND r.job_id IN ({_PART.replace("?", "?1")}) AND r.job_id IN (SELECT JobID FROM Jobs)""",
-    f"DELETE FROM aptui_session_runs WHERE session_id = ?1 AND job_id IN ({_PART.replace('?', '?1')})",
-    """DELETE FROM aptui_gone_jobs WHERE gone_ms < (SELECT ended_ms FROM aptui_sessions WHERE session_id = ?1)
-    AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?1)""",
-    "DELETE FROM aptui_sessions WHERE session_id = ?1 AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?1)",
+    WHERE s.session_id = ? AND r.job_id IN ({_PART}) AND r.job_id IN (SELECT JobID FROM Jobs)""",
+    f"DELETE FROM aptui_session_runs WHERE session_id = ? AND job_id IN ({_PART})",
+    """DELETE FROM aptui_gone_jobs WHERE gone_ms < (SELECT ended_ms FROM aptui_sessions WHERE session_id = ?)
+    AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)""",
+    "DELETE FROM aptui_sessions WHERE session_id = ? AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)",
 )
-"""What `prune_session` comes to; those that name a parameter take the id."""
+"""What `prune_session` comes to; each takes the id as often as it names a parameter."""

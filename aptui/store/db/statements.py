@@ -66,6 +66,10 @@ def _nothing(_row: Parameters) -> Parameters:
     return ()
 
 
+def _repeated(count: int) -> Callable[[Parameters], Parameters]:
+    return lambda row: row * count
+
+
 def _first_twice(row: Parameters) -> Parameters:
     return (row[0], row[0])
 
@@ -180,7 +184,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_cache_folder": (("DELETE FROM aptui_cache_folders WHERE name = ?", None),),
     "put_state": ((_replace("aptui_state", 2), None),),
     "put_session": tuple((sql, None if at == 0 else _nothing) for at, sql in enumerate(PUT_SESSION)),
-    "prune_session": tuple((sql, None if "?1" in sql else _nothing) for sql in PRUNE_SESSION),
+    "prune_session": tuple((sql, _repeated(sql.count("?"))) for sql in PRUNE_SESSION),
     "doubt_job": (
         ("UPDATE Jobs SET Fingerprint = 0, Status = 0 WHERE JobID = ?", None),
         ("UPDATE aptui_jobs SET state = 'waiting', planned = NULL WHERE job_id = ?", None),
