@@ -20,7 +20,7 @@ from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, collect
 from aptui.config import load
 from aptui.config import model as configuration
-from aptui.shared import printing
+from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def batch_arguments(parser: ArgumentParser) -> None:
     scan = parser.add_mutually_exclusive_group()
     scan.add_argument("--full-scan", action="store_true", help="read every file again, whatever its times say")
     scan.add_argument("--fast-scan", action="store_true", help="trust sizes and times (this is what happens anyway)")
+    parser.add_argument("--trace", metavar="FILE", help="write where the time goes, for Perfetto or Chrome")
     parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled (any more)")
 
 
@@ -46,7 +47,8 @@ def batch(arguments: Namespace) -> int:
     config, wish = load_config(arguments), wish_of(arguments, is_full_scan=arguments.full_scan)
     if arguments.remove:
         config, wish = load.without_disabled(config), replace(wish, removes_disabled=True)
-    _, code = run_and_report(arguments, config, wish)
+    with trace.written_to(arguments.trace):
+        _, code = run_and_report(arguments, config, wish)
     return code
 
 
@@ -88,6 +90,9 @@ def run(config: configuration.Config, wish: RunOptions) -> Summary:
     except BusyError as busy:
         if wish.removes_disabled:
             raise UserError("'--remove' is not for an engine that runs", hint="'aptui stop' first") from None
+        if trace.active is not None:
+            hint = f"start it with the variable {trace.VARIABLE}=FILE"
+            raise UserError("'--trace' is not for an engine that runs already", hint=hint) from None
         from aptui.batch.attach import settle  # where no engine runs, nobody pays for the wire
 
         return settle(config, wish, reporter, busy, began_s)

@@ -405,6 +405,17 @@ def test_a_platform_that_is_switched_off_keeps_its_products_unless_it_is_asked_o
     assert "0 jobs run, 2 skipped" in run("batch", "--remove")[1]
 
 
+def test_a_trace_shows_turns_runs_commits_transactions_and_syncs(run: Run, project: Path) -> None:
+    assert run("batch", "--trace", "t.json")[0] == 0
+
+    events = [event for event in json.loads((project / "t.json").read_text()) if event]
+    spans = {event["name"] for event in events if event["ph"] == "X"}
+    assert spans >= {"turn", "scan", "FolderSeen", "StartRuns", "RunsFinished", "commit", "transaction", "sync", "settle"}
+    runs = [(event["ph"], event["args"].get("source")) for event in events if event.get("name") == "run"]
+    assert sorted(source for phase, source in runs if phase == "b") == ["a.txt", "a.txt", "b.up", "b.up"]
+    assert sum(phase == "e" for phase, _source in runs) == 4
+
+
 def test_what_fail_on_counts_is_named_and_is_a_failure_for_ci(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0

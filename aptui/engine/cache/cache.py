@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aptui.core.model import COMMON_PLATFORM
 from aptui.core.paths import cache_path, from_text, parent, to_text
+from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
@@ -229,7 +230,8 @@ class Cache:
             else:
                 done.append(commit)
                 self._touch(commit.touched)
-        self._sync(touched)
+        with trace.span("sync", folders=len(touched)):
+            self._sync(touched)
         rows = {**(mark or {}), **self._doubt_rows(touched)}
         for commit in done:
             for operation, row in commit.rows:

@@ -34,6 +34,7 @@ from aptui.core.messages import (
     WriteLog,
 )
 from aptui.core.paths import from_text
+from aptui.shared import trace
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
 
@@ -61,7 +62,8 @@ class _PendingCommit:
 
     def _run(self) -> None:
         try:
-            self._answer = self._perform()
+            with trace.span("commit", jobs=len(self.order.commits)):
+                self._answer = self._perform()
         except BaseException as error:  # noqa: BLE001 (whatever happens here belongs to the loop)
             self._error = error
         finally:
@@ -115,7 +117,8 @@ class CommandExecutor:
 
     def _owe(self, event: Event) -> None:
         """What the pipeline answers comes before what is owed already: that waits behind the commit which led to it."""
-        commands, notices = self._context.pipeline.handle(event)
+        with trace.span(type(event).__name__, seq=event.seq):
+            commands, notices = self._context.pipeline.handle(event)
         self._owed.extendleft(reversed((*commands, tuple(notices))))
 
     def go_on(self) -> None:
@@ -145,10 +148,12 @@ class CommandExecutor:
 
     def _do(self, owed: Command | tuple[Notice, ...]) -> None:
         if not isinstance(owed, tuple):
-            self._perform(owed)
-            return
-        for notice in owed:
-            self._context.news.tell(notice)
+            with trace.span(type(owed).__name__):
+                self._perform(owed)
+        elif owed:
+            with trace.span("notices", count=len(owed)):
+                for notice in owed:
+                    self._context.news.tell(notice)
 
     def _perform(self, command: Command) -> None:  # noqa: C901, PLR0912  # one case for each command, and nothing else
         context = self._context

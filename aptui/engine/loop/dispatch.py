@@ -26,6 +26,7 @@ from aptui.core.messages import (
 )
 from aptui.engine.loop import reports
 from aptui.engine.scan.lfs_files import Pointers
+from aptui.shared import trace
 
 if TYPE_CHECKING:
     from aptui.engine.cache.shared_cache import SharedCache
@@ -188,10 +189,19 @@ class RunDispatcher:
 
     def start(self, command: StartRuns) -> None:
         """Have these orders looked up or run."""
+        if trace.active is not None:
+            for order in command.orders:
+                trace.begin("run", order.run_key, **self._run_details(order.run_key))
         shared = self._open_shared() if isinstance(command.orders[0], ProcessOrder) else None
         orders = shared.take(command.orders, self._context.pipeline) if shared is not None else command.orders
         if orders:
             self._run(orders)
+
+    def _run_details(self, run_key: int) -> dict[str, object]:
+        job = self._context.pipeline.running.get(run_key)
+        if job is None:
+            return {}
+        return {"source": job.source.rel, "platform": job.platform, "builder": job.builder.hex(), "is_analysis": job.is_analysis}
 
     def _run(self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]) -> None:
         """Have workers do this, as far as it can be done here."""
@@ -261,6 +271,9 @@ class RunDispatcher:
 
     def _post(self, results: Sequence[AnalyseResult | RunResult]) -> None:
         inbox, pipeline = self._context.inbox, self._context.pipeline
+        if trace.active is not None:
+            for result in results:
+                trace.end("run", result.run_key, outcome=Outcome(result.outcome).name)
         inbox.post(RunsFinished(inbox.next_seq(), tuple(reports.completed(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: SharedCache, now: float) -> None:

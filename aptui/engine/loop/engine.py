@@ -38,6 +38,7 @@ from aptui.engine.loop.scans import Scans
 from aptui.engine.loop.sessions import SessionRecorder
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import changed_files
+from aptui.shared import trace
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
@@ -111,6 +112,8 @@ class Engine:
 
     def open(self) -> None:
         """Take the cache, settle what a dead engine left, and get ready to scan."""
+        trace.start_if_wished()
+        self.closing.callback(trace.flush)
         if self._owns_selector:
             self.closing.callback(self.selector.close)
         if self._opening is None:
@@ -347,7 +350,12 @@ class Engine:
 
     def turn(self, wait_s: float) -> None:
         """Sleep until something happens, `wait_s` at most; then deal with all that did."""
-        for key, mask in self.selector.select(None if wait_s == math.inf else wait_s):
+        ready = self.selector.select(None if wait_s == math.inf else wait_s)
+        with trace.span("turn"):
+            self._turn(ready)
+
+    def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        for key, mask in ready:
             key.data(mask)
         now = time.monotonic()
         self.runs.poll(now)
@@ -360,7 +368,8 @@ class Engine:
         if not self.is_committing:
             self._decide(now)
         if self.news.progress_is_due(now):
-            self.news.tell_progress(self._counts(), now)
+            with trace.span("progress"):
+                self.news.tell_progress(self._counts(), now)
 
     def _decide(self, now: float) -> None:
         """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""
@@ -385,8 +394,9 @@ class Engine:
         is_amid_changes = self.live is not None and self.live.is_amid_changes and not self.is_scanning
         if len(self.pipeline.ready) and not is_amid_changes and (slots := self.runs.offer_slots(is_paused=self.is_paused)):
             self.deeds.handle(slots)
-        if not self.is_committing:
-            self.scans.advance()
+        if not self.is_committing and self.scans.is_scanning:
+            with trace.span("scan"):
+                self.scans.advance()
 
     def _counts(self) -> Progress:
         status = self.pipeline.status()
@@ -419,6 +429,10 @@ class Engine:
         Args:
             checkpoints: also put the database's log away, which may take the disk a tenth of a second.
         """
+        with trace.span("settle"):
+            self._settle(checkpoints=checkpoints)
+
+    def _settle(self, *, checkpoints: bool) -> None:
         self.deeds.finish()
         if self.is_stopping:
             self.deeds.handle(Asked(self.inbox.next_seq(), "stop"))

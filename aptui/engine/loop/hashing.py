@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.messages import Event, FilesHashed, HashOrder, HashResult
 from aptui.core.model import Digest, FileFact, PathKey
+from aptui.shared import trace
 
 if TYPE_CHECKING:
     from aptui.engine.pool.pool import Pool
@@ -76,6 +77,7 @@ class HashQueue:
     def _order(self, files: tuple[FileFact, ...]) -> HashOrder:
         order = self._next_seq()
         self._orders[order] = files
+        trace.begin("hash", order, files=len(files))
         return HashOrder(order, tuple(f"{self._roots[fact.scan_folder]}/{fact.rel}" for fact in files))
 
     def take(self, result: HashResult) -> None:
@@ -83,6 +85,7 @@ class HashQueue:
         files = self._orders.pop(result.order, None)
         if files is None:
             return
+        trace.end("hash", result.order)
         errors = dict(result.errors)
         facts: list[FileFact] = []
         unreadable: list[tuple[PathKey, str]] = []

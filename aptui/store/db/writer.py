@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
 from aptui.core.messages import Rows
+from aptui.shared import trace
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db.catalog_mark import CatalogMark
 from aptui.store.db.change_log import ChangeLog
@@ -173,7 +174,8 @@ class Writer:
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database and cut it to nothing, as far as readers allow."""
-        self._ask(lambda: self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        with trace.span("checkpoint"):
+            self._ask(lambda: self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     def close(self) -> None:
         """Write what was asked, then end the thread; a second call does nothing."""
@@ -260,11 +262,12 @@ class Writer:
 
     def _transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None = None) -> None:
         """Apply `batches` one after the other and call `then`, all in one transaction."""
-        try:
-            self._try_transact(batches, durable=durable, then=then)
-        except UnicodeEncodeError:
-            # Half a surrogate pair in a builder's text must not stop the engine; it costs that character.
-            self._try_transact([_encodable(rows) for rows in batches], durable=durable, then=then)
+        with trace.span("transaction", saves=len(batches), synced=durable):
+            try:
+                self._try_transact(batches, durable=durable, then=then)
+            except UnicodeEncodeError:
+                # Half a surrogate pair in a builder's text must not stop the engine; it costs that character.
+                self._try_transact([_encodable(rows) for rows in batches], durable=durable, then=then)
 
     def _try_transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None) -> None:
         self._begin(durable=durable)

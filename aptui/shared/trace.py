@@ -1,0 +1,197 @@
+"""Traces: spans of time written to a file that Perfetto and Chrome open (the Trace Event Format, its JSON array form).
+
+`TraceFile` writes what it is told. The functions below it are the trace of this process, which is off unless somebody calls
+`start`: then `span` costs a call and nothing is written. What is traced, and by which names, is said where `span` is called.
+
+A file that a killed process leaves behind is whole up to its last lines: the format does without the closing bracket.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+
+from aptui.shared.errors import UserError
+
+VARIABLE = "APTUI_TRACE"
+"""The environment variable that names the file of an engine that stays up."""
+Details = Mapping[str, object]
+"""What the viewer shows beside an event; JSON."""
+_NO: Details = {}
+_HELD = 512
+"""Events that are written together."""
+
+
+class TraceFile:
+    """A file of trace events; any thread may write.
+
+    Times are nanoseconds of one clock, whichever that is. A track is what the viewer shows as a thread.
+
+    Args:
+        path: made anew.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # closed by `close`
+        except OSError as error:
+            raise UserError(f"the trace '{path}' cannot be written: {error.strerror}") from None
+        self._lock = threading.Lock()
+        self._events: list[dict[str, object]] = []
+        self.tracks: dict[str, int] = {}
+        """{name: number}, kept by whoever needs it."""
+        self._file.write("[\n")
+
+    def name(self, text: str, *, process: int = 1, track: int | None = None) -> None:
+        """Name a process, or a track of it."""
+        what = "process_name" if track is None else "thread_name"
+        self._add({"ph": "M", "name": what, "pid": process, "tid": track or 0, "args": {"name": text}})
+
+    def span(self, name: str, began_ns: int, ended_ns: int, *, process: int = 1, track: int = 1, details: Details = _NO) -> None:
+        """Write a span of a track; spans of one track lie side by side or within each other."""
+        micros = {"ts": began_ns / 1000, "dur": (ended_ns - began_ns) / 1000}
+        self._add({"ph": "X", "name": name, "cat": "span", **micros, "pid": process, "tid": track, "args": details})
+
+    def begin(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
+        """Write the begin of something that overlaps with others of its name; `number` and `name` tell which one ends."""
+        self._add({"ph": "b", **_overlapping(name, number, at_ns), "pid": process, "args": details})
+
+    def end(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
+        """Write its end."""
+        self._add({"ph": "e", **_overlapping(name, number, at_ns), "pid": process, "args": details})
+
+    def _add(self, event: dict[str, object]) -> None:
+        with self._lock:
+            self._events.append(event)
+            if len(self._events) >= _HELD:
+                self._write()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
+        """Write what is held; a full disk costs the trace, never the run."""
+        events, self._events = self._events, []
+        with contextlib.suppress(OSError, ValueError):
+            self._file.write("".join(f"{json.dumps(event, separators=(',', ':'), default=str)},\n" for event in events))
+            self._file.flush()
+
+    def close(self) -> None:
+        """Write the rest, and end the file."""
+        self.flush()
+        with contextlib.suppress(OSError, ValueError):
+            self._file.write("{}]\n")
+            self._file.close()
+
+
+def _overlapping(name: str, number: int, at_ns: int) -> dict[str, object]:
+    return {"name": name, "cat": name, "id": number, "ts": at_ns / 1000, "tid": 0}
+
+
+# ------------------------------------------------------------------------------------------------ the trace of this process
+
+active: TraceFile | None = None
+"""Where this process writes; None: it is not traced."""
+_NOTHING = contextlib.nullcontext()
+
+
+class _Span:
+    """One span of the calling thread."""
+
+    def __init__(self, name: str, details: dict[str, object]) -> None:
+        self._name, self._details = name, details
+
+    def __enter__(self) -> None:
+        self._began_ns = time.perf_counter_ns()
+
+    def __exit__(self, *_error: object) -> None:
+        if active is not None:
+            active.span(self._name, self._began_ns, time.perf_counter_ns(), track=_track(active), details=self._details)
+
+
+def _track(trace: TraceFile) -> int:
+    """Return the number of the calling thread's track: threads of one name, like those of commits, have one together."""
+    name = threading.current_thread().name
+    if name not in trace.tracks:
+        trace.tracks[name] = len(trace.tracks) + 1
+        trace.name(name, track=trace.tracks[name])
+    return trace.tracks[name]
+
+
+def span(name: str, **details: object) -> AbstractContextManager[None]:
+    """Return a context whose time is a span of the calling thread, if this process is traced."""
+    return _NOTHING if active is None else _Span(name, details)
+
+
+def begin(name: str, number: int, **details: object) -> None:
+    """Begin something that overlaps with others of its name."""
+    if active is not None:
+        active.begin(name, number, time.perf_counter_ns(), details=details)
+
+
+def end(name: str, number: int, **details: object) -> None:
+    """End it."""
+    if active is not None:
+        active.end(name, number, time.perf_counter_ns(), details=details)
+
+
+def start(path: str) -> None:
+    """Trace this process from now on; one that is traced already stays with its file.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    global active  # noqa: PLW0603  # a process has one trace
+    if active is None:
+        active = TraceFile(path)
+        active.name(f"aptui {os.getpid()}")
+        atexit.register(stop)
+
+
+def start_if_wished() -> None:
+    """Trace this process where the environment names a file."""
+    if path := os.environ.get(VARIABLE):
+        start(path)
+
+
+@contextlib.contextmanager
+def written_to(path: str | None) -> Iterator[None]:
+    """Trace this process meanwhile, into `path`, unless that is None.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    start(path)
+    try:
+        yield
+    finally:
+        stop()
+
+
+def flush() -> None:
+    """Write what is held, so that others can read it."""
+    if active is not None:
+        active.flush()
+
+
+def stop() -> None:
+    """End the trace of this process."""
+    global active
+    if active is not None:
+        atexit.unregister(stop)
+        trace, active = active, None
+        trace.close()
