@@ -41,5 +41,9 @@ _numbers = count()
 
 @pytest.fixture(autouse=True)
 def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test has made another one makes itself."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(_folders_of_nobody / f"cache-{next(_numbers)}"))
+    """What one test has made another one makes itself, but for the shipped themes and keys: they are read from YAML once."""
+    cache = _folders_of_nobody / f"cache-{next(_numbers)}"
+    (cache / "aptui").mkdir(mode=0o700, parents=True)
+    (_folders_of_nobody / "screen").mkdir(exist_ok=True)
+    (cache / "aptui" / "screen").symlink_to(_folders_of_nobody / "screen")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))

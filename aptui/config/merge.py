@@ -6,8 +6,9 @@ Tests: `tests/config/test_load.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING
 
 from aptui.shared.errors import UserError
@@ -44,7 +45,9 @@ def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> li
 
     trees: list[Node] = []
     mistakes: list[UserError] = []
-    readers = [partial(yaml.read_yaml, data, file) for file, data in layers] + [partial(_set_layer, text) for text in sets]
+    readers = [partial(_read_shipped, data, file) for file, data in layers[:SHIPPED_LAYERS]]
+    readers += [partial(yaml.read_yaml, data, file) for file, data in layers[SHIPPED_LAYERS:]]
+    readers += [partial(_set_layer, text) for text in sets]
     for at, read in enumerate(readers):
         try:
             trees.append(read())
@@ -55,6 +58,18 @@ def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> li
     if mistakes:
         raise ConfigErrors(mistakes)
     return trees
+
+
+def _read_shipped(data: bytes, name: str) -> Node:
+    """Read a layer that is the same for every project: a process that reads many configurations parses it once."""
+    return deepcopy(_parsed(data, name))
+
+
+@lru_cache(maxsize=SHIPPED_LAYERS)
+def _parsed(data: bytes, name: str) -> Node:
+    from aptui.config import schema as yaml
+
+    return yaml.read_yaml(data, name)
 
 
 def _merge(base: Node, top: Node, path: tuple[str, ...] = ()) -> Node:

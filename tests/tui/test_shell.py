@@ -29,7 +29,7 @@ NATIVE = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", Wa
 
 @pytest.fixture(autouse=True)
 def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)

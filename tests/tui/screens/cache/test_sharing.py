@@ -28,7 +28,7 @@ shared_cache:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     folder = tmp_path / "game"
     folder.mkdir()
