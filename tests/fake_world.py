@@ -42,6 +42,7 @@ from aptui.core.messages import (
     DropLogs,
     Event,
     FilesHashed,
+    FilesSeen,
     FolderSeen,
     FoldersKept,
     HashFiles,
@@ -82,7 +83,7 @@ from aptui.core.model import (
     RelPath,
     SourceEdge,
 )
-from aptui.core.paths import key_of, parent
+from aptui.core.paths import is_told_apart, key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
@@ -229,6 +230,25 @@ class World:
         self._scanner.unfinished[key] = pending.winners.get(key) if pending is not None else None
         self.write(rel, text[: len(text) // 2], folder)
         self.write(rel, text, folder)
+
+    def save_alone(self, rel: str, text: str, folder: str = "game") -> bool:
+        """Write a file that is known, and look at it alone, as `loop.single_files` does; return whether that was enough."""
+        self.write(rel, text, folder)
+        key, memory = key_of(RelPath(rel)), self.pipeline.memory
+        if self._scan is not None or self.inbox or parent(key) in memory.folders or key.endswith((".meta", ".aptui.yaml")):
+            return False
+        known = [
+            (part, fact.rel)
+            for part, (_digest, facts) in self.archive.folder_parts(parent(key)).items()
+            for fact in facts
+            if key_of(fact.rel) == key
+        ]
+        part = next((item.id for item in self.project.scan_folders if item.name == folder), 0)
+        others = [name for name, files in self.disk.files.items() if name != folder and any(key_of(each) == key for each in files)]
+        if known != [(part, rel)] or others or is_told_apart(key, self.project.metadata_types):
+            return False
+        self._post(FilesSeen(self._next(), (self.disk.files[folder][rel].fact(part, rel),)))
+        return True
 
     def delete_product(self, name: str) -> None:
         """Delete a product by hand, while the engine watches the cache."""

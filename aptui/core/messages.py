@@ -268,6 +268,17 @@ class FolderSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesSeen:
+    """These files, each known and the winner of its path, were looked at by themselves and have to be read again.
+
+    Nothing else is said of their folders, whose rows are saved when they are looked at as a whole.
+    """
+
+    seq: int
+    facts: tuple[FileFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FoldersKept:
     """These relative folders (lower case) are as they were remembered."""
 
@@ -369,6 +380,7 @@ class Asked:
 Event = (
     ScanStarted
     | FolderSeen
+    | FilesSeen
     | FoldersKept
     | ScanFinished
     | SlotsFree

@@ -277,6 +277,22 @@ class Simulation(RuleBasedStateMachine):
         self.world.settle(restart=code is not None)
         self.compare()
 
+    @rule(data=st.data(), text=TEXTS, seed=st.integers(0, 999), steps=st.one_of(st.none(), st.integers(0, 30)))
+    def save_alone(self, data: st.DataObject, text: str, seed: int, steps: int | None) -> None:
+        """A known file is saved and looked at by itself; then all comes to rest (None), or the engine dies."""
+        places = [(folder, rel) for folder, rel in self.places() if not is_settings(rel)]
+        if not places or self.needs_restart:
+            return
+        folder, rel = data.draw(st.sampled_from(places))
+        self.world.rng = random.Random(seed)
+        self.serial += 1
+        if self.world.save_alone(rel, f"{text}\nedit {self.serial}", folder):
+            if steps is None:
+                self.world.run()
+            else:
+                self.step(steps)
+                self.world.crash()
+
     def step(self, count: int) -> None:
         for _step in range(count):
             moves = self.world._moves()

@@ -9,6 +9,7 @@ from aptui.core import rows
 from aptui.core.identity import legacy_of
 from aptui.core.messages import (
     FilesHashed,
+    FilesSeen,
     FolderSeen,
     LookAgain,
     ScanStarted,
@@ -129,6 +130,26 @@ class Files:
         self._close_folder(pending)
         self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
         self._spread.spread_settings(event.folder, adjusted)
+
+    def files_seen(self, event: FilesSeen) -> None:
+        """Known files were looked at by themselves; what is read of them is kept beside the rows of their folders."""
+        facts = [fact for fact in event.facts if self._rests(fact)]
+        others = tuple(fact.key for fact in event.facts if fact not in facts)
+        if others:  # their folders are on their way, or say something else by now
+            self._ledger.order(LookAgain(self._ledger.cause, others))
+        keys = [fact.key for fact in facts]
+        self._note_small(facts, None)
+        self._memory.unreadable.difference_update(keys)
+        self._memory.load(keys)
+        unread = self._unread(facts)
+        self._jobs.hash(unread)
+        self._spread.spread(set(keys) - {key for key, _fact in unread})
+
+    def _rests(self, fact: FileFact) -> bool:
+        """Whether the file is remembered as the winner of its path, and nothing of its folder is pending."""
+        key = fact.key
+        known = self._memory.archive.files((key,)).get(key) if parent(key) not in self._memory.folders else None
+        return known is not None and (known.scan_folder, known.rel) == (fact.scan_folder, fact.rel)
 
     def _unread(self, facts: Iterable[FileFact]) -> list[tuple[PathKey, FileFact]]:
         """Settle those of these files whose bytes are known or matter to nobody; return the others."""

@@ -33,6 +33,7 @@ from aptui.core.messages import (
     CompareFiles,
     Event,
     FilesHashed,
+    FilesSeen,
     FolderSeen,
     FoldersKept,
     Notice,
@@ -161,6 +162,8 @@ class Pipeline:
                 self.spread.outside_seen(event.files)
             case FolderSeen():
                 self.files.folder_seen(event)
+            case FilesSeen():
+                self.files.files_seen(event)
             case FoldersKept():
                 self.files.folders_kept(event.folders)
             case ScanStarted():

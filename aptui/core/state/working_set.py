@@ -61,6 +61,7 @@ class WorkingSet:
         self.unstable: set[PathKey] = set()
         self.unreadable: set[PathKey] = set()
         self.extra: dict[PathKey, FileFact] = {}
+        """Files that were read by themselves, as they are now; what their folders' rows say of them is older."""
         self.outside = archive.outside()
         """{absolute path: what it was} of the files outside all scan folders that runs found."""
         self.has_edges = archive.has_edges()
@@ -108,11 +109,18 @@ class WorkingSet:
                 self.sources[key] = source
                 self._loaded.append(source)
                 self.moving += sum(map(brings_sources, source.jobs.values()))
-                pending = self.folders.get(parent(key))
-                if pending is not None and key in pending.winners and pending.winners[key].digest:
-                    source.fact = pending.winners[key]  # the folder's row is not saved yet
+                self._overlay(source)
                 self._index(source)
         return [self.sources[key] for key in keys if key in self.sources]
+
+    def _overlay(self, source: Source) -> None:
+        """Give a stored source the file that it has now, where the folder's row is not saved yet."""
+        pending = self.folders.get(parent(source.key))
+        if pending is not None:
+            fact = pending.winners.get(source.key)
+            source.fact = fact if fact is not None and fact.digest else source.fact
+        elif (fact := self.extra.get(source.key)) is not None and source.fact is not None and fact.digest == source.fact.digest:
+            source.fact = fact
 
     def view(self, key: PathKey) -> Source | None:
         """Return a source to look at, never to change; None when there is none."""

@@ -26,6 +26,7 @@ class Absences:
 
     def __init__(self) -> None:
         self._paths: dict[bytes, None] = {}
+        self._asked: set[str] = set()
         self._remembered: dict[str, frozenset[PathKey]] = {}
         """{folder: its files}, as far as this batch had to ask."""
         self.due = 0.0
@@ -37,15 +38,16 @@ class Absences:
     def clear(self) -> None:
         """Begin with the next batch."""
         self._paths.clear()
+        self._asked.clear()
         self._remembered.clear()
 
     def again(self, now: float) -> Iterable[bytes]:
         """Return what is to be asked again now."""
         return tuple(self._paths) if now >= self.due else ()
 
-    def settle(self, path: bytes) -> None:
-        """It is known now what became of this path."""
-        self._paths.pop(path, None)
+    def settle(self, path: bytes) -> bool:
+        """It is known now what became of this path; return whether it was waited for."""
+        return self._paths.pop(path, self) is None
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
         """Whether a path that is not there was there, and has to be asked again before that is trusted."""
@@ -62,6 +64,9 @@ class Absences:
         pending = engine.pipeline.memory.folders.get(folder)
         if pending is not None and key in pending.winners:
             return True
+        if folder not in self._asked:
+            self._asked.add(folder)
+            return bool(engine.archive.variants(key))
         if folder not in self._remembered:  # temporary files come and go beside many others
             parts = engine.archive.folder_parts(folder)
             self._remembered[folder] = frozenset(key_of(fact.rel) for _digest, facts in parts.values() for fact in facts)

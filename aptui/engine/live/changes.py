@@ -108,6 +108,8 @@ class ChangeTracker:
         """Paths of which is being found out where they have to be looked at; those that come meanwhile are another batch."""
         self._folders_due: dict[str, set[PathKey]] = {}
         """{folder to be looked at: its files that are read again, whatever is remembered of them}."""
+        self._whole: set[str] = set()
+        """Those of them that are looked at as a whole, not the named files alone."""
         self._trees: dict[str, None] = {}
         self._is_cut_short = False
         """Whether clients have their turn, and then there is more to look at."""
@@ -275,7 +277,7 @@ class ChangeTracker:
 
     def _look_everywhere(self, engine: Engine, now: float) -> None:
         retries, self._is_lost, self._retries = self._retries, False, False
-        for gathered in (self._placing, self._absences, self._folders_due, self._trees):
+        for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._trees):
             gathered.clear()
         engine.start_scan(retries=retries)
         self._note_distrusted(engine, now)
@@ -283,8 +285,7 @@ class ChangeTracker:
     def _look_at_folders(self, engine: Engine, now: float, until: float) -> None:
         while self._folders_due:
             folder = next(iter(self._folders_due))
-            engine.look_at(folder, frozenset(self._folders_due.pop(folder)))
-            self._second_looks[folder] = now + _SECOND_LOOK_S
+            self._look_at_folder(engine, folder, self._folders_due.pop(folder), now)
             self._is_cut_short = bool(self._folders_due) and self._clock() >= until
             if self._is_cut_short:
                 return
@@ -297,6 +298,14 @@ class ChangeTracker:
             engine.scan_below(tree)
             self._second_looks[tree] = now + _SECOND_LOOK_S
 
+    def _look_at_folder(self, engine: Engine, folder: str, again: set[PathKey], now: float) -> None:
+        """Look at one folder, or at the files of it alone that were named; all of it is looked at when it has come to rest."""
+        is_whole = folder in self._whole
+        self._whole.discard(folder)
+        if is_whole or not again or not engine.look_at_files(folder, again):
+            engine.look_at(folder, frozenset(again))
+        self._second_looks[folder] = now + _SECOND_LOOK_S
+
     def _place(self, engine: Engine, path: bytes, looks: dict[str, set[PathKey]], now: float) -> None:
         """Find out where one path has to be looked at: its folder, itself, or everything that was below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
@@ -305,16 +314,20 @@ class ChangeTracker:
         seen = _stat(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
             return
-        self._absences.settle(path)
+        was_waited_for = self._absences.settle(path)
         if seen is None:
             self._finish(rels)
             for rel in filter(None, rels):
+                if not was_waited_for and engine.is_unheard_of(key_of(rel)):
+                    continue  # a temporary file, of which nobody heard before it was gone
+                self._whole.add(parent(key_of(rel)))
                 looks.setdefault(parent(key_of(rel)), set())
                 if was_folder(engine, key_of(rel)):
                     self._trees[key_of(rel)] = None
         elif stat.S_ISDIR(seen.st_mode):
             self._finish(rels)
             for rel in rels:
+                self._whole.add(key_of(rel))
                 looks.setdefault(key_of(rel), set())
                 if any(folder == key_of(rel) for _part, folder in engine.scans.unknown):
                     self._note_tree(path)  # it may be readable now, and nobody looked below it meanwhile
@@ -397,8 +410,7 @@ class ChangeTracker:
                 self._paths[path] = None
                 continue
             for rel in self._relatives(path):
-                engine.look_at(parent(key_of(rel)), frozenset({key_of(rel)}))
-                self._second_looks[parent(key_of(rel))] = now + _SECOND_LOOK_S
+                self._look_at_folder(engine, parent(key_of(rel)), {key_of(rel)}, now)
 
     # -------------------------------------------------------------------------------------------------------- second looks
 

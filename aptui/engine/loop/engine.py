@@ -14,13 +14,14 @@ import math
 import os
 import selectors
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aptui.config.model import Config
 from aptui.core.messages import Asked, LogLevel, OutsideSeen, Progress, RowsSaved
 from aptui.core.model import Job, PathKey
+from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.undeclared_reads import with_default
 from aptui.core.sessions import SessionKind
@@ -271,6 +272,15 @@ class Engine:
     def look_at(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
         self.scans.look_at(folder, again)
+
+    def look_at_files(self, folder: str, keys: Collection[PathKey]) -> bool:
+        """Look at known files of a relative folder (lower case) by themselves; False: nothing was done, `look_at` the folder."""
+        return self.scans.look_at_files(folder, keys)
+
+    def is_unheard_of(self, key: PathKey) -> bool:
+        """Whether certainly nothing is known of a path, or about to be: what is not there then need not be looked at."""
+        folder = parent(key)
+        return not (folder in self.pipeline.memory.folders or self.inbox.names_folder(folder) or self.archive.variants(key))
 
     def look_at_products(self) -> None:
         """Look into every cache folder that is not as it was recorded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from aptui.core.messages import Event
+from aptui.core.messages import Event, FolderSeen
 
 
 class Inbox:
@@ -34,6 +34,10 @@ class Inbox:
     def post(self, event: Event) -> None:
         """Put an event behind all others."""
         self._waiting.append(event)
+
+    def names_folder(self, folder: str) -> bool:
+        """Whether something waits that says what lies in this relative folder (lower case)."""
+        return any(isinstance(event, FolderSeen) and event.folder == folder for event in self._waiting)
 
     def take(self) -> Event:
         """Take the first event, with a new number.

@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aptui.core.messages import FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
+from aptui.core.messages import FilesSeen, FolderSeen, FoldersKept, ProductsLost, Rows, ScanFinished, ScanStarted
 from aptui.core.model import FileFact, PathKey, ScanFolder
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.run_report import is_other
+from aptui.engine.loop.single_files import Remembered, SingleFiles
 from aptui.engine.scan.scanner import RACY_NS, Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
@@ -47,6 +48,7 @@ class Scans:
         self._below = ""
         self._again: dict[PathKey, float] = {}
         self._looked_ns: dict[str, int] = {}
+        self._single_files = SingleFiles(context)
         self._racy_ns = 0
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}."""
@@ -124,7 +126,7 @@ class Scans:
         return Scanner(
             context.project,
             self._walk,
-            context.archive,
+            Remembered(context.archive, context.pipeline.memory),
             context.inbox.next_seq,
             unfinished=unfinished,
             metadata=context.metadata,
@@ -159,6 +161,16 @@ class Scans:
         if event is not None:
             self.is_dirty = True
             self._context.inbox.post(event)
+
+    def look_at_files(self, folder: str, keys: Collection[PathKey]) -> bool:
+        """Look at known files of one relative folder (lower case) by themselves; return False where that cannot be."""
+        facts = self._single_files.seen(folder, keys) if not self.unknown and not self.is_scanning else None
+        if facts is None:
+            return False
+        self.is_dirty = True
+        inbox = self._context.inbox
+        inbox.post(FilesSeen(inbox.next_seq(), facts))
+        return True
 
     @property
     def looks_due(self) -> Collection[float]:

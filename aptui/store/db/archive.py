@@ -16,6 +16,7 @@ from aptui.core import fingerprint, identity, outside, rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     COMMON_PLATFORM,
+    SHADOW,
     Digest,
     EdgeKind,
     FileFact,
@@ -35,7 +36,7 @@ from aptui.core.paths import merge_folder
 from aptui.core.settings import SETTINGS_STATE
 from aptui.shared.errors import InternalError, UserError
 from aptui.shared.globs import PATTERN_LIMIT
-from aptui.store.db.packing import unpack_files
+from aptui.store.db.packing import find_files, unpack_files
 from aptui.store.db.schema import RUN_KEY_STATE, DamagedError, host_error, unsigned
 from aptui.store.db.session_archive import SessionArchive
 
@@ -43,6 +44,8 @@ CHUNK = 2_000
 """Keys in one question."""
 FOLDERS_SHELVED = 64
 """Folders that are kept unpacked."""
+_ASKED_ALONE = 8
+"""A folder is unpacked when it is asked for single files more often."""
 
 T = TypeVar("T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -108,6 +111,8 @@ class DatabaseArchive:
         self._metadata_types = metadata_types
         self._ranks = dict(ranks)
         self._folders: OrderedDict[str, dict[PathKey, FileFact]] = OrderedDict()
+        self._asked: dict[str, int] = {}
+        """{folder: how often it was asked for one file, while it is not unpacked}."""
         try:
             self._database = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
@@ -238,6 +243,8 @@ class DatabaseArchive:
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
         """Return what the folder table remembers of these files (winners only)."""
+        if len(keys) == 1 and (alone := self._file_alone(keys[0])) is not None:
+            return alone
         by_folder: dict[str, list[PathKey]] = {}
         for key in keys:
             by_folder.setdefault(key.rpartition("/")[0], []).append(key)
@@ -246,6 +253,25 @@ class DatabaseArchive:
             winners = self._winners(folder)
             found.update((key, winners[key]) for key in members if key in winners)
         return found
+
+    def _file_alone(self, key: PathKey) -> dict[PathKey, FileFact] | None:
+        """Answer `files` without unpacking the folder; None where that would not pay, or is not enough to tell the winner."""
+        folder = key.rpartition("/")[0]
+        is_plain = not self._metadata_types and SHADOW not in key and key == key.lower()
+        if not is_plain or folder in self._folders or self._asked.get(folder, 0) >= _ASKED_ALONE:
+            return None
+        if len(self._asked) >= FOLDERS_SHELVED:
+            self._asked.clear()
+        self._asked[folder] = self._asked.get(folder, 0) + 1
+        found = [fact for fact in self.variants(key) if fact.scan_folder in self._ranks]
+        return None if len(found) > 1 else {fact.key: fact for fact in found}
+
+    @_checked
+    def variants(self, key: PathKey) -> list[FileFact]:
+        """Return every remembered file whose path in lower case is `key`, winner or not."""
+        sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ?"
+        rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()
+        return [fact for part, data in rows for fact in find_files(data, part, key)]
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
         """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
@@ -292,6 +318,7 @@ class DatabaseArchive:
 
     def forget(self, folder: str) -> None:
         """Drop the unpacked copy of a folder whose row was saved anew."""
+        self._asked.pop(folder, None)
         self._folders.pop(folder, None)
 
     @_checked

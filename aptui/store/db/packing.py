@@ -16,6 +16,7 @@ from aptui.shared.errors import InternalError
 
 _FORMAT = 1
 _HEAD = struct.Struct("<BII")
+_SIGNED, _UNSIGNED = struct.Struct("<q"), struct.Struct("<Q")
 _DIGEST_BYTES = 32
 
 
@@ -54,6 +55,32 @@ def unpack_files(data: bytes, scan_folder_id: int) -> list[FileFact]:
     rels = [RelPath(name[1:] if name[0] == "/" else prefix + name) for name in names]
     sizes, mtimes, ctimes, inodes, hashes = (columns[part * count : (part + 1) * count] for part in range(5))
     return list(map(FileFact, (scan_folder_id,) * count, rels, sizes, mtimes, ctimes, inodes, digests, hashes))
+
+
+def find_files(data: bytes, scan_folder_id: int, key: str) -> list[FileFact]:
+    """Return the files of a packed folder whose path in lower case is `key`; the others are not unpacked."""
+    form, count, text_size = _HEAD.unpack_from(data)
+    if form != _FORMAT:
+        raise InternalError(f"a folder of the asset database has the unknown form {form}")
+    at = _HEAD.size + text_size
+    text = data[_HEAD.size : at].decode()
+    wanted = (key.rpartition("/")[2], f"/{key}")
+    places = [place for place, name in enumerate(text.lower().split("\0")[1:]) if name in wanted]
+    if not places:
+        return []
+    folder, *names = text.split("\0")
+    prefix = f"{folder}/" if folder else ""
+    return [_file_at(data, at, count, place, scan_folder_id, prefix, names[place]) for place in places]
+
+
+def _file_at(data: bytes, at: int, count: int, place: int, scan_folder_id: int, prefix: str, name: str) -> FileFact:
+    size, mtime_ns, ctime_ns = (_SIGNED.unpack_from(data, at + 8 * (part * count + place))[0] for part in range(3))
+    inode, hash64 = (_UNSIGNED.unpack_from(data, at + 8 * (part * count + place))[0] for part in (3, 4))
+    mask_at = at + 40 * count
+    digest_at = mask_at + count + _DIGEST_BYTES * sum(data[mask_at : mask_at + place])
+    digest = Digest(data[digest_at : digest_at + _DIGEST_BYTES]) if data[mask_at + place] else NO_DIGEST
+    rel = RelPath(name[1:] if name[0] == "/" else prefix + name)
+    return FileFact(scan_folder_id, rel, size, mtime_ns, ctime_ns, inode, digest, hash64)
 
 
 def _name_in(rel: str, folder: str) -> str:

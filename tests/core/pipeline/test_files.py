@@ -9,6 +9,7 @@ from fakes import Setup, copier, glob, scripter, sha
 from aptui.core.messages import (
     DiscardStaging,
     FilesHashed,
+    FilesSeen,
     FolderSeen,
     FoldersKept,
     HashFiles,
@@ -724,6 +725,61 @@ def test_every_command_and_notice_names_the_event_that_led_to_it(world: World) -
     world.settle()
 
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
+
+
+def test_a_file_looked_at_alone_is_made_and_its_folder_is_saved_when_that_is_reported(world: World) -> None:
+    settled(world, a_txt="x", b_txt="y")
+    before = world.archive.folder_parts("")
+
+    assert world.save_alone("a.txt", "changed")
+    world.run()
+
+    assert world.cache["linux/a.txt"] == sha("changed")
+    assert [fact.rel for command in of(world, HashFiles) for fact in command.files] == ["a.txt"]  # type: ignore[attr-defined]
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.archive.folder_parts("") == before
+    assert not world.pipeline.memory.folders
+    assert not world.pipeline.memory.sources
+    world.settle()
+    assert world.ran() == []
+    assert world.archive.folder_parts("") != before
+    assert not world.pipeline.memory.extra
+
+
+def test_an_engine_that_dies_before_the_folder_is_saved_runs_nothing_again(world: World) -> None:
+    settled(world, a_txt="x", b_txt="y")
+    world.save_alone("a.txt", "changed")
+    world.run()
+
+    world.crash()
+    world.settle()
+
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
+
+
+def test_a_file_looked_at_alone_spreads_to_all_that_depends_on_it(world: World) -> None:
+    settled(world, a_bin="1", b_s="include a.bin")
+
+    assert world.save_alone("a.bin", "2")
+    world.run()
+    assert world.save_alone("a.bin", "2")  # saved once more, with equal bytes
+    world.run()
+
+    assert world.ran() == ["b.s@linux:main"]
+
+
+def test_a_file_alone_whose_folder_is_pending_is_looked_at_with_its_folder(world: World) -> None:
+    settled(world, a_txt="x", b_txt="y")
+    world.write("c.txt", "new")
+    world.scan()
+    while "" not in world.pipeline.memory.folders:
+        world._moves()[0]()
+    fact = world.disk.files["game"]["a.txt"].fact(1, "a.txt")
+
+    commands, _notices = world.pipeline.handle(FilesSeen(world._next(), (fact,)))
+
+    assert [command.keys for command in commands if isinstance(command, LookAgain)] == [(PathKey("a.txt"),)]
 
 
 def test_events_about_folders_that_are_as_remembered_change_nothing(world: World) -> None:

@@ -361,7 +361,8 @@ def test_files_below_are_winners_only(store: Store) -> None:
     assert sorted((item.rel, item.scan_folder) for item in found) == [("a/x", 1), ("a/y", gem)]
 
 
-def test_a_folder_is_kept_unpacked_until_it_is_forgotten(store: Store) -> None:
+def test_a_folder_is_kept_unpacked_until_it_is_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "_ASKED_ALONE", 0)
     put_folder(store, "a", fact("a/x", size=1))
     archive = store.archive()
     assert archive.files([PathKey("a/x")])[PathKey("a/x")].size == 1
@@ -376,6 +377,7 @@ def test_a_folder_is_kept_unpacked_until_it_is_forgotten(store: Store) -> None:
 
 def test_only_the_folders_used_last_are_kept_unpacked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "FOLDERS_SHELVED", 2)
+    monkeypatch.setattr(archive_module, "_ASKED_ALONE", 0)
     archive = store.archive()
     for folder in ("a", "b", "c"):
         put_folder(store, folder, fact(f"{folder}/x", size=1))
@@ -386,6 +388,20 @@ def test_only_the_folders_used_last_are_kept_unpacked(store: Store, monkeypatch:
 
     # "b" was asked for before "a" was asked for again: it went.
     assert [archive.files([PathKey(f"{folder}/x")])[PathKey(f"{folder}/x")].size for folder in ("a", "c", "b")] == [1, 1, 2]
+
+
+def test_for_a_single_file_no_folder_is_unpacked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    gem = with_gem(store)
+    put_folder(store, "a", fact("a/x", size=1), fact("a/Up", size=2))
+    put_folder(store, "a", fact("a/x", gem, size=3))
+    archive = store.archive()
+    monkeypatch.setattr(archive_module, "unpack_files", lambda *_: pytest.fail("unpacked"))
+
+    assert archive.files([PathKey("a/up")]) == {PathKey("a/up"): fact("a/Up", size=2)}
+    assert archive.files([PathKey("a/none")]) == {}
+    assert archive.variants(PathKey("a/x")) == [fact("a/x", size=1), fact("a/x", gem, size=3)]
+    monkeypatch.undo()
+    assert archive.files([PathKey("a/x")]) == {PathKey("a/x"): fact("a/x", size=1)}
 
 
 def test_folder_digests_name_every_part_of_every_folder(store: Store) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aptui.core.model import NO_DIGEST, Digest, FileFact, RelPath
 from aptui.shared.errors import InternalError
-from aptui.store.db.packing import pack_files, unpack_files
+from aptui.store.db.packing import find_files, pack_files, unpack_files
 
 NAMES = st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=12)
 SIGNED = st.integers(-(2**63), 2**63 - 1)
@@ -32,6 +32,16 @@ def folders(draw: st.DrawFn) -> list[FileFact]:
 @given(folders())
 def test_files_come_back_as_they_went_in(files: list[FileFact]) -> None:
     assert unpack_files(pack_files(files), 7) == files
+
+
+@pytest.mark.slow
+@given(folders())
+def test_one_file_is_found_without_unpacking_the_others(files: list[FileFact]) -> None:
+    blob = pack_files(files)
+
+    for key in {fact.rel.lower() for fact in files}:
+        assert find_files(blob, 7, key) == [fact for fact in files if fact.rel.lower() == key]
+    assert find_files(blob, 7, "not/there") == []
 
 
 def test_escaped_bytes_of_undecodable_names_survive() -> None:

@@ -1,0 +1,104 @@
+"""Single files: a known file is looked at by itself, whatever lies beside it.
+
+That is enough where nothing but the file can be other than it was: it lies where it was remembered, spelled so, it is the
+only one of its name, and no rule joins it with its neighbours. All else is left to a look at the whole folder. The folder's
+row is not saved then; it follows when the folder is looked at as a whole, at rest. A crash before that makes the next start
+find the file changed, and current.
+
+Tests: `tests/engine/live/test_single_files.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aptui.core.identity import META_SUFFIX
+from aptui.core.model import FileFact, PathKey
+from aptui.core.paths import from_text, is_told_apart
+from aptui.core.settings import file_key
+
+if TYPE_CHECKING:
+    from aptui.core.state.working_set import WorkingSet
+    from aptui.engine.loop.context import EngineContext
+    from aptui.engine.scan.walk import Digests
+    from aptui.store.db.archive import DatabaseArchive
+
+_AT_MOST = 16
+"""For more files of one folder, listing it costs less."""
+
+
+class SingleFiles:
+    """Looks at files by themselves.
+
+    Args:
+        context: of the engine.
+    """
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
+
+    def seen(self, folder: str, keys: Collection[PathKey]) -> tuple[FileFact, ...] | None:
+        """Return what these files of a relative folder (lower case) are now; None: the folder has to be looked at as a whole."""
+        context = self._context
+        if len(keys) > _AT_MOST or folder in context.pipeline.memory.folders or context.inbox.names_folder(folder):
+            return None
+        facts: list[FileFact] = []
+        for key in keys:
+            fact = None if self._has_company(folder, key) else self._seen(key)
+            if fact is None:
+                return None
+            facts.append(fact)
+        return tuple(facts)
+
+    def _has_company(self, folder: str, key: PathKey) -> bool:
+        """Whether what the file says concerns others of its folder, or the other way round."""
+        return META_SUFFIX in key or key == file_key(folder) or is_told_apart(key, self._context.project.metadata_types)
+
+    def _seen(self, key: PathKey) -> FileFact | None:
+        found = self._context.archive.variants(key)
+        if len(found) != 1:
+            return None
+        known = found[0]
+        holders = [root for root in self._watched if self._is_there(root.path, known)]
+        if len(holders) != 1 or holders[0].id != known.scan_folder:
+            return None  # in another scan folder there is one too, of which nobody has heard yet
+        try:
+            now = os.stat(from_text(f"{holders[0].path}/{known.rel}"))
+        except OSError:
+            return None
+        if not stat.S_ISREG(now.st_mode):
+            return None
+        return FileFact(known.scan_folder, known.rel, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
+
+    def _is_there(self, root: str, known: FileFact) -> bool:
+        return root == self._context.roots.get(known.scan_folder) or os.path.lexists(from_text(f"{root}/{known.rel}"))
+
+
+class Remembered:
+    """What the scanner is told of folders: their rows, with the files that were looked at by themselves as they are now."""
+
+    def __init__(self, archive: DatabaseArchive, memory: WorkingSet) -> None:
+        self._archive, self._memory = archive, memory
+
+    def folder_digests(self) -> Digests:
+        """Return what each relative folder looked like."""
+        return self._archive.folder_digests()
+
+    def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Sequence[FileFact]]]:
+        """Return {scan folder id: (digest, its files)} of this relative folder."""
+        parts = self._archive.folder_parts(folder)
+        extra = self._memory.extra
+        if not extra:
+            return parts
+        return {part: (digest, [_newest(fact, extra) for fact in facts]) for part, (digest, facts) in parts.items()}
+
+
+def _newest(fact: FileFact, extra: Mapping[PathKey, FileFact]) -> FileFact:
+    now = extra.get(fact.key)
+    same_place = now is not None and (now.scan_folder, now.rel) == (fact.scan_folder, fact.rel)
+    return replace(now, is_shadow=fact.is_shadow) if now is not None and same_place else fact

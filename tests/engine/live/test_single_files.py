@@ -1,0 +1,114 @@
+"""A look at one file costs the same however many files lie beside it: what is counted are stats, listings and bytes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_project import LiveProject
+
+from aptui.engine.live import changes
+from aptui.engine.scan import walk
+from aptui.store.db import writer
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}, {name: gem, path: gem}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+
+
+class Costs:
+    """What was done since `begin`: stats and listings of sources, bytes of folders' rows that were saved."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        self._patch(monkeypatch, os, "stat", lambda path, *_rest: "stat" if b"assets" in os.fsencode(path) else "")
+        self._patch(monkeypatch, walk, "scandir", lambda *_path: "listing")
+        apply = writer.Writer._apply
+
+        def counted(database: writer.Writer, rows: Any) -> None:
+            self.counts["folder rows"] += len(rows.get("put_folder", ()))
+            self.counts["row operations"] += sum(map(len, rows.values()))
+            apply(database, rows)
+
+        monkeypatch.setattr(writer.Writer, "_apply", counted)
+
+    def _patch(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, kind: Any) -> None:
+        real = getattr(module, name)
+
+        def counted(*words: Any, **more: Any) -> Any:
+            if isinstance(words[0], (str, bytes, os.PathLike)):
+                self.counts[kind(*words)] += 1
+            return real(*words, **more)
+
+        monkeypatch.setattr(module, name, counted)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("gem/other.txt", "")
+    return project
+
+
+def cost_of_a_save(project: LiveProject, count: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    for number in range(count):
+        project.write(f"assets/deep/er/{number}.txt" if number < 3 else f"assets/deep/er/{number}.bin", str(number))
+    with project.running(), monkeypatch.context() as patched:
+        costs = Costs(patched)
+        project.write("assets/deep/er/1.txt", "changed")
+        project.until_product("linux/deep/er/1.txt", "changed")
+        return +costs.counts
+
+
+def test_a_save_costs_the_same_in_a_small_folder_and_a_large_one(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = cost_of_a_save(project, 100, monkeypatch)
+    project.write("assets/deep/er/1.txt", "as before")
+    large = cost_of_a_save(project, 3000, monkeypatch)
+
+    assert small["listing"] == large["listing"] == 0
+    assert small["folder rows"] == large["folder rows"] == 0
+    assert 0 < large["stat"] <= 12
+    assert small["stat"] <= 12
+    assert large["row operations"] <= small["row operations"] + 2
+
+
+def test_the_folder_is_saved_when_it_rests_and_the_next_start_finds_nothing_to_do(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_SECOND_LOOK_S", 0.05)
+    project.write("assets/a.txt", "a")
+    project.write("assets/b.txt", "b")
+    with project.running():
+        project.write("assets/a.txt", "changed")
+        project.until_product("linux/a.txt", "changed")
+        engine = project.live.engine
+        assert engine is not None
+        project.until(lambda: not engine.pipeline.memory.extra, "the folder's row")
+        project.until_idle()
+        saved = {fact.rel: fact for _digest, facts in engine.archive.folder_parts("").values() for fact in facts}
+        assert saved["a.txt"].size == len("changed")
+        project.forget()
+    assert not project.runs
+
+
+def test_what_is_new_hidden_gone_or_spelled_otherwise_is_looked_at_with_its_folder(project: LiveProject) -> None:
+    project.write("assets/a.txt", "game")
+    project.write("gem/a.txt", "gem")
+    with project.running():
+        project.write("gem/a.txt", "gem, hidden")
+        project.write("assets/new.txt", "new")
+        project.until_product("linux/new.txt", "new")
+        project.move("assets/new.txt", "assets/New.txt")
+        project.settle()
+        project.delete("assets/a.txt")
+        project.until_product("linux/a.txt", "gem, hidden")
+        project.write("assets/a.txt", "back")
+        project.until_product("linux/a.txt", "back")
