@@ -1,12 +1,12 @@
 """The writer thread, the only one that writes the asset database; the operations' SQL is in `statements`.
 
 Work reaches the thread through a queue and is done in the order in which it came. `save` does not wait: the tickets that
-pile up while a transaction is written become the next transaction together. `run`, `record_intents` and `finish` wait for
-the commit, and so for every save before them.
+come within some milliseconds, or pile up while a transaction is written, become one transaction together. `run`,
+`record_intents` and `finish` wait for the commit, and so for every save before them, which shares their transaction.
 
 Durability. Losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk
-relies on them. So a transaction is synced when something will: intents (renames follow) and rows that are dropped
-(deletions of files follow). What `finish` writes is not synced, because recovery finishes durable intents anyway.
+relies on them. So a transaction is synced when something will: intents (renames follow) and rows of products that are
+dropped (deletions of files follow). What `finish` writes is not synced, because recovery finishes durable intents anyway.
 
 After a failed save everything that is asked is refused with the same error: what comes later may build on what was lost.
 """
@@ -36,6 +36,10 @@ from aptui.store.db.statements import STATEMENTS, Parameters, reshaped
 
 MERGED_ROWS_MAX = 20_000
 """Saves are merged into one transaction up to this many rows: about half a second of writing."""
+HELD_S = 0.005
+"""Saves wait so long for others, or for the commit that follows them: a file that is saved costs a transaction less."""
+_RELIED_ON = ("drop_source", "drop_job", "drop_products")
+"""Operations after which products are deleted."""
 CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log (16 MiB) after which a commit moves them into the database."""
 CACHE_KIB = 64 * 1024
@@ -67,10 +71,19 @@ class _Save:
 
 
 @dataclass(slots=True)
-class _Call:
-    """Something to do in the thread while the caller waits."""
+class _Transaction:
+    """Rows of one transaction, `then` what else belongs into it."""
 
-    action: Callable[[], object]
+    rows: Rows
+    durable: bool
+    then: Callable[[], object] | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    """Something to do in the thread while the caller waits: `action`, or a transaction."""
+
+    action: Callable[[], object] | _Transaction
     done: threading.Event = field(default_factory=threading.Event)
     result: object = None
     error: KnownError | None = None
@@ -123,19 +136,19 @@ class Writer:
         Raises:
             HostError: the disk is full, or failed; nothing of `rows` was saved.
         """
-        self._ask(lambda: self._transact([rows], durable=durable))
+        self._ask(_Transaction(rows, durable))
 
     def record_intents(self, intents: Iterable[Parameters]) -> None:
         """Put `Intent` rows on the disk before the first rename."""
         listed = list(intents)
         sql = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
-        self._ask(lambda: self._transact([], durable=True, then=lambda: self._database.executemany(sql, listed)))
+        self._ask(_Transaction({}, durable=True, then=lambda: self._database.executemany(sql, listed)))
 
     def finish(self, rows: Rows, run_keys: Sequence[int]) -> None:
         """Save the rows of a commit and clear the intents of its runs, in one transaction."""
         keys = [(key,) for key in run_keys]
         sql = "DELETE FROM aptui_intents WHERE run_key = ?"
-        self._ask(lambda: self._transact([rows], durable=False, then=lambda: self._database.executemany(sql, keys)))
+        self._ask(_Transaction(rows, durable=False, then=lambda: self._database.executemany(sql, keys)))
 
     def intents(self) -> list[Intent]:
         """Return what a commit was about to do when the last engine ended, by run key."""
@@ -188,7 +201,7 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------------------ the thread
 
-    def _ask(self, action: Callable[[], T]) -> T:
+    def _ask(self, action: Callable[[], T] | _Transaction) -> T:
         self._refuse_if_broken()
         call = _Call(action)
         self._queue.put(call)
@@ -217,20 +230,27 @@ class Writer:
         try:
             if self._failure is not None:
                 raise self._failure
-            call.result = call.action()
+            if isinstance(call.action, _Transaction):
+                self._transact([call.action.rows], durable=call.action.durable, then=call.action.then)
+            else:
+                call.result = call.action()
         except Exception as error:  # noqa: BLE001 (whatever happens here belongs to the one who waits)
             call.error = self._known(error)
         finally:
             call.done.set()
 
     def _save_with_followers(self, first: _Save) -> _Save | _Call | None:
-        """Save `first` and the saves that wait behind it in one transaction; return what came after them."""
+        """Save `first` and what follows it at once in one transaction; return what came after that."""
         saves, after, row_count = [first], cast("_Save | _Call | None", None), _row_count(first)
+        until = time.monotonic() + HELD_S
         while row_count < MERGED_ROWS_MAX:
             try:
-                after = self._queue.get_nowait()
+                after = self._queue.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 break
+            if isinstance(after, _Call) and isinstance(after.action, _Transaction):
+                self._save_together(saves, after, after.action)
+                return self._queue.get()
             if not isinstance(after, _Save):
                 self._save_all(saves)
                 return after
@@ -239,17 +259,36 @@ class Writer:
         self._save_all(saves)
         return self._queue.get()
 
+    def _save_together(self, saves: list[_Save], call: _Call, asked: _Transaction) -> None:
+        """Save `saves` in the transaction of `call`; where a row is refused, each by itself, so that the right one is told."""
+        if self._failure is None:
+            batches = [*(save.rows for save in saves), asked.rows]
+            try:
+                self._transact(batches, durable=asked.durable or _are_relied_on(saves), then=asked.then)
+            except (sqlite3.IntegrityError, sqlite3.ProgrammingError, InternalError):
+                pass
+            except Exception as error:  # noqa: BLE001 (told to the one who waits, and to whoever asks next)
+                self._fail(error)
+            else:
+                self._on_saved(max(save.ticket for save in saves))
+                call.done.set()
+                return
+        self._save_all(saves)
+        self._answer(call)
+
     def _save_all(self, saves: list[_Save]) -> None:
         if self._failure is not None:
             return
         try:
-            is_durable = any(name.startswith("drop_") and save.rows[name] for save in saves for name in save.rows)
-            self._transact([save.rows for save in saves], durable=is_durable)
+            self._transact([save.rows for save in saves], durable=_are_relied_on(saves))
             self._on_saved(max(save.ticket for save in saves))
         except Exception as error:  # noqa: BLE001 (told to whoever asks next)
-            self._failure = self._known(error)
-            if self._on_failed is not None:
-                self._on_failed(self._failure)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._known(error)
+        if self._on_failed is not None:
+            self._on_failed(self._failure)
 
     def _known(self, error: Exception) -> KnownError:
         if isinstance(error, KnownError):
@@ -382,6 +421,10 @@ class Writer:
         sources: list[Parameters] = self._database.execute(sql, (scan_folder_id,)).fetchall()
         drop = "DELETE FROM ScanFolders WHERE ScanFolderID = ?"
         self._transact([{"drop_source": sources}], durable=True, then=lambda: self._database.execute(drop, (scan_folder_id,)))
+
+
+def _are_relied_on(saves: Iterable[_Save]) -> bool:
+    return any(save.rows.get(name) for save in saves for name in _RELIED_ON)
 
 
 def _row_count(save: _Save) -> int:

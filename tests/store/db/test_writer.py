@@ -182,6 +182,65 @@ def test_saves_that_pile_up_are_merged_into_one_transaction(store: Store) -> Non
     assert store.saved == [5]
 
 
+def statements_of(store: Store) -> list[str]:
+    """Return a list that takes the SQL of every transaction from now on."""
+    said: list[str] = []
+    store.writer._ask(lambda: store.writer._database.set_trace_callback(said.append))
+    return said
+
+
+def test_saves_share_the_transaction_of_the_commit_that_follows_them(store: Store) -> None:
+    said = statements_of(store)
+
+    store.writer.save(1, {"put_source": [source_row()]})
+    store.writer.save(2, {"put_state": [("seq", "2")]})
+    store.writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 3, "[]")])
+
+    assert said.count("COMMIT") == 1
+    assert store.saved == [2]
+    assert (store.count("Sources"), store.count("aptui_intents")) == (1, 1)
+
+
+def test_a_save_that_is_refused_is_not_taken_for_the_fault_of_the_commit_behind_it(store: Store) -> None:
+    failures: list[KnownError] = []
+    writer = Writer(store.path, store.saved.append, failures.append)
+    writer.save(1, {"put_source": [source_row()]})
+    with pytest.raises(InternalError):
+        writer.run({"put_job": [job_row(source_id=99)]}, durable=False)
+    assert store.saved == [1]
+    assert failures == []
+
+    writer.save(2, {"put_job": [job_row(source_id=99)]})
+    with pytest.raises(InternalError):
+        writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 3, "[]")])
+    assert len(failures) == 1
+    assert store.count("aptui_intents") == 0
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "row", "is_synced"),
+    [
+        ("drop_folder", (1, "textures"), False),
+        ("drop_edges", (uuid_of(1), BUILDER), False),
+        ("drop_products", (1,), True),
+        ("drop_job", (1,), True),
+        ("drop_source", (1,), True),
+    ],
+)
+def test_what_deletions_rely_on_is_synced_and_nothing_else(
+    store: Store, operation: str, row: tuple[object, ...], is_synced: bool
+) -> None:
+    fill(store)
+    store.put()
+    said = statements_of(store)
+
+    store.writer.save(1, {operation: [row]})
+    store.writer._ask(bool)
+
+    assert ("PRAGMA synchronous = FULL" in said) is is_synced
+
+
 def test_a_later_save_may_drop_what_an_earlier_one_put(store: Store) -> None:
     store.writer.save(1, {"put_source": [source_row()]})
     store.writer.save(2, {"drop_source": [(1,)]})
