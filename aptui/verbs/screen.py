@@ -1,7 +1,4 @@
-"""The screen: `aptui` alone opens it over the project's engine, `aptui open` over a database without one.
-
-Tests: `tests/verbs/test_shipping.py`.
-"""
+"""The screen: `aptui` alone opens it over the project's engine, `aptui open` over a database without one."""
 
 from __future__ import annotations
 
@@ -24,13 +21,35 @@ def tui(arguments: Namespace) -> int:
     """Open the screen over the project's engine, which is started if none runs."""
     from aptui.batch.options import adopt_cache, load_config
 
-    config = load_config(arguments)
+    try:
+        config = load_config(arguments)
+    except UserError as broken:
+        return _look_on(arguments, broken)
     adopt_cache(arguments, config)
     return show(config, arguments, is_read_only=arguments.read_only)
 
 
-def show(config: Config, arguments: Namespace, *, is_read_only: bool = False) -> int:
-    """Open the screen over the engine of a project."""
+def _look_on(arguments: Namespace, broken: UserError) -> int:
+    """Open the screen although the configuration is broken: over the engine that runs by an earlier one, or to look alone.
+
+    Raises:
+        UserError: `broken`, where no engine runs and nobody asks for a look alone, or nobody knows where the cache is.
+    """
+    from aptui.batch.config import last_good
+    from aptui.batch.options import platforms_of, project_dir
+    from aptui.link import places
+
+    config = last_good(project_dir(arguments), getattr(arguments, "set", ()), platforms_of(arguments))
+    if config is None:
+        raise broken
+    is_running = any(record.is_alive and record.cache == str(config.cache_dir) for record in places.engines())
+    if not (is_running or arguments.read_only):
+        raise broken
+    return show(config, arguments, is_read_only=arguments.read_only, starts_engine=False)
+
+
+def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, starts_engine: bool = True) -> int:
+    """Open the screen over the engine of a project, which is started if none runs and it may be."""
     from aptui.link import places
     from aptui.tui.data.session import LinkSession, Places
 
@@ -39,7 +58,9 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False) ->
 
         engine.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
-    where = Places(config.name, config.cache_dir, places.socket_path(config.cache_dir), None if is_read_only else start)
+    where = Places(
+        config.name, config.cache_dir, places.socket_path(config.cache_dir), start if starts_engine and not is_read_only else None
+    )
     return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
 
 

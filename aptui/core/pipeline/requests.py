@@ -94,6 +94,7 @@ class Requests:
                     job.is_forced = False
                     job.planned = job.planned or UNKNOWN
                     self._jobs.save(job)
+                    self._jobs.reports.tell(job, is_settled=True)
                     self._jobs.settled(job, is_changed=True)
 
     def _stop(self) -> None:

@@ -160,6 +160,10 @@ class ClusterPool(Pool):
         ahead = min(_AHEAD_S / self._mean_s, _MOST_AHEAD) if self._mean_s else 0.0
         return slots + math.ceil(slots * max(ahead, _LEAST_AHEAD))
 
+    def jobs_at_work(self) -> list[int]:
+        """Return the run keys of the jobs that workers are at, here or away."""
+        return [*super().jobs_at_work(), *self._away]
+
     @property
     def is_idle(self) -> bool:
         """Whether every order has been answered."""

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from aptui.core.messages import LogLevel
 from aptui.core.model import FileFact, PathKey, Project, RelPath
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
@@ -32,7 +33,7 @@ from aptui.engine.live.intermediates import WrittenIntermediates
 from aptui.engine.live.leases import is_open_for_writing
 from aptui.engine.live.roots import PRODUCTS, SOURCES, fence_folder, is_setting
 from aptui.engine.live.vcs import Repositories
-from aptui.engine.watch.notifications import ChangeNotification
+from aptui.engine.watch.notifications import REGULAR, ChangeNotification
 from aptui.engine.watch.sync_cookie import FENCE_TAG
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class ChangeTracker:
         if hint.is_lost:
             self._is_lost = True
             if self.engine is not None and hint.why != BEGAN:
-                self.engine.news.say(f"everything is looked at: {hint.why}")
+                self.engine.news.say(f"checking all files: {hint.why}", LogLevel.INFO if hint.why == REGULAR else LogLevel.WARNING)
 
     def _note_tree(self, tree: bytes) -> None:
         for rel in self._relatives(tree):

@@ -90,7 +90,8 @@ class EngineSupervisor:
         self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
         """Called before all is closed."""
-        self._rereading = ConfigurationReload(load, self.wake)
+        self._debug_output: bool | None = None  # as somebody switched it; None = as the configuration says
+        self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
         self._outside = outside_files.Looks()
         self._skips_start_scan = skips_start_scan
@@ -409,6 +410,18 @@ class EngineSupervisor:
             self._reopen_by = time.monotonic() + _WINDING_DOWN_S
             if self.engine is not None:
                 self.engine.is_paused = True
+
+    def switch_debug_output(self, is_on: bool) -> None:
+        """Have jobs run with debug output, or without, whatever the configuration says when it is read again."""
+        self._debug_output = is_on
+        self.adopt(self._as_switched(self.config))
+
+    def _as_switched(self, config: Config) -> Config:
+        """Return a configuration with what people switched while the engine runs."""
+        is_on = config.project.debug_output if self._debug_output is None else self._debug_output
+        return (
+            config if is_on == config.project.debug_output else replace(config, project=replace(config.project, debug_output=is_on))
+        )
 
     def adopt(self, config: Config) -> None:
         """Go on with another configuration as soon as what runs has ended."""

@@ -377,9 +377,11 @@ class Engine:
         self.deeds.go_on()
         if not self.is_committing:
             self._decide(now)
+        if self.news.begun:
+            self.news.tell_begun(self.runs.at_work())
         if self.news.progress_is_due(now):
             with trace.span("progress"):
-                self.news.tell_progress(self._counts(), now)
+                self.news.tell_progress(self._counts(), now, is_processing=self.pipeline.status().running_jobs > 0)
 
     def _decide(self, now: float) -> None:
         """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""
@@ -410,13 +412,14 @@ class Engine:
 
     def _counts(self) -> Progress:
         status = self.pipeline.status()
+        at_work = min(status.running_jobs, len(self.runs.at_work()))
         return Progress(
             self.seq,
             self.scans.files_seen,
             status.ready_analyses,
             status.running_analyses,
-            status.ready_jobs,
-            status.running_jobs,
+            status.ready_jobs + status.running_jobs - at_work,
+            at_work,
             status.done,
             status.failed,
             self.is_scanning,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aptui.core.messages import JobChanged, LogLevel, LogRecord, Notice, Progress, Said
+from aptui.engine.loop.begun import BegunRuns
 from aptui.shared.errors import HostError
 from aptui.store.logs.joblog import EngineLog
 
@@ -35,6 +36,7 @@ class NoticePublisher:
         self._log: EngineLog | None = None
         self._said: set[str] = set()
         self._cause = 0
+        self.begun = BegunRuns()
         self._last: Progress | None = None
         self._last_s = 0.0
         self._scan_s = self._analysis_s = self._processing_s = 0.0
@@ -58,6 +60,16 @@ class NoticePublisher:
     def tell(self, notice: Notice) -> None:
         """Notify every listener, and write to the engine's log what people may look for later."""
         self._cause = notice.cause
+        if isinstance(notice, JobChanged) and self.begun.holds_back(notice):
+            return
+        self._tell(notice)
+
+    def tell_begun(self, run_keys: Iterable[int]) -> None:
+        """Tell that these runs have begun, of those whose news were held back."""
+        for notice in self.begun.begun(run_keys, self._cause):
+            self._tell(notice)
+
+    def _tell(self, notice: Notice) -> None:
         if isinstance(notice, Said):
             self._note(notice.level, notice.text)
         elif isinstance(notice, JobChanged) and notice.status == "failed":
@@ -94,8 +106,12 @@ class NoticePublisher:
         """Whether it is time for progress, and anybody listens."""
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
-    def tell_progress(self, counts: Progress, now: float) -> None:
-        """Complete `counts` with timers and an estimate, and tell it if it is not as it was."""
+    def tell_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
+        """Complete `counts` with timers and an estimate, and tell it if it is not as it was.
+
+        Args:
+            is_processing: whether workers have jobs, be they at one in this moment or not; None = as `counts` say.
+        """
         is_working = _is_working(counts)
         if is_working and not (self._last and _is_working(self._last)):
             self._scan_s = self._analysis_s = self._processing_s = 0.0
@@ -105,7 +121,7 @@ class NoticePublisher:
         self._last_s = now
         self._scan_s += elapsed * counts.is_scanning
         self._analysis_s += elapsed * (counts.analyses_running > 0)
-        self._processing_s += elapsed * (counts.jobs_running > 0)
+        self._processing_s += elapsed * (counts.jobs_running > 0 if is_processing is None else is_processing)
         news = replace(
             counts,
             scan_ms=int(self._scan_s * 1000),

@@ -132,6 +132,15 @@ class Pool:
         """Whether every order has been answered."""
         return not self._waiting and not self._results and not any(slot.messages for slot in self._crew.slots)
 
+    def jobs_at_work(self) -> list[int]:
+        """Return the run keys of the jobs that workers are at in this moment; what waits behind them is not among them.
+
+        Of copies that travel together nobody knows which one it is: it counts as the first.
+        """
+        heads = [slot.messages[0] for slot in self._crew.slots if slot.messages and slot.is_ready]
+        rests = [message.rest for message in heads if message.is_job or message.kind is wire.FrameKind.COPY]
+        return [rest[0].run_key for rest in rests if rest]
+
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """The processes that are alive now."""

@@ -224,7 +224,8 @@ class RequestHandler:
         seq, ticket = engine.seq, engine.ordered_ticket
 
         def answer() -> None:
-            running = engine.pipeline.running_job_ids()
+            waiting = engine.news.begun.waiting_ids()
+            running = [job_id for job_id in engine.pipeline.running_job_ids() if job_id not in waiting]
             request.answer(epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health, running=running)
 
         # A client that reads the database after the answer misses nothing that was published before.
@@ -269,14 +270,12 @@ class RequestHandler:
         request.answer()
 
     def _set_option(self, request: Request, verb: port.SetOption) -> None:
-        from dataclasses import replace
-
         live = self._live
         if verb.name != "debug_output":
             request.refuse(f"there is no option '{verb.name}'", hint="there is: debug_output")
             return
         if live.config.project.debug_output != verb.value:
-            live.adopt(replace(live.config, project=replace(live.config.project, debug_output=verb.value)))
+            live.switch_debug_output(verb.value)
         request.answer(name=verb.name, value=verb.value)
 
     def _reloaded(self, request: Request, error: str, is_changed: bool) -> None:

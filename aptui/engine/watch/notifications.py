@@ -28,6 +28,8 @@ _ADDED, _DELETED = 1, 3
 _AGAIN_GRID_S = 0.1
 """Folders that appear one after the other are reported again together."""
 _AGAIN_MAX_S = 5.0
+REGULAR = "the regular check is due"
+"""Why all files are looked at now and then without anybody having said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,7 @@ class RootNotifications:
     def _due_loss(self, now: float) -> str:
         losses, (first_s, longest_s) = self._losses, self.settings.rescan_backoff_s
         if now >= self._rescan_at and not losses.why:
-            losses.why = "it is time for the regular look at everything"
+            losses.why = REGULAR
         if not losses.why or now < losses.free_at:
             return ""
         is_calm = now - losses.last > max(1.0, 3 * losses.wait_s)

@@ -14,6 +14,7 @@ from aptui.core.messages import (
     CopyOrder,
     DeleteProducts,
     DropLogs,
+    JobChanged,
     KillRuns,
     LogLevel,
     LookAgain,
@@ -721,6 +722,7 @@ def test_what_was_cancelled_rests_until_the_source_changes(world: World, held: s
         return
     world.run()
     assert world.statuses()[held] == "cancelled"
+    assert [item.status for item in world.notices if isinstance(item, JobChanged)][-1:] == ["cancelled"]
     assert len(of(world, KillRuns)) == 1
     world.held.clear()
     world.deliver_killed()

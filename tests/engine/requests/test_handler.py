@@ -240,6 +240,11 @@ def test_debug_output_can_be_switched_on_and_off(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.SetOption("debug_output", value=True))
         project.until(lambda: live.config.project.debug_output and project.is_idle)
+        project.config(SETTINGS + "# read again\n")
+        assert project.ask(port.ReloadConfig()).answered == {"is_changed": False}
+        assert live.config.project.debug_output
+        project.ask(port.SetOption("debug_output", value=False))
+        project.until(lambda: not live.config.project.debug_output and project.is_idle)
         assert "no option" in project.ask(port.SetOption("colour", value=True)).refused
 
 

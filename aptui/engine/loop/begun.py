@@ -1,0 +1,42 @@
+"""Runs that workers were given and are not at yet: that they run is told when one is, so that "running" and clocks are true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from aptui.core.messages import JobChanged
+
+_Key = int | tuple[int, str, str]
+
+
+class BegunRuns:
+    """Holds back the news that a job runs until a worker has begun it. A later word about the job takes its place."""
+
+    def __init__(self) -> None:
+        self._held: dict[_Key, JobChanged] = {}
+        self._key_of: dict[int, _Key] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is held back."""
+        return bool(self._held)
+
+    def holds_back(self, notice: JobChanged) -> bool:
+        """Whether this is not to be told now; what was held back of the job is forgotten."""
+        key = notice.job_id or (notice.scan_folder, str(notice.source), notice.job_key)
+        before = self._held.pop(key, None)
+        if before is not None:
+            self._key_of.pop(before.run_key, None)
+        if notice.status != "processing":
+            return False
+        self._held[key], self._key_of[notice.run_key] = notice, key
+        return True
+
+    def begun(self, run_keys: Iterable[int], cause: int) -> list[JobChanged]:
+        """Return what may be told now that workers are at these runs; it counts as of the event `cause`."""
+        keys = [key for run_key in run_keys if (key := self._key_of.pop(run_key, None)) is not None]
+        return [replace(self._held.pop(key), cause=cause) for key in keys]
+
+    def waiting_ids(self) -> set[int]:
+        """Return the ids of the jobs whose runs nobody is at yet."""
+        return {notice.job_id for notice in self._held.values() if notice.job_id}
